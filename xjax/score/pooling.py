@@ -63,7 +63,7 @@ class NoPooling(PoolingConfig):
 class MeanConfig(PoolingConfig):
   """Chooses the pooling that computes the mean over tokens.
 
-  For documents of one vector, the mean is this vector.
+  If a document has only one vector, the mean is this vector.
   """
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
@@ -91,7 +91,8 @@ class Mean(nnx.Module):
       rngs: ignored.
 
     Returns:
-      document_BD in the features' dtype, and 0 for a document without tokens.
+      document_BD in the features' dtype. The vector of a document without
+      tokens is 0.
     """
     del rngs
     hidden_BTD = features.hidden_BTD
@@ -108,8 +109,8 @@ class ClsConfig(PoolingConfig):
   dropout: float = field(0.1, "Dropout rate of the document's vector.", RATE)
   pooler: bool = field(
     False,
-    'Whether to apply a dense layer with tanh before dropout. Its weights are '
-    'pretrained if the folder has them.',
+    'Whether to apply a dense layer with tanh before dropout. The layer starts '
+    "from pretrained weights if the encoder's folder has such weights.",
   )
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
@@ -177,13 +178,20 @@ class SelfAttentionConfig(PoolingConfig):
 class SelfAttention(nnx.Module):
   """Pools tokens as BIGRU-ATT and HAN do (Chalkidis et al. 2019, Section 4).
 
-  s_t = u . tanh(W h_t + b); a = softmax of s over the document's tokens;
-  document = sum_t a_t h_t (Yang et al. 2016, Equations 5 to 7). Chalkidis et
-  al. give no equation for s and cite Xu et al. 2015. Xu et al. compute s by
-  this network with one hidden layer, but add the state of a decoder; here there
-  is no decoder. The code of Chalkidis et al. computes the s above for HAN. For
-  BIGRU-ATT, their code computes tanh(u . h + b). Its values are between -1 and
-  1, so the weight of a token could be at most e^2 times that of another token.
+  The equations are Equations 5 to 7 of Yang et al. 2016:
+
+    s_t = u . tanh(W h_t + b)
+    a = softmax of s over the document's tokens
+    document = sum_t a_t h_t
+
+  Chalkidis et al. give no equation for s, and cite Xu et al. 2015. Xu et al.
+  compute s by the same network with one hidden layer, but their network also
+  reads the state of a decoder, which does not exist here.
+
+  For HAN, the code of Chalkidis et al. computes s as above. For BIGRU-ATT, the
+  code of Chalkidis et al. computes s = tanh(u . h + b) instead. This s is
+  between -1 and 1, so the weight of a token would be at most e^2 times the
+  weight of another token.
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.
@@ -193,7 +201,7 @@ class SelfAttention(nnx.Module):
   """
 
   def __init__(self, dim: int, *, rngs: nnx.Rngs):
-    """Draws the kernel by Glorot's rule and a query of about unit length.
+    """Draws the kernel by Glorot's rule, and a query of length about 1.
 
     The bias is zero.
 
@@ -221,7 +229,8 @@ class SelfAttention(nnx.Module):
       rngs: ignored.
 
     Returns:
-      document_BD in the features' dtype, and 0 for a document without tokens.
+      document_BD in the features' dtype. The vector of a document without
+      tokens is 0.
     """
     del rngs
     return self._pool(features.hidden_BTD, features.real_BT, 1)
@@ -236,7 +245,7 @@ class SelfAttention(nnx.Module):
       real_TB: bool, False at padding.
 
     Returns:
-      document_BD in h's dtype, and 0 for a document without tokens.
+      document_BD in h's dtype. The vector of a document without tokens is 0.
     """
     return self._pool(h_TBD, real_TB, 0)
 

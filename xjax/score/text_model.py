@@ -79,7 +79,7 @@ class NeuralModel(ModelConfig):
     if not isinstance(tokens, self.embedding.reads):
       yield (
         f'{kind}: config.model.embedding={type(self.embedding).__name__}(...) '
-        f'reads {self.embedding.reads.__name__}(...)'
+        f'needs config.data.tokens={self.embedding.reads.__name__}(...)'
       )
     if tokens.pretrained != encoder.pretrained:
       tokens_kinds = kinds_that('pretrained', TokensConfig)
@@ -114,7 +114,7 @@ class TextModel(nnx.Module):
       tokens.
     head: computes the scores of labels.
     dtype: dtype of activations and products. Softmax, loss, sums and parameters
-      are float32, except label rows with another storage.
+      are float32, but label rows may be stored in another format.
   """
 
   def __init__(
@@ -140,9 +140,9 @@ class TextModel(nnx.Module):
       rngs: stream `dropout`, or None for no dropout, as in evaluation.
 
     Returns:
-      A pytree of arrays whose first axis is documents. It is the result of
-      head.prepare for the encoded tokens, or for document_BD if there is a
-      pooling.
+      The result of head.prepare, a pytree of arrays whose first axis is
+      documents. head.prepare gets document_BD if there is a pooling, else the
+      encoded tokens.
     """
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
@@ -198,8 +198,8 @@ class TextModel(nnx.Module):
       rows: how the label rows are changed.
 
     Returns:
-      The loss before the step, a float32 scalar; and a pair of the label rows
-      and the slots of their rule, both after the step.
+      loss: float32 scalar, the loss before the step.
+      pair: the label rows, and the slots of the update rule, after the step.
     """
     return fused_loss(
       self.head,
@@ -212,7 +212,7 @@ class TextModel(nnx.Module):
     )
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
-    """Returns how much labels attend to each token (`attention_weights`).
+    """Returns how much each label attends to each token (`attention_weights`).
 
     Args:
       batch: documents.
@@ -244,9 +244,9 @@ def _real_tokens(steps: int, batch: Batch) -> jax.Array:
     batch: documents.
 
   Returns:
-    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. For packed
-    documents, int32 [T, rows], the number of the token's document within the
-    row, or 0 at padding.
+    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. If several
+    documents share a row, the result is int32 [T, rows], with 0 at padding, and
+    1, 2, ... for the tokens of the first, second, ... document of a row.
   """
   if batch.segments_BT is not None:
     return documents_second(batch.segments_BT.T)
@@ -258,8 +258,8 @@ def _encoded_lengths(batch: Batch) -> jax.Array:
   """Returns the number of vectors that the encoder computes for each document.
 
   Returns:
-    int32 [B], the number of tokens; for tokens by zone, the number of zones
-    that have tokens.
+    int32 [B], the number of tokens of each document. For tokens by zone, it is
+    the number of zones that have tokens.
   """
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
@@ -288,12 +288,12 @@ def build(
     architecture: sizes of the pretrained encoder, or None if the encoder is not
       pretrained.
     label_priors: [L], probabilities strictly between 0 and 1 (see
-      `smoothed_priors`), whose logits are the initial output biases. If None,
-      initial biases are 0.
+      `smoothed_priors`). The initial output biases are the logits of these
+      probabilities. If None, initial biases are 0.
     unseen: bool [L], True for labels without training documents, or None if
       there are no such labels.
-    hidden: bool [L], True for further labels with which a unified head
-      calibrates its scores, or None if there are no such labels.
+    hidden: bool [L], True for labels that a unified head treats as unseen to
+      calibrate its scores, or None if there are no such labels.
     dtype: dtype of activations and products.
     rngs: stream `params`.
 
@@ -303,7 +303,7 @@ def build(
     replicated.
 
   Raises:
-    ConfigError: a field of the config has a part of the wrong kind.
+    ConfigError: a part of the config has the wrong type.
   """
   for name, base in _PARTS.items():
     if not isinstance(part := getattr(config, name), base):

@@ -10,10 +10,11 @@ from jaxtyping import Array, Float32, Int, Int32
 
 from xjax.core.types import PAD
 
-# In a chunk of at least _LEAST labels, scores are compared with the worst score
-# of the list before anything is sorted. The comparison is by blocks of _BLOCK
-# labels. After the first chunks, at most _FEW blocks of a document have labels
-# that enter its list, and only the labels of these blocks are sorted.
+# A chunk of at least _LEAST labels is divided into blocks of _BLOCK labels.
+# Before labels are sorted, all scores are compared with the worst score of the
+# document's list. After the first chunks, usually at most _FEW blocks per
+# document have labels that enter the list. If so, only the labels of these
+# blocks are sorted.
 _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
@@ -52,8 +53,9 @@ def with_chunk(
   """Returns the lists [B, K] after a chunk of labels has been added.
 
   All labels of the chunk must have higher indices than the labels in the lists.
-  For a chunk of 1024 labels or more, no other array as large as the scores is
-  needed, except a padded copy if the number of labels is not a multiple of 16.
+  If the chunk has 1024 labels or more, only one more array as large as the
+  scores may be needed: a padded copy, if the number of labels is not a multiple
+  of 16.
 
   Args:
     best: lists so far.
@@ -61,9 +63,9 @@ def with_chunk(
       jax.lax.top_k.
     first: index of the chunk's first label.
     recall: on TPUs, the expected share of a chunk's K best labels that are
-      found (jax.lax.approx_max_k; Chern et al. 2022). Below 1, labels with
-      equal scores may come in any order. On other devices, the lists are always
-      exact.
+      found (jax.lax.approx_max_k; Chern et al. 2022). If `recall` is below 1,
+      labels with equal scores may come in any order. On other devices, the
+      lists are always exact.
   """
   # top_k ranks 0.0 above -0.0, but both must have the same rank.
   scores_BC = jnp.where(scores_BC == 0, 0.0, scores_BC)
@@ -129,8 +131,8 @@ def _add_few_blocks(
   _, chosen_blocks = lax.top_k(
     jnp.where(new_by_block, earliest, -jnp.inf), _FEW
   )
-  # Labels are in ascending order, except the labels of blocks without new
-  # labels.
+  # If there are fewer than _FEW blocks with new labels, other blocks follow.
+  # These other blocks may be out of order, because their labels enter no list.
   place_BC = chosen_blocks[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
   place_BC = place_BC.reshape(documents, -1)
   new_scores_BC = jnp.take_along_axis(scores_BC, place_BC, axis=1)
@@ -143,7 +145,7 @@ def _add_approximately(
   first: Int[Array, ''],
   recall: float,
 ) -> Best:
-  """Adds a chunk of labels to the lists; may miss some of the best labels."""
+  """Adds a chunk of labels, but may miss some of the chunk's best labels."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
   scores_and_places = lax.approx_max_k(scores_BC, k, recall_target=recall)
   return _merge(best, *scores_and_places, first)

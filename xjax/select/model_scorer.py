@@ -21,8 +21,8 @@ class ModelScorer:
 
   Attributes:
     score_kind: the kind of the head's scores, LOGIT or MARGIN.
-    n_labels: number of labels that the model scores. Labels with an index from
-      n_labels on are never selected.
+    n_labels: number of labels that the model scores. All selected labels have
+      an index below n_labels.
     assigned_above: 0 for margins, else None, as in core.types.Scorer.
     recall: as in topk.head_topk.
     selected_by: as in core.types.Scorer.
@@ -83,10 +83,10 @@ class ModelScorer:
       batch: this process's rows, as NumPy arrays. All processes must call this
         function with the same number of rows.
       k: length of the lists.
-      weights, slices, allowed: as in core.types.Scorer, but NumPy arrays. They
-        may be longer than n_labels. If `allowed` has two axes, its rows are
-        this process's rows. An array with one axis is transferred to the
-        devices only once if every call gets the same array object. So never
+      weights, slices, allowed: as in core.types.Scorer, but NumPy arrays. The
+        arrays may be longer than n_labels. If `allowed` has two axes, it has
+        the rows of this process. If every call gets the same array object with
+        one axis, the array is transferred to the devices only once. So never
         change an array between calls; make a new array instead.
       sigmoid: as in core.types.Scorer. Each new value compiles a new program.
 
@@ -106,9 +106,9 @@ class ModelScorer:
     return ids_GBK, scores_GBK
 
   def _put_rows(self, filters: dict[str, Any]) -> dict[str, Any]:
-    """Puts arrays [L] on the mesh, and divides them like label rows.
+    """Puts arrays [L] on the mesh, divided over devices like label rows.
 
-    Arrays of the last call are not transferred again.
+    An array of the last call is not transferred again.
     """
     last, self._on_devices = self._on_devices, {}
 
@@ -122,9 +122,12 @@ class ModelScorer:
     return jax.tree.map(put, filters)
 
   def _put(self, array: np.ndarray) -> jax.Array:
-    """Puts the first n_labels entries on the mesh, as bool or float32."""
+    """Puts an array's first n_labels entries on the mesh, bool or float32."""
     if len(array) < self.n_labels:
-      raise ValueError(f'a filter has {len(array)} of {self.n_labels} labels')
+      raise ValueError(
+        f'a filter has {len(array)} entries, but there are {self.n_labels} '
+        'labels'
+      )
     rows = array[: self.n_labels]
     if rows.dtype != bool:
       rows = rows.astype(np.float32)
@@ -134,7 +137,7 @@ class ModelScorer:
   def attention(
     self, batch: Batch, ids_BK: Int32[np.ndarray, 'B K']
   ) -> Float32[np.ndarray, 'B K T']:
-    """Returns how much labels attend to each token of their documents.
+    """Returns how much each listed label attends to each token of a document.
 
     Args:
       batch: as in topk.

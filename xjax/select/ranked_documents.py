@@ -11,14 +11,15 @@ from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 
-# A function of rows of documents. It returns this process's part of batches
-# that have each of these documents once. doc_B is the place of a document among
-# the given rows. All processes have the same number of batches.
+# A function that gets an array with the rows of some documents. The function
+# makes batches that have each of these documents once, and returns this
+# process's part of the batches. In a batch, doc_B is the place of each document
+# in the array. All processes get the same number of batches.
 BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
 _BLOCK = 1024  # number of documents whose lists are compared at a time
-# The logarithm of the highest probability that can be computed from a float32
-# product of a weight and a probability.
+# The logarithm of the largest float32 number below 1. If a log probability is
+# computed from float32 products with weights, this number is its upper limit.
 _HIGHEST = -(2.0**-24)
 _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 
@@ -29,13 +30,13 @@ class RankedDocuments:
 
   Attributes:
     scorer: ranks the labels.
-    batches_of: makes batches of given documents.
+    batches_of: makes batches of some of the documents.
     n_documents: N. The rows of documents are numbered from 0 to N - 1.
     sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
-    known: some labels of each document, int32 [N, known], and their scores
-      without weights, float32 [N, known]. The probabilities of these labels are
-      computed from their scores, because products with weights have fewer
-      digits. If None, no scores are known.
+    known: int32 [N, known], some labels of each document; and float32 [N,
+      known], the scores of these labels without weights. The probabilities of
+      these labels are computed from these scores, because products with weights
+      have fewer correct digits. If `known` is None, no scores are known.
   """
 
   scorer: Scorer
@@ -71,8 +72,8 @@ class RankedDocuments:
       rows_N: rows of the documents.
       k: length of the lists.
       log_weights_L: float64, logarithms of the label weights, -inf for labels
-        that must not be selected. A value that is more than 40 below the
-        largest value is replaced by the largest value minus 40.
+        that must not be selected. Any other value that is more than 40 below
+        the largest value is replaced by the largest value minus 40.
 
     Returns:
       ids_NK: int32, PAD where labels run out.
@@ -82,7 +83,7 @@ class RankedDocuments:
     top = float(log_weights_L.max(initial=-np.inf))
     if top == -np.inf:  # there is nothing to select
       return no_lists(len(rows_N), k)
-    # All batches get the same array object, which is then transferred to the
+    # All batches get the same array object, so that it is transferred to the
     # devices only once.
     weights_L = np.exp(floored(log_weights_L) - top).astype(np.float32)
     options = {'weights': weights_L}
@@ -96,7 +97,7 @@ class RankedDocuments:
   def _lists(
     self, rows_N: np.ndarray, k: int, options: dict
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the lists of Scorer.topk, which gets `options` as arguments."""
+    """Calls Scorer.topk with `options`, and returns the lists."""
     topk = functools.partial(self.scorer.topk, k=k, **options)
     ids_GNK, scores_GNK, _ = rank_documents(
       self.batches_of(rows_N), topk, len(rows_N), k
@@ -115,7 +116,8 @@ class RankedDocuments:
       rows_N: rows of the documents.
       ids_NK: int32, labels that are listed for these documents.
       logs_NK: float64, logarithms of the labels' probabilities, computed from
-        products with weights. They have few digits if probabilities are near 1.
+        products with weights. If a probability is near 1, its logarithm has few
+        correct digits.
 
     Returns:
       float64 [N, K]. Where ids are PAD, the values have no meaning.
@@ -136,7 +138,7 @@ class RankedDocuments:
     return logits_NK
 
   def _logits_of(self, scores: np.ndarray) -> np.ndarray:
-    """Returns the float64 logits of the probabilities that scores stand for."""
+    """Converts scores of the scorer's kind to float64 logits."""
     scores = scores.astype(np.float64)
     match self.scorer.score_kind:
       case ScoreKind.LOGIT:
@@ -181,6 +183,6 @@ def floored(
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-  """Returns logarithms, without a warning for 0, whose logarithm is -inf."""
+  """Returns logarithms. The logarithm of 0 is -inf, without a warning."""
   with np.errstate(divide='ignore'):
     return np.log(values)

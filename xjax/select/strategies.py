@@ -4,14 +4,19 @@ These are the strategies that Schultheis et al. 2022 compare in Section 5.5.
 They work with any core.types.Scorer, because they need only the scorer's lists.
 
 The coverage strategy is greedy and visits one document after another. Algorithm
-1 of the paper needs all probabilities of a document. Here, the scorer ranks
-labels for a window of documents at once, by the gains that labels have before
-the window. Later, gains can only fall. So the gain that the last listed label
-had before the window is an upper bound for all labels that are not listed. As
-long as the gain of the k-th best listed label is above this bound, the list is
-sufficient. A new window starts at the first document whose list may not be
-sufficient. If the scorer's lists are exact, the selected labels are those of
-Algorithm 1, up to the rounding of float32 products.
+1 of the paper needs all probabilities of a document. Here, short lists are
+enough:
+
+- The scorer ranks labels for a window of documents at once, by the gains that
+  labels have before the window.
+- Later, gains can only fall. So the gain by which the last label of a list was
+  ranked is an upper bound for the gains of all labels that are not listed.
+- As long as the present gain of the k-th best listed label is above this bound,
+  the list is sufficient.
+- A new window starts at the first document whose list may not be sufficient.
+
+If the scorer's lists are exact, the selected labels are the labels of Algorithm
+1, up to the rounding of float32 products.
 """
 
 import dataclasses
@@ -26,7 +31,7 @@ from xjax.select.ranked_documents import RankedDocuments, floored, no_lists
 
 _LISTED = 10  # length of the lists, in multiples of k
 _WINDOW, _LEAST = 512, 8  # largest and smallest number of documents of a window
-_ROUNDING = 1e-6  # rounding error of log gains, relative to 1 + their size
+_ROUNDING = 1e-6  # rounding error of a log gain, relative to 1 + |log gain|
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +43,14 @@ class StandardStrategy:
 class WeightedStrategy:
   """Selects the k labels with the highest weight times probability.
 
-  If weights are inverse propensities, this is optimal for PSP@k (Wydmuch et al.
-  2021). If weights are utilities, it is optimal for the sum of the utilities of
-  correct labels (Schultheis et al., Section 4.2).
+  If weights are inverse propensities, this strategy is optimal for PSP@k
+  (Wydmuch et al. 2021). If weights are utilities, this strategy is optimal for
+  the sum of the utilities of correct labels (Schultheis et al., Section 4.2).
 
   Attributes:
     weights_L: float64 [L or more], finite, at least 0. A label of weight 0 is
-      never selected. Positive weights are raised to at least 4e-18 times the
-      largest weight.
+      never selected. Positive weights below 4e-18 times the largest weight are
+      raised to this number.
   """
 
   weights_L: np.ndarray
@@ -77,8 +82,8 @@ class CoverageStrategy:
   in the order document_order(seed, N).
 
   Attributes:
-    beta: how much a correct label still counts if it is well covered already,
-      at least 0 (Section 5.3 of the paper).
+    beta: a number that is at least 0. It decides how much a correct label still
+      counts if it is well covered already (Section 5.3 of the paper).
     seed: the seed of the order of documents.
   """
 
@@ -96,12 +101,12 @@ class Selection(NamedTuple):
 
   Attributes:
     ids_NK: int32 labels, PAD where no more labels can be selected.
-    ranks_NK: the values by which labels are ranked, in descending order. They
-      are float32 scores, or float64 log weight + log probability, and -inf
-      where ids are PAD.
+    ranks_NK: the values by which labels are ranked, in descending order: scores
+      in float32, or log weight + log probability in float64. The values are
+      -inf where ids are PAD.
     scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
-    asked_again: number of additional lists that the scorer computed for
-      documents that had a list before.
+    asked_again: number of lists that the scorer computed for documents that
+      already had a list.
   """
 
   ids_NK: np.ndarray
@@ -116,7 +121,8 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
   Args:
     strategy: the strategy, with its settings.
     documents: N documents, with a scorer.
-    k: number of labels per document. There are fewer where labels run out.
+    k: number of labels per document. A document gets fewer labels if no other
+      labels can be selected.
   """
   rows_N = np.arange(documents.n_documents)
   match strategy:
@@ -135,8 +141,7 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
   """Returns the order in which the coverage strategy visits n documents.
 
-  The order is a permutation, which depends only on the two arguments. The order
-  of the file is not available: every seed gives a shuffled order.
+  Every seed gives a shuffled order, which depends only on the two arguments.
   """
   return host_generator(seed, 'coverage').permutation(n)
 
@@ -159,7 +164,7 @@ def _weighted(
 def _draw(
   ids_NA: np.ndarray, scores_NA: np.ndarray, k: int, seed: int
 ) -> Selection:
-  """Draws k of the A labels in each document's list; sorts them by score."""
+  """Draws k of the A labels in each document's list, in the list's order."""
   ids_NK, scores_NK = no_lists(len(ids_NA), k)
   for row, n in enumerate((ids_NA != PAD).sum(axis=1)):
     generator = host_generator(seed, 'bounded_random', row)
@@ -177,7 +182,7 @@ class Greedy:
     documents: the documents, with the scorer.
     k: number of labels per document.
     beta: beta of the gains (f + beta) p.
-    listed: length of the scorer's lists, or None for a multiple of k.
+    listed: length of the scorer's lists, or None for 10 * k.
     window: largest number of documents that the scorer ranks at once.
   """
 
@@ -202,7 +207,7 @@ class Greedy:
 
     Returns:
       ids_NK: int32, sorted by descending gain, then by ascending index, with
-        PAD where all other gains are 0.
+        PAD where no other label has a gain above 0.
       log_gains_NK: float64, -inf where ids are PAD.
       scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
       asked_again: as in Selection.
@@ -229,7 +234,7 @@ class Greedy:
   def _rank(
     self, rows_N: np.ndarray, length: int, log_f_L: np.ndarray
   ) -> '_Lists':
-    """Returns the best labels by their present gains."""
+    """Returns lists of the labels with the highest present gains."""
     logs_L = self._log_weights(log_f_L)
     floored_L = floored(logs_L)
     ids_NK, logs_NK = self.documents.weighted(rows_N, length, logs_L)
@@ -251,7 +256,7 @@ class Greedy:
     log_f_L: np.ndarray,
     selected: '_Selected',
   ) -> int:
-    """Selects labels until a document's list is not sufficient.
+    """Selects labels for documents until a list may not be sufficient.
 
     Args:
       lists: the scorer's lists for a window of documents.
@@ -306,10 +311,10 @@ class _Lists:
 
   Attributes:
     ids_NK: int32, PAD where labels run out.
-    logs_NK: float64, logarithms of the gains when the lists were made, -inf
+    logs_NK: float64, logarithms of the gains at the time of the ranking, -inf
       where ids are PAD.
-    weights_NK: float64, logarithms of the weights that were used, 0 where ids
-      are PAD.
+    weights_NK: float64, logarithms of the weights by which the scorer ranked
+      the labels, 0 where ids are PAD.
     logits_NK: float64, logits of the labels' probabilities.
     whole: whether each list is long enough for all labels.
     exact: whether every label was ranked by its own weight. If False, some
@@ -335,14 +340,14 @@ class _Lists:
       k: number of labels.
 
     Returns:
-      The labels' places in the list, sorted by descending gain, then by
-      ascending label, and the labels' log gains. There are fewer than k if no
-      other label has a gain. The result is None if a label that is not listed
-      may have a higher gain.
+      The places of the labels in the list, and the labels' log gains. Labels
+      are sorted by descending gain, then by ascending label. There are fewer
+      than k labels if all other gains are 0. The result is None if a label that
+      is not listed may have a higher gain.
     """
     ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
-    # Adding the change of a weight keeps the gain exactly as the scorer
-    # computed it if the weight has not changed.
+    # If a weight has not changed, 0 is added. So the gain is exactly the gain
+    # that the scorer computed.
     gains_K = old_K + (log_weights_K - self.weights_NK[place])
     at = np.lexsort((ids_K, -gains_K))[:k]
     at = at[gains_K[at] > -np.inf]
@@ -354,7 +359,7 @@ class _Lists:
   def _suffices(
     self, place: int, logs: np.ndarray, bound: float, k: int
   ) -> bool:
-    """Returns whether no unlisted label can have a gain above the k-th best.
+    """Returns True if the best listed labels are certainly the best labels.
 
     Args:
       place: place of the document in the window.
@@ -367,6 +372,7 @@ class _Lists:
     if len(logs) < k:
       return bool(bound == -np.inf)
     rounding = _ROUNDING * (1 + abs(bound))
-    # If gains are equal, an unlisted label may have the lower index. This is
-    # impossible for the first document of a window, whose list is up to date.
+    # If gains are equal, an unlisted label may have the lower index, so the
+    # gains must be above the bound. The first document of a window needs no
+    # such margin, because its list is up to date.
     return bool(logs[-1] > bound + (-rounding if place == 0 else rounding))

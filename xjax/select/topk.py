@@ -28,15 +28,17 @@ def head_topk(
   sigmoid: tuple[float, float] = AS_LOGITS,
   recall: float = 1.0,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """Returns the k best labels of a head, without making a [B, L] array.
+  """Returns the k labels with the best scores, without making a [B, L] array.
 
   The function runs on the mesh of the context. Each shard of labels makes lists
-  from its chunks of labels, and only these lists are gathered and merged. If
-  `recall` is 1, the result is exact. If scores are equal, the lower index comes
-  first. The result does not depend on the chunk size and the mesh, as long as
-  the scores are the same. If chunks have 1024 labels or more, at most two
-  chunks of logits are in memory in addition to the lists, for any number of
-  slices.
+  from its chunks of labels, and only these lists are gathered and merged.
+
+  If `recall` is 1, the result is exact. If scores are equal, the lower index
+  comes first. The chunk size and the mesh have no effect on the result as long
+  as they do not change the scores.
+
+  If chunks have 1024 labels or more, memory holds the lists and at most two
+  chunks of logits, for any number of slices.
 
   Args:
     head: the head, whose scores are logits.
@@ -44,22 +46,21 @@ def head_topk(
       is documents.
     k: length of the lists.
     weights, slices, allowed: as in core.types.Scorer. Entries beyond the head's
-      labels are ignored. If `allowed` has two axes, its second axis may be
-      longer than the number of labels. An array is not copied if it has one
-      entry for each label row and is divided like the label rows.
+      labels are ignored. An array is not copied if it has one entry for each
+      label row and is divided over the mesh like the label rows.
     sigmoid: as in core.types.Scorer, a static argument.
-    recall: a lower bound of the expected share of the k best labels that are in
-      a list, if labels are in random order. A value below 1 has an effect only
-      on TPUs. There, each chunk keeps this expected share of its k best labels.
-      The k best of all labels are also among the k best of their chunks. A
-      label can be lost only to a better label, so the k best of all labels are
-      not lost more often than the worst of a chunk's k best labels. Lists of
-      chunks and of shards are merged exactly.
+    recall: a number in (0, 1]. If labels are in random order, a list is
+      expected to contain at least this share of the k best labels. A value
+      below 1 has an effect only on TPUs. There, each chunk keeps this expected
+      share of its own k best labels. The k best of all labels are also among
+      the k best labels of their chunks. A chunk loses a label only to a better
+      label, so the best labels are lost least often. Lists of chunks and of
+      shards are merged exactly.
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices), with PAD where labels run out.
-    scores_GBK: float32 logits, or with weights, log weight + log sigmoid(a *
-      logit + b). They are -inf where ids are PAD.
+    scores_GBK: float32. Without weights, a score is a logit. With weights, it
+      is log weight + log sigmoid(a * logit + b). It is -inf where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)
@@ -92,7 +93,7 @@ def dense_topk(
   allowed: Bool[Array, '*documents L_or_more'] | None = None,
   sigmoid: tuple[float, float] = AS_LOGITS,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """Returns the k best labels, from an array with all logits.
+  """Returns the k best labels of each document, from an array of all logits.
 
   Args:
     scores_BL: float32 logits.
@@ -113,8 +114,8 @@ def dense_topk(
 def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
   """Returns how a filter is divided over the mesh.
 
-  Filters are divided like label rows. Filters with a document axis are also
-  divided like the documents that a device scores.
+  The label axis is divided like label rows. The document axis of `allowed_BL`
+  is divided like the documents that a device scores.
   """
   if name != 'allowed_BL':
     return row_spec(axes)
@@ -143,7 +144,9 @@ def _filters(
   for name, arrays in filters.items():
     for x in jax.tree.leaves(arrays):
       if x.shape[-1] < n_labels:
-        raise ValueError(f'{name} has {x.shape[-1]} of {n_labels} labels')
+        raise ValueError(
+          f'{name} has {x.shape[-1]} entries, but there are {n_labels} labels'
+        )
   return filters
 
 
@@ -154,7 +157,7 @@ def _resized(width: int, x: jax.Array) -> jax.Array:
 
 
 def _shard_topk(static, rows, shared, features, filters):
-  """Returns the merged lists of all shards; it runs on each shard of labels."""
+  """Runs on each shard of labels, and returns the merged lists of shards."""
   graphdef, n_labels, chunk, k, sigmoid, recall, axes = static
   parts = HeadParts(graphdef, rows, shared)
   features = chunks.all_documents(features, axes)
@@ -196,7 +199,7 @@ def _with_chunk(
   sigmoid: tuple[float, float],
   recall: float = 1.0,
 ) -> Best:
-  """Adds the labels of a chunk that real_C marks to the lists [G, B, K]."""
+  """Adds the labels of a chunk where real_C is True to the lists [G, B, K]."""
   scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
   all_C = jnp.ones_like(real_C)
   masks_GC = jnp.stack([all_C, *filters.get('slices_L', ())])

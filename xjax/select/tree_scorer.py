@@ -26,8 +26,8 @@ class TreeScorer:
     score_kind: LOGIT for probabilistic trees and logistic one-vs-all, else
       MARGIN.
     n_labels: number of labels of the trees.
-    assigned_above: for margins, the score of a label whose own classifier gives
-      0 while the links of all nodes above it are 0; else None.
+    assigned_above: None for logits. For margins, the score of a label if its
+      own classifier gives 0 and the links of all nodes above the label are 0.
     selected_by: as in core.types.Scorer.
   """
 
@@ -45,17 +45,17 @@ class TreeScorer:
     Args:
       searches: the searches of one or more trees, all with the same link.
       kind: the kind of the scores.
-      beam: number of nodes that are opened at each depth; ignored if exact.
-      exact: whether all nodes that may have one of the best labels are opened.
-      workers: number of threads among which the documents of a batch are
-        divided.
+      beam: number of nodes to open at each depth. Ignored if `exact` is True.
+      exact: whether to open all nodes that may have one of the best labels.
+      workers: number of threads. The documents of a batch are divided among the
+        threads.
     """
     self._searches = searches
     self._beam, self._exact = beam, exact
     self.selected_by = f'beam={beam}'
     if exact:
-      # With several trees the result is not exact: only labels that a tree
-      # lists are combined.
+      # With several trees, the result is not exact, because only the labels in
+      # the trees' lists are combined.
       several = len(searches) > 1
       self.selected_by = f'trees={len(searches)}' if several else 'exact'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
@@ -102,7 +102,7 @@ class TreeScorer:
     allowed: np.ndarray | None,
     sigmoid: tuple[float, float],
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ids_GBK and scores_GBK; `allowed` must have one axis."""
+    """Returns ids_GBK and scores_GBK. `allowed` has one axis, or is None."""
     log_weights_L = None
     if weights is not None:
       with np.errstate(divide='ignore'):  # log 0: never selected
@@ -129,9 +129,10 @@ class TreeScorer:
     return np.where(mask[: self.n_labels], inside, -np.inf)
 
   def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
-    """Returns the function from scores to log probabilities.
+    """Returns the function that turns scores into log probabilities.
 
-    It is None for probabilistic trees, whose scores are log probabilities.
+    The result is None for probabilistic trees, because their scores are log
+    probabilities already.
     """
     if self._link is Link.SIGMOID:
       return None
@@ -146,7 +147,7 @@ class TreeScorer:
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
   ) -> list[SearchResult]:
-    """Searches all trees, for each of several arrays of log weights."""
+    """Searches all trees once for each array of log weights."""
     depth = k if len(self._searches) == 1 else _DEEPER * k
     trees = [
       self._search_tree(search, rows, depth, logs, squash)
@@ -183,20 +184,26 @@ def combine_trees(
   logs: Sequence[Float64[np.ndarray, ' L'] | None],
   squash: Squash | None,
 ) -> list[SearchResult]:
-  """Returns the k best labels by the mean of the exponentials of trees' scores.
+  """Combines the results of several trees into lists of the k best labels.
 
-  A tree that does not list a label adds an exponential of 0. If the first list
-  of any tree has the label, the score comes from the first lists, so that it
-  does not depend on the other searches. Otherwise the score comes from all
-  other lists of all trees. So a label has only one score for a document.
+  The combined score of a label is the logarithm of the mean over trees of
+  exp(score). A tree that does not list the label adds 0 to the mean. There is a
+  search for each array of log weights, but a label has only one combined score
+  for a document:
+
+  - If a tree lists the label in the first search, the score comes from the
+    results of the first search. So it does not depend on the other searches.
+  - If not, the score comes from the results of all other searches.
 
   Args:
     lists: for each array of log weights, the result of each tree for the same N
       documents.
     k: length of the combined lists.
     n_labels: L.
-    logs: float64 [L], added to the logarithms of the means. None stands for 0.
-    squash: a function that is first applied to these logarithms, or None.
+    logs: arrays float64 [L] of log weights, which are added to combined scores.
+      None stands for log weights of 0.
+    squash: a function that is applied to combined scores before log weights are
+      added, or None.
 
   Returns:
     A result for each array of log weights.
@@ -217,9 +224,13 @@ def combine_trees(
 class _Scores:
   """Holds the scores that are combined from several trees.
 
+  A cell is a pair of a document and a label, stored as the number document *
+  n_labels + label.
+
   Attributes:
-    cells: int64 [cells], each is document * n_labels + label, in any order.
-    means: float64 [cells], the logarithms of the means over trees.
+    cells: int64 [cells], in any order.
+    means: float64 [cells], the combined scores of the cells (see
+      combine_trees).
     n_labels: L.
   """
 
@@ -229,12 +240,12 @@ class _Scores:
 
   @classmethod
   def of(cls, trees: Sequence[Sequence[SearchResult]], n_labels: int) -> Self:
-    """Returns the scores of all labels in the results of each tree."""
+    """Combines the scores of several trees; each tree has several results."""
     parts = [_cells(results, n_labels) for results in trees]
     cells, listed = (np.concatenate(arrays) for arrays in zip(*parts))
     cells, which = np.unique(cells, return_inverse=True)
-    # Exponentials are relative to a label's best score. Otherwise all of them
-    # may be rounded to 0.
+    # The exponentials are relative to the best score of a cell. If they were
+    # not, all exponentials of a cell might be rounded to 0.
     best_score = np.full(len(cells), -np.inf)
     np.maximum.at(best_score, which, listed)
     sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
@@ -276,10 +287,7 @@ class _Scores:
 def _cells(
   results: Sequence[SearchResult], n_labels: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the distinct cells of a tree's results, and their scores.
-
-  A cell is document * n_labels + label.
-  """
+  """Returns the distinct cells of a tree's results, and the cells' scores."""
   ids = np.concatenate([result.ids for result in results], axis=1)
   scores = np.concatenate([result.scores for result in results], axis=1)
   document, place = np.nonzero(ids != PAD)

@@ -1,17 +1,19 @@
 """Finds the best labels of a label tree, by beam search or exactly.
 
 Nodes are scored from the root down, for all documents of a batch together.
-Documents that open the same node share the look-up of its classifiers'
-features. The score of a label is the sum of the links on its path. If a label
-has a weight w, it is ranked by log w + score. The bound of a node is its score
-plus the logarithm of the largest weight below it. No label below the node can
-rank higher, since a link is at most 0 (Schultheis et al. 2022, Appendix A.2, as
-an upper bound).
+Documents that open the same node look up the features of the node's classifiers
+only once. A link is a function of a classifier's score (see Link). The score of
+a label is the sum of the links of the nodes on the label's path. If a label has
+a weight w, it is ranked by log w + score.
+
+The bound of a node is the node's score plus the logarithm of the largest weight
+below the node. No label below the node can have a higher log w + score, because
+links are at most 0 (Schultheis et al. 2022, Appendix A.2, as an upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
-narrow beam search, which finds k labels. Then it opens every node whose bound
-is not below the value of the worst of these labels. No other node can have a
-better label.
+narrow beam search, which finds k labels. The floor is log w + score of the
+worst of these labels. Then exact search opens all nodes except the nodes whose
+bound is below the floor, because such nodes cannot have a better label.
 """
 
 from collections.abc import Sequence
@@ -35,14 +37,14 @@ from xjax.select.tree_search_loops import open_next, score_children
 class Link(enum.Enum):
   """Chooses the link, a function of the score z of a node's classifier.
 
-  The score of a label is the sum of the links of the nodes on its path. Except
-  for NONE, a link is at most 0, so that no label below a node has a better
-  score than the node.
+  The score of a label is the sum of the links of the nodes on the label's path.
+  Except for NONE, a link is at most 0, so that no label below a node has a
+  better score than the node.
 
   NONE: z, for one-vs-all classifiers, whose tree has one level below the root.
-  SIGMOID: log sigmoid(z), for logistic loss. Sums are log probabilities.
-  L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS", which
-  ranks by the exponential of the sum).
+  SIGMOID: log sigmoid(z), for logistic loss. Scores are log probabilities.
+  L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS"; there,
+  labels are ranked by the exponential of the sum).
   """
 
   NONE = 'none'
@@ -126,7 +128,7 @@ class TreeSearch:
   """
 
   def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
-    """Prepares a search, without any array of size labels times features."""
+    """Prepares a search, and makes no array of size labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
     parents = np.unique(tree.parent[tree.label != NO_LABEL])
@@ -152,7 +154,7 @@ class TreeSearch:
     squash: Squash | None,
     width: int | None,
   ) -> list[SearchResult]:
-    """Returns the best labels for each of several arrays of log weights.
+    """Returns the best labels of each document, for each array of log weights.
 
     Args:
       rows: float32 [N, D], the documents' features.
@@ -205,7 +207,7 @@ class TreeSearch:
     squash: Squash | None = None,
     root: tuple | None = None,
   ) -> SearchResult:
-    """Returns the k best of all labels; arguments are as in beam."""
+    """Returns the k best of all labels. The arguments are as in beam."""
     if not self._inner[1:].any():  # opening the root scores all labels
       return self.beam(rows, k, 1, log_weights_L, squash, root)
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
@@ -274,8 +276,8 @@ class TreeSearch:
       score: the scores of the opened nodes.
 
     Returns:
-      Arrays for open_next: document, node, score, the end of each node's
-      children, and the scores of all children.
+      Arrays for open_next: document, node, score, the bounds of each node's
+      children in the last array, and the scores of all children.
     """
     degrees = self.tree.degree[node]
     ends = np.append(0, np.cumsum(degrees)).astype(np.int64)

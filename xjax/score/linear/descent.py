@@ -1,22 +1,25 @@
 """Minimises the objectives of all labels of a chunk at once, step by step.
 
 Each label has its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i), and its
-own sequence of steps. The method is conjugate gradients, directly on the
-objective (Polak and Ribiere 1969, with restarts), with a preconditioner. The
-length of each step is found by Newton's method along the step's direction. A
-step takes two products with the documents: one gives the gradient, and one
-gives the scores of the documents with the direction as weights. With these
-scores, the objective along the direction and the scores of the new weights are
-cheap to compute.
+own sequence of steps. The method is nonlinear conjugate gradients (Polak and
+Ribiere 1969) with restarts and a preconditioner. Newton's method finds the best
+length of each step along the step's direction.
 
-The preconditioner is the part of the Hessian that all labels have in common.
-The Hessian of a label is I + X'AX. The rows of X are the documents. A is
-diagonal and holds the curvatures of the documents' losses. The largest
-eigenvalues of X'X are many times larger than its other eigenvalues, and X'X is
-the same for all labels. So the leading eigenvectors of X'X, with the label's
-mean curvature in place of A, approximate the Hessian well (a low-rank
-preconditioner, as in Frangella, Tropp and Udell 2023). The eigenvectors are
-found by subspace iteration (Halko, Martinsson and Tropp 2011).
+A step takes two matrix products. The rows of the matrix X are the documents.
+The first product, with X' (X transposed), gives the gradient. The second
+product, with X, gives the scores that documents would have if the direction
+were the weights.
+With these scores, the objective is cheap to compute for any length of the step,
+and so are the scores of the new weights.
+
+The preconditioner approximates the Hessian of a label, I + X'AX. A is diagonal
+and holds the curvatures of the documents' losses. There are two approximations:
+
+- The label's mean curvature replaces A. So all labels share the matrix X'X.
+- Only the leading eigenvectors of X'X are used, because the largest eigenvalues
+  are many times larger than the other eigenvalues (a low-rank preconditioner,
+  as in Frangella, Tropp and Udell 2023). Subspace iteration finds these
+  eigenvectors (Halko, Martinsson and Tropp 2011).
 """
 
 import functools
@@ -35,12 +38,12 @@ from xjax.score.linear.tiles import Tiles, product
 
 RANK = 256  # eigenvectors of the preconditioner
 _LINE_STEPS, _BIAS_STEPS = 5, 30  # steps of Newton's method
-_SLACK = 1e-4  # relative to the length of a step
+_SLACK = 1e-4  # tolerance of the bounds, relative to the length of a step
 _TINY = 1e-30  # replaces a divisor of 0
 
 _matmul = functools.partial(jnp.matmul, precision='highest')
 
-# The length of a step, its lower bound and its upper bound.
+# The length of a step, and the lower bound and upper bound of this length.
 _Bounds = tuple[
   Float32[Array, ' C'], Float32[Array, ' C'], Float32[Array, ' C']
 ]
@@ -64,11 +67,11 @@ class Preconditioner:
   def divide(
     self, x_DC: Float32[Array, 'D C'], curvature_C: Float32[Array, ' C']
   ) -> Float32[Array, 'D C']:
-    """Multiplies each column by the inverse of its label's approximate Hessian.
+    """Multiplies x_DC by the inverse of each label's approximate Hessian.
 
     Args:
       x_DC: float32, a column for each label.
-      curvature_C: the mean curvature of the documents' losses.
+      curvature_C: for each label, the mean curvature of the documents' losses.
     """
     # All other eigenvalues of X'X are approximated by the smallest of `values`.
     rest_C = 1 + curvature_C * self.values[0]
@@ -125,13 +128,13 @@ class DescentState:
   Attributes:
     positive_NC: bool, True where the document has the label.
     label_C: int32, the label; PAD in columns that only fill the chunk.
-    done_C: bool, whether the label is close enough to its minimum.
+    done_C: bool, whether the label's objective is close enough to its minimum.
     weights_DC: float32; the last row is the bias.
     scores_NC: float32, the scores of the documents.
     direction_DC: float32, the direction of the last step.
     gradient_DC: float32, the gradient before the last step.
-    decrement_C: float32, the squared length of gradient_DC, measured by the
-      preconditioner.
+    decrement_C: float32, the product g' inv(M) g of the gradient g in
+      gradient_DC, where M is the approximate Hessian.
   """
 
   positive_NC: Bool[Array, 'N C']
@@ -145,7 +148,7 @@ class DescentState:
 
 
 class Terms(NamedTuple):
-  """Holds the losses of margins times c, and their first two derivatives."""
+  """Holds losses and their first two derivatives, all multiplied by c."""
 
   value: Float32[Array, '...']
   slope: Float32[Array, '...']
@@ -166,7 +169,7 @@ class Objective:
   c: Float32[Array, ''] | np.float32
 
   def terms(self, margin: Float32[Array, '...']) -> Terms:
-    """Returns the losses of margins y (w.x + b), and their derivatives."""
+    """Returns the losses and derivatives at the margins y (w.x + b)."""
     match self.loss:
       case Loss.SQUARED_HINGE:
         short = jnp.maximum(0, 1 - margin)
@@ -282,7 +285,10 @@ def _direction(
   divided_DC: Float32[Array, 'D C'],
   decrement_C: Float32[Array, ' C'],
 ) -> Float32[Array, 'D C']:
-  """Returns a downhill direction, conjugate to the last one if possible."""
+  """Returns a downhill direction.
+
+  The direction is conjugate to the last direction if possible.
+  """
   change_C = _dot(divided_DC, gradient_DC - state.gradient_DC)
   kept_C = jnp.maximum(0, change_C / jnp.maximum(state.decrement_C, _TINY))
   direction_DC = kept_C * state.direction_DC - divided_DC
@@ -305,7 +311,7 @@ def _line_minimum(
   Args:
     state: the state before the step.
     direction_DC: the direction of the step.
-    along_NC: the documents' scores with the direction as weights.
+    along_NC: the scores that documents have if the direction is the weights.
     sign_NC: 1 where the document has the label, else -1.
     goal: the sum of losses.
   """
@@ -334,7 +340,7 @@ def _line_minimum(
 
 
 def halve(state: DescentState) -> DescentState:
-  """Keeps half of the labels, preferably those that are not done."""
+  """Keeps half of the labels, preferably labels that are not done."""
   n_kept = len(state.label_C) // 2
   kept = jnp.argsort(state.done_C, stable=True)[:n_kept]
   return jax.tree.map(functools.partial(jnp.take, indices=kept, axis=-1), state)

@@ -1,22 +1,26 @@
-"""Trains linear classifiers by dual coordinate descent, a few labels at once.
+"""Trains linear classifiers by dual coordinate descent, WIDTH at a time.
 
 As in LIBLINEAR (Fan et al. 2008), each label's classifier minimises
 
-  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1,
+  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1.
 
-where the loss is the squared hinge (Hsieh et al. 2008, "A Dual Coordinate
-Descent Method for Large-scale Linear SVM", Algorithm 1) or the logistic loss
-(Yu, Huang, Lin 2011, "Dual coordinate descent methods for logistic regression
-and maximum entropy models", Algorithm 4, solved for the logit of the dual
-variable).
+There are two losses:
 
-The solver visits a document once for all labels of a block. It reads the
-document's features once, and the WIDTH weights of a feature are stored next to
-each other. A visit therefore takes a few wide additions per feature, instead of
-WIDTH passes over scattered weights. Documents whose dual variables hardly
-change are left out until all other documents have converged (shrinking, as in
-LIBLINEAR). The training of a block ends when a visit of all documents finds no
-violation above eps, or after max_epochs visits.
+- The squared hinge. The algorithm is Algorithm 1 of Hsieh et al. 2008, "A Dual
+  Coordinate Descent Method for Large-scale Linear SVM".
+- The logistic loss. The algorithm is Algorithm 4 of Yu, Huang, Lin 2011, "Dual
+  coordinate descent methods for logistic regression and maximum entropy
+  models", but it computes the logit of each dual variable.
+
+The solver trains a block of WIDTH labels together. It visits a document once
+for all labels of the block, and reads the document's features once. The WIDTH
+weights of a feature are stored next to each other. A visit therefore takes a
+few wide additions per feature, instead of WIDTH passes over scattered weights.
+
+If the dual variables of a document hardly change, the document is left out
+until all other documents have converged (shrinking, as in LIBLINEAR). The
+training of a block ends when a pass over all documents finds no violation of
+the optimality conditions above eps, or after max_epochs passes.
 """
 
 import dataclasses
@@ -53,7 +57,7 @@ class Solver:
     c: weight of the losses relative to the regulariser (LIBLINEAR's C).
     eps: the violation of the optimality conditions at which training of a
       block ends, as in LIBLINEAR.
-    max_epochs: largest number of times that each document is visited.
+    max_epochs: largest number of visits of each document.
   """
 
   loss: Loss
@@ -286,8 +290,8 @@ def _logistic(
 def _root(shift, slope, start, within):
   """Finds u with u + shift + slope sigmoid(u) = 0, for a slope above 0.
 
-  The search ends when the left side is closer to 0 than `within`. If `start`
-  is already this close, it is returned. So violations below `within` are not
+  The search ends when the left side is closer to 0 than `within`. If this holds
+  at `start`, the result is `start`. So violations below `within` are not
   reduced, and eps must be at least `within`.
   """
   low, high = -shift - slope, -shift
@@ -342,10 +346,10 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Sets scores to the bias plus the sum over features of value times weights.
+  """Computes scores: the bias plus the products of values and weights.
 
-  Each iteration adds eight features. With one feature per iteration, the
-  compiler would gather along features instead of loading all weights of a
+  Each iteration adds eight features. If an iteration added only one feature,
+  the compiler would gather along features instead of loading all weights of a
   feature at once.
   """
   scores[:] = bias
@@ -369,7 +373,7 @@ def _score(indices, values, first, last, weights, bias, scores):
 
 @njit(**_JIT)
 def _add(indices, values, first, last, weights, bias, change):
-  """Adds the change to the bias, and change times value to the weights."""
+  """Adds the change to the bias, and value times change to the weights."""
   bias += change
   whole = first + (last - first) // 4 * 4
   for e in range(first, whole, 4):

@@ -47,7 +47,8 @@ class PartFiles:
   def load(self, name: str) -> FileArrays | None:
     """Returns the arrays of a part, or None if it must be computed.
 
-    A damaged file, or a file with another key, counts as missing and is logged.
+    If the file is damaged or has another key, the function logs a warning and
+    returns None.
     """
     path = self._path(name)
     if not os.path.lexists(path):
@@ -90,15 +91,14 @@ class PartFiles:
 
 
 def digest(*values: object) -> str:
-  """Returns a SHA-256 digest; the same values have the same digest in any run.
+  """Returns a SHA-256 digest of values, which is the same in every run.
 
   Args:
     *values: arrays (also sparse ones), numbers, strings, enum members, None;
       and dicts, lists, tuples and dataclasses of these.
 
   Raises:
-    TypeError: a value is of another type, whose bytes might differ between
-      runs.
+    TypeError: a value has another type. Its bytes might differ between runs.
   """
   hasher = hashlib.sha256()
   for value in values:
@@ -107,7 +107,7 @@ def digest(*values: object) -> str:
 
 
 def _add(hasher: 'hashlib._Hash', value: object) -> None:
-  """Adds a value to the hash, as bytes that no other value has."""
+  """Adds a value to the hash. Different values add different bytes."""
   match value:
     case np.ndarray() | np.generic():
       if value.dtype.hasobject:

@@ -21,7 +21,7 @@ _ROWS = 4096  # rows that are squared at a time
 
 
 class Loss(enum.Enum):
-  """Names a loss, which is a function of a document's margin m.
+  """Chooses the loss of a document, a function of the document's margin m.
 
   The margin is m = y (w.x + b), where y is 1 or -1.
 
@@ -53,7 +53,7 @@ class OneVsAllProblem:
     parts: the files of finished parts. Training of the same problem continues
       from these parts.
     between: a function that is called between steps or parts. Training ends if
-      it raises an error.
+      this function raises an error.
   """
 
   rows: sparse.csr_array
@@ -82,7 +82,7 @@ class SolverConfig(ConfigPart, abstract=True):
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     """Trains the classifiers of all labels, and returns them as one block.
 
-    Labels without documents rank after all other labels.
+    Labels without training documents rank after all other labels.
     """
 
 

@@ -1,9 +1,10 @@
 """Multiplies sparse matrices by dense matrices on devices.
 
-The entries of a row are cut into tiles of WIDTH entries, and the last tile of a
-row is filled with zeros. So rows of very different lengths need little filling,
-and shapes are fixed. A tile's sum is a sum of gathered rows of the dense
-matrix, as in an embedding. The sums of a row's tiles are added up.
+The entries of a row of the sparse matrix are cut into tiles of WIDTH entries,
+and the last tile of a row is padded with zeros. So rows of very different
+lengths need little padding, and shapes are fixed. The product of a tile is a
+weighted sum of gathered rows of the dense matrix, as in an embedding lookup.
+The products of a row's tiles are added up.
 """
 
 import functools
@@ -19,9 +20,9 @@ from scipy import sparse
 
 WIDTH = 16
 
-# The number of tiles that are summed at a time. On CPUs, the sums of a block
-# then stay in a core's cache. On other devices, a block must keep thousands of
-# threads busy.
+# The number of tiles in a block. Blocks are summed one after another. On CPUs,
+# a block is so small that its sums stay in a core's cache. On other devices, a
+# block must keep thousands of threads busy.
 _BLOCK = {'cpu': 1024}
 _OTHER_BLOCK = 32768
 
@@ -41,8 +42,8 @@ class Tiles:
   """Holds a sparse matrix [rows, columns], cut into tiles.
 
   Attributes:
-    ids: int32 [blocks, WIDTH, block], the columns of entries, 0 in filling.
-    values: float32 [blocks, WIDTH, block], the entries, 0 in filling.
+    ids: int32 [blocks, WIDTH, block], the columns of entries, 0 at padding.
+    values: float32 [blocks, WIDTH, block], the entries, 0 at padding.
     rows: int32 [blocks, block], the row of each tile, in ascending order.
     n_rows: number of rows of the matrix.
   """
@@ -81,7 +82,7 @@ def tiles_of(matrix: sparse.csr_array) -> Tiles:
     padded = np.pad(padded, padding).reshape(n_blocks, block, WIDTH)
     return np.ascontiguousarray(padded.swapaxes(1, 2))
 
-  # The filling tiles belong to the last row, and add 0 to it.
+  # The padding tiles belong to the last row, and add 0 to this row.
   last = max(0, len(n_tiles) - 1)
   rows = np.pad(rows, padding[0], constant_values=last)
   return Tiles(
@@ -112,8 +113,8 @@ def product(
     total: Float32[Array, 'rows C'], block: _Block
   ) -> tuple[Float32[Array, 'rows C'], None]:
     ids, values, rows = block
-    # The code sums WIDTH terms instead of one gathered array, so that XLA never
-    # stores the gathered rows.
+    # The sum has WIDTH separate terms. If a single array held all terms, XLA
+    # would store the gathered rows.
     terms = (v[:, None] * dense[i] for i, v in zip(ids, values))
     sums = functools.reduce(jnp.add, terms)
     added = total.at[rows].add(sums, indices_are_sorted=True)

@@ -13,7 +13,7 @@ from xjax.data.files.model_files import shown
 
 
 class Activation(enum.Enum):
-  """Names the activation after the first layer of a feed-forward network."""
+  """Chooses the activation after the first layer of a feed-forward network."""
 
   GELU = 'gelu'  # the exact function, x Phi(x)
   GELU_TANH = 'gelu_tanh'  # the approximation with tanh
@@ -36,7 +36,8 @@ class Architecture:
     activation: the activation of the feed-forward networks.
     norm_eps: the number that layer normalisation adds to a variance.
     pad_id: the token id of padding.
-    position_offset: the row of the position table for a document's first token.
+    position_offset: the row of the position table that belongs to the first
+      token of a document.
   """
 
   vocab_size: int
@@ -53,7 +54,7 @@ class Architecture:
 
   @property
   def max_tokens(self) -> int:
-    """Returns how many tokens a document can have, with special tokens."""
+    """Returns the largest length of a document, including special tokens."""
     return self.positions - self.position_offset
 
 
@@ -66,8 +67,9 @@ _ACTIVATIONS = {
   'relu': Activation.RELU,
 }
 
-# The largest allowed value of each field. It is far beyond any real encoder. A
-# config with a larger value is damaged, or was made to exhaust the memory.
+# The largest allowed value of each field. Real encoders have far smaller
+# values. If a config has a larger value, it is damaged, or was made to exhaust
+# the memory.
 _SIZES = {
   'vocab_size': 10**7,
   'hidden_size': 2**16,
@@ -89,8 +91,8 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     where: the path of config.json, for messages.
 
   Raises:
-    DataError: a size is absent, a value is impossible, or a feature is not
-      implemented. The message has one line per fault.
+    DataError: a size is absent, a value is impossible, or a field asks for a
+      feature that is not implemented. The message has one line per fault.
   """
   model = _value_or(config, 'model_type', None)
   if not isinstance(model, str) or model not in _PAD_IDS:
@@ -149,8 +151,8 @@ def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
   if not isinstance(activation, str) or activation not in _ACTIVATIONS:
     kinds = ', '.join(_ACTIVATIONS)
     yield (
-      f'"hidden_act" is {shown(activation)}; only these are implemented: '
-      f'{kinds}'
+      f'"hidden_act" is {shown(activation)}; only these activations are '
+      f'implemented: {kinds}'
     )
   places = _value_or(config, 'position_embedding_type', 'absolute')
   if places != 'absolute':
@@ -171,7 +173,7 @@ def _joint_faults(config: Mapping[str, Any]) -> Iterator[str]:
   if dim % heads:
     yield (
       f'"hidden_size" is {dim}, which is not a multiple of '
-      f'"num_attention_heads", {heads}'
+      f'"num_attention_heads" ({heads})'
     )
   narrow = _value_or(config, 'embedding_size', dim)
   if narrow != dim:
@@ -195,7 +197,7 @@ def _pad_id(config: Mapping[str, Any]) -> Any:
 
 
 def _position_offset(config: Mapping[str, Any]) -> int:
-  """Returns the row of the position table for a document's first token."""
+  """Returns the row of the position table of a document's first token."""
   # RoBERTa and similar models reserve the rows up to pad_id for padding.
   return 0 if config['model_type'] == 'bert' else _pad_id(config) + 1
 

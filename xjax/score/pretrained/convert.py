@@ -1,10 +1,13 @@
 """Converts Hugging Face's tensors of an encoder to our parameters, and back.
 
-Both are dicts. Our parameters are named by path, and our kernels multiply from
-the right. Hugging Face's tensors are named as in transformers' BertModel and
-RobertaModel, and Hugging Face's kernels multiply from the left. So kernels are
-transposed. Query, key and value are three tensors, but one parameter, which
-stores the three side by side.
+Tensors and parameters are dicts that map names to arrays. There are three
+differences:
+
+- Our parameters are named by path. Hugging Face's tensors are named as in
+  transformers' BertModel and RobertaModel.
+- A kernel of ours is the transpose of Hugging Face's kernel.
+- Query, key and value are three tensors of Hugging Face. We have one parameter,
+  which stores the three tensors side by side.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,15 +33,15 @@ _EXTRA = re.compile(
   r'embeddings\.(position_ids|token_type_ids)$'
   r'|(cls|lm_head|classifier|qa_outputs)\.'
 )
-_SHOWN = 1000  # largest number of names of each kind that a message lists
+_SHOWN = 1000  # largest number of names that a message has per type of fault
 
 
 class Header(NamedTuple):
   """Holds the type and shape of a tensor, without its values.
 
   Attributes:
-    dtype: NumPy's name of the type, or the file's name of a type that cannot be
-      converted.
+    dtype: NumPy's name of the type. If the type cannot be converted, this is
+      the file's name of the type.
     shape: the lengths of the axes.
   """
 
@@ -52,8 +55,8 @@ class _Pair:
 
   Attributes:
     path: the path of our parameter.
-    names: the names of Hugging Face's tensors, without prefix. The parameter
-      has these tensors side by side.
+    names: the names of Hugging Face's tensors, without the prefix 'bert.' or
+      'roberta.'. The parameter has these tensors side by side.
     shape: the shape of each tensor.
     kernel: whether the tensors are transposed.
   """
@@ -124,7 +127,8 @@ def match_names(
 
   Returns:
     A dict that maps each plain name to the name in the file. A plain name has
-    no prefix and is in the current spelling.
+    no prefix 'bert.' or 'roberta.', and has the current spelling (_OLD_NAMES
+    has the old spellings).
 
   Raises:
     DataError: tensors are missing, unexpected, or of another shape or type;
@@ -156,8 +160,8 @@ def parameter_paths(
   """Returns the paths of the parameters that tensors are converted to.
 
   Args:
-    names: plain names, as match_names returns them. If a tensor of the pooler
-      is among them, the result includes the pooler's paths.
+    names: plain names, as match_names returns them. If a name belongs to the
+      pooler, the result includes the pooler's paths.
     architecture: the sizes of the encoder.
   """
   return frozenset(pair.path for pair in _present_pairs(names, architecture))
@@ -169,14 +173,14 @@ def to_hugging_face(
   """Converts our parameters to Hugging Face's tensors.
 
   Args:
-    params: our parameters by path, NumPy or JAX arrays. Parameters that are
-      neither the encoder's nor pooling/dense are left out.
+    params: our parameters by path, NumPy or JAX arrays. Only the parameters of
+      the encoder and of pooling/dense are converted.
     architecture: the sizes of the encoder.
     where: the name of the model, for messages.
 
   Returns:
-    Hugging Face's tensors by name without prefix, float32 and contiguous. The
-    pooler's tensors are included only if params has the pooler.
+    Hugging Face's tensors by plain name (see match_names), float32 and
+    contiguous. The pooler's tensors are included only if params has the pooler.
 
   Raises:
     DataError: parameters are missing, unexpected or of another shape; one
@@ -214,7 +218,7 @@ class _Faults:
     self.wrong: list[str] = []
 
   def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
-    """Adds a fault if a tensor has another shape or no floating type."""
+    """Adds faults for a wrong shape and for a type that is not floating."""
     if header.dtype not in _FLOATS:
       self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
     if header.shape != shape:
@@ -234,15 +238,16 @@ class _Faults:
 
 
 def _list_names(names: list[str]) -> str:
-  """Returns names as one text; control characters are escaped."""
-  # The file may come from anyone: no control character may reach the terminal.
+  """Joins names to one text, and escapes control characters."""
+  # The file may come from anyone, so no control character may reach the
+  # terminal.
   shown = [json.dumps(name)[1:-1] for name in names[:_SHOWN]]
   more = [f'and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
   return ', '.join([*shown, *more])
 
 
 def _plain_name(name: str) -> str:
-  """Returns a tensor's name without prefix, in its current spelling."""
+  """Converts a name of a tensor to the plain name (see match_names)."""
   name = _PREFIX.sub('', name, count=1) if _PREFIX.match(name) else name
   for old, new in _OLD_NAMES.items():
     if name.endswith(old):
@@ -256,7 +261,10 @@ _POOLER_PATH = 'pooling/dense/'
 def _present_pairs(
   names: Iterable[str], architecture: Architecture
 ) -> Iterator[_Pair]:
-  """Yields the expected pairs, with the pooler's if `names` has a pooler."""
+  """Yields the expected pairs.
+
+  The pooler's pairs are expected only if `names` has a name of the pooler.
+  """
   yield from _encoder(architecture)
   if any(name.startswith('pooler.') for name in names):
     yield from _pooler(architecture)
@@ -325,7 +333,7 @@ def _join(parts: list[np.ndarray], kernel: bool) -> np.ndarray:
 def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
   """Makes the tensors of a pair from a parameter."""
   parts = np.split(_float32(param), len(pair.names), axis=-1)
-  # A file gets the bytes in the order of memory, so arrays must be contiguous.
+  # The file stores bytes in memory order, so arrays must be contiguous.
   return [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
 
 

@@ -19,9 +19,9 @@ from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 
 
 def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
-  """Returns the words of a label's name, or of all its names.
+  """Returns the words of a label's name, or of all names of the label.
 
-  Names without a letter are left out, because they are only numbers.
+  Names without a letter, such as numbers, are left out.
 
   Args:
     label: the label.
@@ -36,7 +36,7 @@ def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
 
 
 def all_words(labels: Iterable[Label]) -> Iterator[str]:
-  """Yields the words of all names of labels, in order."""
+  """Yields the words of all names of all labels, in the order of the labels."""
   for label in labels:
     for name in filter(has_letters, (label.name, *label.alt)):
       yield from split_words(name)
@@ -103,9 +103,10 @@ class DescriptorEncoder:
     return np.asarray(weights) @ self.words.vectors[list(ids)] / total
 
   def _weight(self, word: str) -> float:
-    """Returns the weight of a word, which is above 0.
+    """Returns the weight of a word, a number above 0.
 
-    With IDF, the weight is log((L + 1) / (labels with the word + 1)) + 1.
+    With IDF, the weight is log((L + 1) / (labels with the word + 1)) + 1. L is
+    the number of labels.
     """
     match self.config.weights:
       case DescriptorWeights.UNIFORM:

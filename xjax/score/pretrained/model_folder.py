@@ -1,4 +1,4 @@
-"""Reads and writes folders of encoders in the format of transformers."""
+"""Reads and writes encoders as folders in the format of transformers."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -55,7 +55,7 @@ def find_model(name: str) -> pathlib.Path:
     if name and folder.exists():
       raise DataError(f'{name}: is a file; give the folder of the model')
   except (OSError, ValueError) as error:
-    raise DataError(f'{name!r}: is not a folder: {error}') from error
+    raise DataError(f'{name!r}: is not a folder ({error})') from error
   if not _NAME.fullmatch(name):
     raise DataError(
       f'{name!r}: is neither a folder nor the name of a Hugging Face model'
@@ -66,9 +66,9 @@ def find_model(name: str) -> pathlib.Path:
 def _cached(name: str) -> pathlib.Path:
   """Returns the folder of a model in the Hugging Face cache.
 
-  The cache is read directly, because huggingface_hub would follow a reference
-  to any place. huggingface_hub would also reject a model of which only a part
-  was downloaded, although a part is enough here.
+  The cache is read without huggingface_hub for two reasons. huggingface_hub
+  would follow a reference to a folder outside the cache. It would also reject a
+  model of which only a part was downloaded, although a part is enough here.
   """
   model = '--'.join(['models', *name.split('/')])
   ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
@@ -80,7 +80,7 @@ def _cached(name: str) -> pathlib.Path:
   except (OSError, ValueError) as error:
     raise DataError(
       f'{ref}: does not name a folder of the model in the Hugging Face cache, '
-      f'and there is no folder {name} here. xjax downloads nothing: run '
+      f'and there is no folder {name} here. xjax downloads nothing; run '
       f'"hf download {name}", or give another folder'
     ) from error
   return folder
@@ -88,7 +88,7 @@ def _cached(name: str) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-  """Describes the folder of an encoder, whose weights are not read yet.
+  """Describes the folder of an encoder; only its config.json has been read.
 
   Attributes:
     path: the folder.
@@ -129,7 +129,7 @@ class ModelFolder:
     return from_hugging_face(tensors, self.architecture, str(files.where))
 
   def paths(self) -> frozenset[str]:
-    """Returns the paths of parameters(), but reads only the files' headers.
+    """Returns the paths of all parameters; reads only the files' headers.
 
     Raises:
       DataError: a file is missing, damaged or outside the folder, or the
@@ -150,9 +150,12 @@ def check_vocabulary(
 ) -> None:
   """Checks that a tokenizer belongs to an encoder.
 
-  A word table may end with spare rows, which no token uses, if the table is
-  rounded up to a multiple of 8, 16, 32, 64 or 128, or if the user allows spare
-  rows.
+  The encoder's word table has a row for each token id. The table may also end
+  with spare rows, which no token uses, in two cases:
+
+  - The number of rows is the number of token ids, rounded up to a multiple of
+    8, 16, 32, 64 or 128.
+  - The user allows spare rows.
 
   Args:
     size: number of token ids, which is the tokenizer's largest id plus 1.
@@ -198,7 +201,8 @@ def write_model_folder(
 
   Raises:
     DataError: params do not match config.
-    WriteError: the folder exists already or cannot be written.
+    WriteError: the path exists and is not an empty folder, or the folder cannot
+      be written.
   """
   path = pathlib.Path(path)
   architecture = architecture_of(config, CONFIG)
@@ -222,6 +226,6 @@ def _exported_config(config: Mapping[str, Any]) -> dict[str, Any]:
   return {
     **{name: x for name, x in config.items() if name not in _NOT_WRITTEN},
     'architectures': [_CLASSES[config['model_type']]],
-    # Newer releases of transformers write `dtype`, but also read this name.
+    # Newer releases of transformers write `dtype`, but also read `torch_dtype`.
     'torch_dtype': 'float32',
   }

@@ -1,4 +1,8 @@
-"""Reads and writes safetensors: one file, or shards and an index."""
+"""Reads and writes weights in the format safetensors.
+
+A folder that is read has one file, or several files (shards) and an index. A
+folder that is written has one file.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
@@ -16,7 +20,8 @@ from xjax.score.pretrained.convert import Header
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 
-# NumPy's names of the types that can be converted, by safetensors' names.
+# Maps safetensors' name of a type to NumPy's name. Only these types can be
+# converted.
 _DTYPES = {
   'F16': 'float16',
   'BF16': 'bfloat16',
@@ -58,7 +63,7 @@ class WeightFiles:
     raise DataError(_missing_text(folder))
 
   def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Reads the tensors of the given names; types are not converted.
+    """Reads the tensors with the given names, and does not convert types.
 
     Raises:
       DataError: a file is damaged.
@@ -86,7 +91,7 @@ def write_weights(
     OSError: the file cannot be written.
   """
   try:
-    # transformers requires this entry, which names the tensors' layout.
+    # transformers requires this entry, which states the layout of tensors.
     save_file(dict(tensors), folder / WEIGHTS, metadata={'format': 'pt'})
   except SafetensorError as error:
     raise OSError(str(error)) from error
@@ -112,10 +117,10 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
     for name, header in _headers(path).items():
       if listed.get(name) != shard:
         at = listed.get(name, 'no shard')
-        faults.append(f'{shown(name)} is in {shard}, but listed in {at}')
+        faults.append(f'{shown(name)} is in {shard}, but the index says {at}')
       headers[name], files[name] = header, path
   faults += [
-    f'{shown(name)} is in no shard, but listed in {shard}'
+    f'{shown(name)} is in no shard, but the index says {shard}'
     for name, shard in listed.items()
     if name not in headers
   ]
@@ -158,7 +163,7 @@ def _headers(path: pathlib.Path) -> dict[str, Header]:
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path) -> Iterator[safe_open]:
-  """Opens a file for reading; errors in the context become DataError."""
+  """Opens a file for reading, and converts errors to DataError."""
   try:
     with safe_open(path, 'numpy') as file:
       yield file

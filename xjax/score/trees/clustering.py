@@ -16,7 +16,7 @@ _JIT = {
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
 _ROUNDS = 20
-_GAIN = 1e-4  # rounds end if the mean similarity grows by a smaller share
+_GAIN = 1e-4  # rounds end if the mean similarity grows by less than this share
 
 
 def balanced_kmeans(
@@ -31,20 +31,20 @@ def balanced_kmeans(
   """Divides rows into k clusters whose sizes differ by at most one.
 
   The method is Lloyd's algorithm with a limit on the size of clusters. Each row
-  goes to the most similar cluster. If too many rows go to a cluster, the
-  cluster keeps the rows that would lose the most similarity in their next best
-  cluster that has room. (For two clusters, this is the split of Parabel, Prabhu
-  et al. 2018.)
+  chooses the most similar cluster that has room. If too many rows choose a
+  cluster, some of these rows must choose again. The cluster keeps the rows that
+  would lose the most similarity by a move to the next best cluster. (For two
+  clusters, this is the split of Parabel, Prabhu et al. 2018.)
 
   Args:
     features: float32 [rows, D].
     members: int [members], the rows to divide.
     k: number of clusters, at most the number of members.
-    seed: chooses the first centres. The result depends on no other randomness.
-    spherical: whether similarity is the cosine to the mean of a cluster's rows.
-      If True, rows must have length 1. If False, a row is most similar to the
-      cluster whose mean is closest.
-    workers: number of threads. The result does not depend on it.
+    seed: decides the first centres. This is the only random choice.
+    spherical: if True, the similarity of a row and a cluster is the cosine of
+      the row and the mean of the cluster's rows, and rows must have length 1.
+      If False, a row is most similar to the cluster whose mean is closest.
+    workers: number of threads. The result does not depend on this number.
 
   Returns:
     int64 [members], the cluster of each member.
@@ -108,7 +108,7 @@ def _centre(
 
 
 def _assign(similar: np.ndarray) -> np.ndarray:
-  """Assigns rows to clusters of equal size, given similarities [rows, k]."""
+  """Assigns rows to clusters of equal size by the similarities [rows, k]."""
   m, k = similar.shape
   room = np.full(k, m // k)
   room[: m % k] += 1
@@ -132,7 +132,7 @@ def _assign(similar: np.ndarray) -> np.ndarray:
 
 @njit(**_JIT)
 def _products(indptr, indices, values, first, last, centres, out):
-  """Writes to `out` the products of rows first to last - 1 with all centres."""
+  """Stores the products of rows first to last - 1 and all centres in `out`."""
   k = centres.shape[1]
   for i in range(first, last):
     sums = out[i]

@@ -29,8 +29,8 @@ class LabelFeatures(enum.Enum):
 
   Attributes:
     PIFA: the sum of the features of a label's documents, scaled to length 1.
-    PIFA_BY_LENGTH: the sum of the features of a label's documents, each divided
-      by the document's number of words. The sum is not scaled.
+    PIFA_BY_LENGTH: as PIFA, but each document's features are first divided by
+      the document's number of words, and the sum is not scaled.
     NAMES: the TF-IDF features of the labels' names.
   """
 
@@ -65,8 +65,8 @@ class ClusterTree(TreeConfig):
   )
   max_leaf: int = field(
     80,
-    'Largest number of labels of a lowest cluster. Labels are trained in '
-    'groups of at most 16.',
+    'Largest number of labels of a cluster on the lowest level. Labels are '
+    'trained in groups of at most 16.',
     AT_LEAST_1,
     tiny=4,
   )
@@ -78,13 +78,14 @@ class ClusterTree(TreeConfig):
   )
   max_features: int = field(
     1000,
-    'Number of features to keep for each label: those with the largest '
-    'absolute values. 0 keeps all features.',
+    'Number of features to keep for each label. The features with the largest '
+    'absolute values are kept. 0 keeps all features.',
     AT_LEAST_0,
   )
   spherical: bool = field(
     True,
-    'True measures similarity by the cosine, False by the distance.',
+    'If True, similar labels have a large cosine. If False, similar labels '
+    'have a small distance.',
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -120,7 +121,7 @@ class ClusterTree(TreeConfig):
     Args:
       features: float32 [L, D].
       seed: the seed of all random choices.
-      workers: number of threads. The result does not depend on it.
+      workers: number of threads. The result does not depend on this number.
     """
     halved = self.clusters is Clusters.TWO_MEANS
     degrees_of = halving_degrees if halved else cluster_degrees
@@ -148,17 +149,17 @@ def _part(
   k: int,
   seed: Sequence[int],
 ) -> np.ndarray:
-  """Divides some labels into k clusters, and returns the cluster of each."""
+  """Divides labels into k clusters, and returns the cluster of each label."""
   options = {'spherical': config.spherical, 'workers': workers}
   if config.clusters is Clusters.K_MEANS:
     return balanced_kmeans(features, labels, k, seed, **options)
   clusters = np.zeros(len(labels), np.int64)
   for halving in range((k - 1).bit_length()):
-    # Clusters are divided in reverse order, because cluster c becomes 2 c and
-    # 2 c + 1, and these numbers are then free.
+    # Cluster c becomes the clusters 2 c and 2 c + 1. The order is reversed, so
+    # that no undivided cluster has one of these numbers.
     for cluster in reversed(range(2**halving)):
       members = np.flatnonzero(clusters == cluster)
-      if len(members) < 2:  # too few labels to divide: k is not a power of 2
+      if len(members) < 2:  # nothing to divide; k is not a power of 2
         clusters[members] = 2 * cluster
         continue
       half = balanced_kmeans(
@@ -169,16 +170,15 @@ def _part(
 
 
 def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns for each depth the number of clusters directly below a node.
+  """Returns the number of clusters directly below a node, for each depth.
 
-  The tree gets as few depths as possible, with at most max_leaf labels below
-  each of the lowest clusters. Nodes of all depths have about the same number of
-  children, at most arity.
+  The tree is as shallow as `arity` and `max_leaf` allow. Nodes of all depths
+  have about the same number of children.
 
   Args:
     n_labels: number of labels.
     arity: largest number of clusters directly below a node.
-    max_leaf: largest number of labels of a lowest cluster.
+    max_leaf: largest number of labels of a cluster on the lowest level.
   """
   clusters = -(-n_labels // max_leaf)
   if clusters <= 1:
@@ -195,14 +195,15 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns the same as cluster_degrees, for clusters made by halving.
+  """Returns the number of clusters directly below a node, for each depth.
 
-  All degrees are powers of 2. Only the root may have fewer than arity children.
+  Unlike cluster_degrees, this function is for clusters that halving makes. All
+  numbers are powers of 2. Only the root may have fewer than arity children.
 
   Args:
     n_labels: number of labels.
     arity: number of clusters directly below a node, a power of 2.
-    max_leaf: largest number of labels of a lowest cluster.
+    max_leaf: largest number of labels of a cluster on the lowest level.
   """
   halvings = math.ceil(math.log2(max(1.0, n_labels / max_leaf)))
   step = arity.bit_length() - 1
@@ -256,10 +257,10 @@ def pifa(
     n_labels: number of labels, L.
     lengths: int [N], the number of words of each document. Each document's
       features are divided by this number, and the sums are not scaled (Bertalis
-      et al., Section 3.3), so that labels also differ by their frequency. If
+      et al., Section 3.3). So frequent labels have larger sums. If `lengths` is
       None, each sum is divided by its L2 norm (as in CascadeXML and PECOS).
-    n: number of values to keep for each label: those with the largest absolute
-      values. 0 keeps all values.
+    n: number of values to keep for each label. The values with the largest
+      absolute values are kept. 0 keeps all values.
 
   Returns:
     float32 [L, D]. A label without documents has an empty row.
@@ -272,8 +273,8 @@ def pifa(
     scale_N = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
     weights = weights.multiply(scale_N[:, None])
   weights = weights.T.tocsr()
-  # Each product takes time for all features, so labels with few documents share
-  # a product.
+  # The time of a product depends on the number of all features, so labels with
+  # few documents share a product.
   entries = np.repeat(np.diff(rows.indptr), gold.lengths)
   entries_L = np.bincount(gold.values, entries, n_labels)
   parts = np.cumsum(entries_L) // _ENTRIES
@@ -290,7 +291,7 @@ def pifa(
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
   """Keeps in each row the n values with the largest absolute values.
 
-  Among equal values, the first values are kept.
+  If absolute values are equal, the first values of the row are kept.
 
   Args:
     features: float32 [L, D].

@@ -24,7 +24,7 @@ class TreeData:
     featurise: turns texts into features [texts, D], or is None if the data has
       no texts.
     seed: the seed of all random choices.
-    workers: number of threads. The result does not depend on it.
+    workers: number of threads. The tree does not depend on this number.
   """
 
   space: LabelSpace

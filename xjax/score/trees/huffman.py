@@ -25,21 +25,22 @@ class HuffmanTree(TreeConfig):
 
 
 def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
-  """Builds the tree with the fewest positive nodes in total (Huffman 1952).
+  """Builds the tree in which documents have the fewest positive nodes in total.
 
-  The total is the sum over all labels of the label's number of documents times
-  the label's depth.
+  A label makes its own node positive, and all nodes above except the root. So
+  the tree minimises a sum over labels: the number of documents of a label times
+  the depth of the label (Huffman 1952).
 
   Args:
-    counts: int [L], documents of each label. Among labels with equal counts,
-      the lower label is placed deeper.
+    counts: int [L], number of documents of each label. Among labels with equal
+      counts, the label with the lower index is at least as deep as the others.
     arity: number of children of a node. One node may have fewer children.
   """
   n = len(counts)
   parent, label = [-1] * n, list(range(n))
   heap = [(int(count), node) for node, count in enumerate(counts)]
   heapq.heapify(heap)
-  # The first node takes fewer children, so that the root has arity children.
+  # The first node may take fewer children, so that the root has arity children.
   taken = 2 + (n - 2) % (arity - 1) if n > 1 else 1
   while len(heap) > 1 or len(parent) == n:
     below = [heapq.heappop(heap) for _ in range(min(taken, len(heap)))]

@@ -23,8 +23,8 @@ class LabelTree:
   Nodes are numbered by depth, and siblings have consecutive numbers. Node 0 is
   the root. The children of node v are the nodes from first_child[v] to
   first_child[v + 1] - 1; a leaf has no children. Every leaf has a label. An
-  inner node may also have a label. The node then stands for this label and all
-  labels below the node.
+  inner node may also have a label. Such a node stands for its own label and for
+  all labels below the node.
 
   Attributes:
     first_child: int32 [nodes + 1], the first child of each node.
@@ -47,8 +47,8 @@ class LabelTree:
     """Builds a tree from the parent of each node.
 
     Args:
-      parent: int [nodes], the parent of each node, -1 for the root. Nodes come
-        in any order. Siblings keep their order.
+      parent: int [nodes], the parent of each node, -1 for the root. The nodes
+        may be in any order. Siblings keep their order in the tree.
       label: int [nodes], the label of each node, or NO_LABEL.
       n_labels: number of labels. Every label of the tree is less than n_labels.
 
@@ -122,6 +122,7 @@ class LabelTree:
     """Returns the first classifier of each inner node's block.
 
     All nodes except the root have a classifier, in the order of the nodes. The
+    classifiers of an inner node's children are the block of the inner node. The
     result is int64 [blocks + 1]. Its last value is the number of classifiers.
     """
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
@@ -146,7 +147,7 @@ class LabelTree:
     return largest
 
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs each label with each node that it makes positive.
+    """Returns all pairs of a label and a node that the label makes positive.
 
     A label makes its own node positive, and all nodes above this node except
     the root.
@@ -168,7 +169,7 @@ class LabelTree:
     return labels[order], nodes[order]
 
   def __str__(self) -> str:
-    """Describes the tree by its nodes per depth, labels and children."""
+    """Describes the tree by its numbers of nodes, labels and children."""
     widths = ' - '.join(str(n) for n in np.diff(self.levels))
     text = f'{widths} nodes by depth, {(self.label >= 0).sum()} labels'
     inner = self.degree[self.degree > 0]
@@ -177,7 +178,7 @@ class LabelTree:
     return text
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """Returns all attributes as arrays of a file."""
+    """Returns the arrays that a file of the tree needs, by name."""
     return {
       'first_child': self.first_child,
       'label': self.label,

@@ -22,16 +22,14 @@ _ROOT = 0
 class TaxonomyTree(TreeConfig):
   """Builds a tree in which each label is below its parent.
 
-  If every document with a label below a parent also has the parent as a label,
-  the parent is predicted at its own node. Otherwise it is predicted at a leaf
-  below its own node.
+  taxonomy_tree explains which node predicts a label that has labels below it.
   """
 
   file: str = field(
     '',
-    'Taxonomy file with lines `parent<TAB>child<TAB>child...` from Root down; '
-    'it may also have ids that are not labels. Empty: uses the parents of the '
-    'corpus labels.',
+    'Taxonomy file with lines `parent<TAB>child<TAB>child...` from Root down. '
+    'The file may also have ids that are not labels. If empty, the parents '
+    'come from the labels of the corpus.',
     tiny='',
   )
 
@@ -46,7 +44,7 @@ class TaxonomyTree(TreeConfig):
     return taxonomy_tree(ids, self._parents(data.space), data.gold)
 
   def _parents(self, space: LabelSpace) -> dict[str, tuple[str, ...]]:
-    """Returns the parents of each id, also of ids that are not trained."""
+    """Returns the parents of each id, including ids that are not trained."""
     labels = space.labels
     if self.file:
       faults = Faults(on_error=None)
@@ -69,15 +67,18 @@ def taxonomy_tree(
 ) -> LabelTree:
   """Builds the tree in which each label is below its first parent.
 
-  A parent that is not a label becomes a node without a label: it is trained,
-  but never predicted. A label with other labels below it is predicted at its
-  own node if every document with one of these labels also has the label itself.
-  Otherwise it is predicted at a leaf below its own node.
+  A parent that is not a label becomes a node without a label. The classifier of
+  this node is trained, but the node is never predicted.
+
+  A label P with other labels below it is predicted in one of two ways. If every
+  document with a label below P also has P, then P is predicted at its own node.
+  If not, P is predicted at an additional leaf below its own node.
 
   Args:
     ids: the ids of the L labels.
     parents: maps the id of a label, or of another node, to the ids of its
-      parents. An id that is missing or has no parents is below the root.
+      parents. An id that is missing or has no parents is directly below the
+      root.
     gold: N rows of labels, one row per training document.
 
   Raises:
@@ -107,7 +108,7 @@ def taxonomy_tree(
 def _add_leaves(
   parent: list[int], label: list[int], at_node: np.ndarray
 ) -> None:
-  """Moves the labels that are not predicted at their node to a leaf below."""
+  """Moves each label that is not predicted at its node to a new leaf below."""
   for node in np.flatnonzero(~at_node).tolist():
     parent.append(node)
     label.append(label[node])
@@ -117,10 +118,10 @@ def _add_leaves(
 def _predicted_at_node(
   parent: Sequence[int], n_labels: int, gold: Ragged
 ) -> np.ndarray:
-  """Returns which nodes stand for their own label, bool [nodes].
+  """Returns which nodes predict their own label, bool [nodes].
 
-  A node stands for its label if every document with a label below the node also
-  has the node's label.
+  A node predicts its own label if every document with a label below the node
+  also has the node's label. The value is True for nodes without a label.
   """
   at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)

@@ -25,7 +25,8 @@ from xjax.score.linear.problem import (
 from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import LabelTree
 
-_PART = 256  # about this many classifiers make a part; a kill loses one part
+# A part has about this many classifiers. A killed run loses at most one part.
+_PART = 256
 
 # Settings of an earlier solver that Blocks does not have.
 _LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
@@ -35,9 +36,7 @@ _LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
 class Blocks(SolverConfig):
   """Trains sixteen labels at once by LIBLINEAR's method, on CPUs (dual.py)."""
 
-  earlier_kind = (
-    'liblinear'  # the solver of earlier runs, which Blocks replaces
-  )
+  earlier_kind = 'liblinear'  # the solver of earlier runs
 
   eps: float = field(
     0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
@@ -97,23 +96,26 @@ def fit_tree(
 ) -> BlockWeights:
   """Trains a classifier for every node except the root.
 
-  A node's classifier is trained only on the documents that are positive for the
-  node's parent (teacher forcing). For the children of the root these are all
-  documents. The documents that are also positive for the node are positive
-  examples, and the other documents are negative examples. A node without
-  documents scores less than all other nodes (Classifiers.with_last).
+  A document is positive for a node if the document has the node's label, or a
+  label below the node. All documents are positive for the root. A node's
+  classifier is trained only on the documents that are positive for the node's
+  parent (teacher forcing). Documents that are also positive for the node are
+  positive examples, and all other documents are negative examples. A node
+  without positive documents scores less than all other nodes
+  (Classifiers.with_last).
 
   Args:
     rows: float32 [N, D] with sorted indices.
-    gold: N rows of labels; labels that are not in the tree are ignored.
+    gold: N rows of labels. Labels that are not in the tree are ignored.
     tree: the tree over labels.
     solver: the objective and the stopping rule.
     seed: decides the order in which documents are visited.
     threshold: weights with a smaller absolute value become 0.
-    workers: number of threads; the result does not depend on it.
-    parts: the files of finished parts. This function adds its own arguments to
-      the key of the files.
-    between: called after each part; training ends if it raises an error.
+    workers: number of threads. The result does not depend on this number.
+    parts: the files of finished parts. This function extends the key of the
+      files by the arguments that decide the result.
+    between: a function that is called after each part. Training ends if this
+      function raises an error.
 
   Returns:
     The classifiers, one block per inner node.
@@ -160,7 +162,7 @@ def _whole_blocks(
 ) -> Iterator[Classifiers]:
   """Yields the classifiers of saved parts, in groups of complete blocks.
 
-  The parts of a block that is longer than a part are joined.
+  If a block is longer than a part, the parts of the block are joined.
 
   Raises:
     UserError: the file of a part was removed or damaged.
@@ -186,7 +188,7 @@ def _run_all(
   tasks: Sequence[_Task],
   documents: Ragged,
 ) -> list[Classifiers]:
-  """Runs all tasks, long tasks first; returns the results in task order."""
+  """Runs tasks, long tasks first, and returns results in the order of tasks."""
   sizes = [len(documents[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
@@ -196,10 +198,11 @@ def _run_all(
 
 
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
-  """Yields all tasks in parts, in the order of nodes.
+  """Yields all tasks, grouped into parts, in the order of nodes.
 
-  A part has complete blocks of one depth. If a block is longer than a part, the
-  part has a piece of this block.
+  If a block has at most _PART classifiers, it is in one part, together with
+  other blocks of the same depth. A longer block is divided among several parts,
+  which have no other block.
   """
   long, starts = tree.degree > _PART, set(tree.levels.tolist())
   part: list[_Task] = []
@@ -227,7 +230,7 @@ def _tasks(tree: LabelTree) -> Iterator[_Task]:
 
 
 def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
-  """Returns for each node the documents that are positive for it."""
+  """Returns the positive documents of each node, one row per node."""
   labels, nodes = tree.positive()
   ones = np.ones
   above = sparse.csr_array(
