@@ -98,8 +98,8 @@ class NoPruning(Pruning):
 class MedianPruning(Pruning):
   """Stops a trial if its best value so far is below the median of other trials.
 
-  This is Optuna's rule. It is applied at each judging of a trial, which is an
-  evaluation on dev during training:
+  A judging is an evaluation on dev during training. Optuna's rule is applied at
+  each judging of a trial:
 
   - At the n-th judging, the best value of the trial so far is compared with a
     median over complete trials.

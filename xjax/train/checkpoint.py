@@ -10,9 +10,9 @@ The folder of a step holds:
   files.json  the size and the CRC-32 of each other file
 
 files.json is written last. If it is missing, the process was killed before the
-checkpoint was complete. If the other files differ from it, the checkpoint is
-damaged. To verify a checkpoint, all its files must be read. So a checkpoint is
-verified only shortly before it is restored.
+checkpoint was complete. If a file does not match its entry in files.json, the
+checkpoint is damaged. To verify a checkpoint, all its files must be read. So a
+checkpoint is verified only shortly before it is restored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ from xjax.train.state import TrainState
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
-_JUDGED = 'meta/judged.json'  # is read instead of meta if it is in files.json
+_JUDGED = 'meta/judged.json'  # the newer meta, if files.json lists it
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
@@ -62,7 +62,7 @@ class _NewestAndBest:
     return [info.step in kept for info in checkpoints]
 
   def kept(self, steps: Sequence[int]) -> set[int]:
-    """Returns the steps to keep, from the ascending steps of checkpoints."""
+    """Returns the steps to keep; `steps` must be in ascending order."""
     return {*steps[-self.keep :], self.best}
 
 
@@ -129,7 +129,7 @@ class Checkpoints(contextlib.AbstractContextManager):
       step: int, optimizer steps taken.
       iterator: iterator of batches, which has yielded `step` batches.
       meta: the position of the loop, as JSON values.
-      best: int, step whose checkpoint must not be deleted; None: no such step.
+      best: int, step whose checkpoint must not be deleted, or None.
     """
     self._manager.wait_until_finished()
     self._policy.best = best
@@ -163,7 +163,7 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     Args:
       step: int, one of `steps`.
-      like: abstract state with the shardings to restore to.
+      like: abstract state. The restored arrays get its shardings.
       iterator: iterator to set. All processes saved the same position, so the
         number of processes may differ from the number at the save.
 
@@ -207,8 +207,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     Orbax calls this function just before it gives the temporary folder its
     final name. So a folder with a final name always has files.json.
 
-    The function also works if another version of Orbax calls it after the
-    renaming. But a kill between the two leaves a folder without files.json.
+    The function also works if a version of Orbax renames the folder first. But
+    then a kill after the renaming leaves a folder without files.json.
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))

@@ -244,8 +244,8 @@ class Inputs:
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
-    # A few texts need no full batch. If the batch size is only ever halved, there
-    # are few shapes, and so few compiled programs.
+    # A few texts need no full batch. The size is only ever halved, so that few
+    # shapes occur, and few programs are compiled.
     while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
       rows //= 2
     return self._once(tokens, no_gold, rows)

@@ -93,7 +93,7 @@ class Loop:
     key: random key of all steps.
     schedule: learning rate by step, for the log.
     describe: function (step, doc_B) -> text about the documents of a step.
-    judge: function that judges parameters on dev; None if there is no dev split.
+    judge: function that judges parameters on dev; None without a dev split.
     checkpoints: saves the state.
     writer: writes metrics.
     progress: shows progress on the terminal.
@@ -142,7 +142,7 @@ class Loop:
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
-    # If the run was stopped after a step but before the judging of this step, the
+    # If the run was stopped between a step and the judging of this step, the
     # judging comes first.
     at = self._judge_and_save(state, iterator, at)
     everywhere = NamedSharding(self.mesh, PartitionSpec())
@@ -173,7 +173,7 @@ class Loop:
     return state, at
 
   def _due(self, step: int) -> bool:
-    """Returns whether this step is logged, judged or saved, so needs its loss."""
+    """Returns whether the step is logged, judged or saved."""
     config = self.config
     periods = (config.log_every, config.judge_every, config.checkpoint_every)
     return step >= config.steps or any(step % n == 0 for n in periods)

@@ -44,7 +44,8 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   - Gradients are clipped first element by element, then by their global norm.
     Gradients of frozen parameters are left out.
   - Vectors and scalars, such as biases, have no weight decay.
-  - The learning rate of a group of parameters scales their weight decay too.
+  - The learning rate of a group of parameters also scales the weight decay of
+    the group.
   - For layer_decay, the highest trained layer counts as the highest layer.
   """
   chain = []

@@ -47,7 +47,7 @@ def replace_values(
 
   Args:
     param: float32, of any shape.
-    mask: bool, broadcast to the shape of param; True where the value of param is
+    mask: bool, broadcast to the shape of param; True where a value of param is
       replaced.
     values: array of the shape of param, the same on every process.
   """

@@ -31,9 +31,9 @@ class StepMetrics:
       and averaged over the batch's documents.
     grad_norm: float32, global norm before clipping, over the gradients of all
       parameters that the optimizer changes. A batch that is not full has a
-      smaller norm. While this norm and the loss are finite, these parameters
-      are finite too. If label rows that the optimizer does not change are not
-      finite, the next loss is not finite.
+      smaller norm. As long as this norm and the loss are finite, these
+      parameters are finite too. If label rows that the optimizer does not
+      change are not finite, the next loss is not finite.
   """
 
   loss: jax.Array
@@ -91,9 +91,9 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    # The gradients are divided by the number of all rows, including padding rows.
-    # So a document has the same weight in every batch. The last batch of a
-    # bucket may hold few documents.
+    # The gradients are divided by the number of all rows, with padding rows. So
+    # a document has the same weight in every batch, although the last batch of
+    # a bucket may hold few documents.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)

@@ -46,9 +46,9 @@ def start_name_encoder(
     workdir: folder of the new run.
     config: config of the descriptors.
     descriptor_run: the run whose head this run continues to train, or None.
-      The result has the weights that embedded names in descriptor_run. They may
-      differ from its final weights. Pieces that its tokenizer lacks have the
-      vectors of this run.
+      The result has the weights that embedded names in descriptor_run. The
+      final weights of descriptor_run may differ. Pieces that the tokenizer of
+      descriptor_run lacks have the vectors of this run.
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -143,8 +143,8 @@ def descriptor_word_vectors(
       no vectors are pretrained, it is None, and all words are used, because
       random vectors also distinguish words.
     descriptor_run: the run whose head this run continues to train, or None.
-      Words of descriptor_run have the vectors that its descriptors used. They
-      may differ from its final vectors.
+      Words of descriptor_run have the vectors that its descriptors used. The
+      final vectors of descriptor_run may differ.
 
   Raises:
     DataError: a file of descriptor_run is damaged.

@@ -43,13 +43,13 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     workdir: folder of the run, which has no complete checkpoint.
 
   Raises:
-    ConfigError:
-      - the config has no folder, but the corpus is not generated;
-      - documents or label names may be longer than the encoder can read;
-      - the config needs a pooler, but the folder has none;
-      - or the workdir has the tokenizer or the sizes of another encoder.
-    DataError: the folder does not exist, or has a fault. Of the weights, only
-      the headers are read.
+    ConfigError: in one of these cases:
+      - The config has no encoder folder, but the corpus is not generated.
+      - Documents or label names may be longer than the encoder can read.
+      - The config needs a pooler, but the folder has none.
+      - The workdir has the tokenizer or the sizes of another encoder.
+    DataError: the folder does not exist, or has a fault. For weights, only
+      headers are read.
   """
   if not config.data.tokens.pretrained:
     return
@@ -206,7 +206,7 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
 def _check_kept(
   folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
 ) -> None:
-  """Checks that an earlier start of the run did not copy another encoder."""
+  """Checks that the workdir has no files of another encoder."""
   if not workdir.encoder.exists():
     return
   same_tokenizer = workdir.subwords().digest == tokenizer.digest

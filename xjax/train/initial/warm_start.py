@@ -81,9 +81,9 @@ class WarmStartReport:
 def best_step(workdir: Workdir) -> int | None:
   """Returns the step of the best checkpoint, or else of the newest intact one.
 
-  The newest intact checkpoint records which step was the best. If no step was
-  the best yet, or if the best checkpoint is lost, the newest intact checkpoint
-  is used. A lost checkpoint causes a warning.
+  The newest intact checkpoint records which step was the best. If no step has
+  been judged yet, or if the best checkpoint is lost, the newest intact
+  checkpoint is used. If the best checkpoint is lost, a warning is logged.
 
   Returns:
     The step; None if there is no intact checkpoint.
@@ -208,9 +208,9 @@ def _vocabulary_rows(
 ) -> dict[str, np.ndarray]:
   """Returns the other run's rows for the words or pieces of this run.
 
-  The only key of the result is 'words' or 'pieces'. The result is empty if rows
-  need not be matched, because both runs have the same tokenizer, or because one
-  of the runs has no such table of vectors.
+  The only key of the result is 'words' or 'pieces'. The result is empty if both
+  runs have the same tokenizer and the same number of rows, or if one of the
+  runs has no table of vectors.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
@@ -230,7 +230,7 @@ def _report(
   untrained_rows: Set[str],
   same_head: bool,
 ) -> WarmStartReport:
-  """Reports which parameters will be loaded, according to paths and shapes.
+  """Reports which parameters will be loaded, and why others will not.
 
   The report leaves out the exponents of a kernel, because they are loaded with
   the kernel.
