@@ -316,8 +316,11 @@ def read_params(
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
     if not verified and (fault := fault_of(folder, step)):
-      more = '; to use another checkpoint, move this folder away'
-      advice = more if path.is_dir() else ''
+      advice = (
+        '; to use another checkpoint, move this folder away'
+        if path.is_dir()
+        else ''
+      )
       raise DataError(f'{path}: {fault}{advice}')
     if like is None:
       return read_some(folder, step, saved_params(folder, step))
