@@ -242,7 +242,7 @@ def swap(lines):
 def test_another_vocabulary_is_refused(config, workdir, change):
   path = workdir / 'features' / 'vocab.txt'
   path.write_text(''.join(change(path.read_text().splitlines(True))))
-  with pytest.raises(DataError, match='vocab.txt: not the vocabulary that'):
+  with pytest.raises(DataError, match='vocab.txt: is not the vocabulary that'):
     fit(config, workdir)
 
 

@@ -43,7 +43,7 @@ def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
   [
     ({'train.step': 1}, 'did you mean steps'),
     ({'train.steps.more': 1}, 'has no fields of its own'),
-    ({'model.encoder': 3}, 'one by one.*; not 3'),
+    ({'model.encoder': 3}, r'one by one.*\(got 3\)'),
     ({'train.steps': 1.5}, r'train\.steps: expected'),
     ({'train': {'stepps': 1}}, 'stepps'),
     ({'train.schedule': 'square'}, "'square' must be one of"),

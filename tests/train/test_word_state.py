@@ -72,7 +72,7 @@ def test_damaged_settings(folder, content):
 )
 def test_arrays_that_cannot_be(folder, fields):
   folder.save(dataclasses.replace(STATE, **fields))
-  with pytest.raises(DataError, match=r'state.npz: .* damaged: remove .*x.bin'):
+  with pytest.raises(DataError, match=r'state.npz: .* damaged; remove .*x.bin'):
     folder.load()
 
 

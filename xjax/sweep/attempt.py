@@ -1,4 +1,4 @@
-"""Runs one trial of a sweep: one run per seed, one after the other."""
+"""Carries out one trial of a sweep, which has one run per seed."""
 
 from collections.abc import Callable, Sequence
 import pathlib
@@ -14,13 +14,16 @@ from xjax.sweep.local_process import LocalProcess
 from xjax.sweep.session import TrialRun
 from xjax.sweep.store import Store
 
-# Exit codes of runs that the same command resumes: 75 from experiments.train,
-# and the code of a run that got SIGTERM while it did not handle the signal.
+# If a run ends with one of these exit codes, the same command resumes the run:
+# - 75: experiments.train has saved the run after SIGTERM.
+# - minus SIGTERM: SIGTERM ended the process before it could handle the signal.
 _RESUMABLE = (75, -signal.SIGTERM)
 
 
 class Attempt:
-  """Starts the runs of a trial, watches them, and stores the result.
+  """Starts the runs of a trial, watches the runs, and stores the result.
+
+  The runs are started one after the other.
 
   Attributes:
     number: the trial's number.
@@ -38,11 +41,11 @@ class Attempt:
 
     Args:
       trial: the trial, which the store has started.
-      runs: one run per seed. Runs that were finished before the sweep was
-        killed take no time.
+      runs: one run per seed. A finished run may be started again, which takes
+        little time.
       metric: metric on dev, as 'slice/metric', by which trials are compared.
       store: the store of all trials.
-      launch: starts or resumes the training of a run.
+      launch: function that starts or resumes the training of a run.
     """
     self.number = trial.number
     self._trial = trial
@@ -61,7 +64,7 @@ class Attempt:
     self._process.terminate()
 
   def kill(self) -> None:
-    """Kills the current run; it can resume from its last checkpoint."""
+    """Kills the current run, which can later resume from its checkpoint."""
     self._process.kill()
 
   def has_ended(self) -> bool:
@@ -69,7 +72,10 @@ class Attempt:
     return self._process.poll() is not None
 
   def advance(self) -> bool:
-    """Checks the current run; if it has ended, resumes it or starts the next.
+    """Reports new judgings, and handles the end of the current run.
+
+    If the run has ended, it is resumed, or the next run is started, or the
+    result of the trial is stored.
 
     Returns:
       Whether the trial has ended.
@@ -96,10 +102,10 @@ class Attempt:
     return self._runs[len(self._values)]
 
   def _report(self) -> None:
-    """Reports new judgings, and stops the run if the store decides to.
+    """Reports new judgings, and stops the run if the store decides to stop it.
 
-    Judgings are reported one by one, so that pruning depends on their values
-    and not on how often this function is called.
+    Judgings are reported one by one. So pruning depends only on the values of
+    the judgings, and not on how often this function is called.
     """
     train = self._runs[0].config.train
     last = train.steps
@@ -119,7 +125,13 @@ class Attempt:
         return
 
   def _take_value(self) -> bool:
-    """Takes a finished run's result; returns whether the trial has ended."""
+    """Records the value of a finished run, and starts the next run.
+
+    After its last run, the trial ends. If a run has no value, the trial fails.
+
+    Returns:
+      Whether the trial has ended.
+    """
     try:
       value = final_value(self._run.place.workdir, self._metric)
     except DataError as error:
@@ -134,7 +146,10 @@ class Attempt:
 
 
 def _reason(code: int, log: pathlib.Path) -> str:
-  """Says why a run failed, with the last error or the last line of its log."""
+  """Returns the exit code of a failed run, and the last error in its log.
+
+  If the log has no error, the last line of the log is returned instead.
+  """
   lines = [
     line
     for line in log.read_text('utf-8', errors='replace').splitlines()

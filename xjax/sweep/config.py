@@ -1,6 +1,6 @@
 """Defines the config of a sweep: values to try, and rules to stop trials early.
 
-A sweep needs a config file that has get_sweep() as well as get_config().
+The config file of a sweep has both get_config() and get_sweep().
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,9 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """Describes a range of numbers, or of integers if both ends are integers.
+  """Describes a range of numbers.
+
+  If `low` and `high` are integers, all values are integers.
 
   Attributes:
     low: the smallest value.
@@ -23,10 +25,11 @@ class Range:
   log: bool = False
 
 
-# Dotted field -> the values to try, or a range. A key may name several fields,
-# separated by commas, which get the same value. A value may be a dict, which
-# sets fields of the part that the key names, or a part, which replaces that
-# part.
+# Maps a dotted field, such as 'train.steps', to the values to try, or a range.
+# - A key may have several fields, separated by commas. All get the same value.
+# - If a value is a dict, the field is a part of the config, and the dict sets
+#   fields of this part.
+# - If a value is a part of a config, this part replaces the old part.
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
@@ -51,7 +54,8 @@ class Listed(Search):
   """Tries a given list of trials.
 
   Attributes:
-    trials: for each trial its values by field, with keys as in a Space.
+    trials: the values of each trial, by field. A key has the same form as in a
+      Space.
   """
 
   trials: tuple[Mapping[str, Any], ...]
@@ -67,11 +71,11 @@ class Tpe(Search):
   Attributes:
     space: the values or the range of each field.
     n_trials: number of trials, including pruned and failed trials. A finished
-      sweep continues if it is started with a larger number.
+      sweep continues if it is started again with a larger number.
     seed: the seed of the draws. With one worker, the seed determines all
       trials.
-    startup_trials: number of trials that are drawn at random, before the
-      results of earlier trials are used.
+    startup_trials: number of first trials that are drawn at random. Later draws
+      use the results of earlier trials.
   """
 
   space: Space
@@ -92,18 +96,21 @@ class NoPruning(Pruning):
 
 @dataclasses.dataclass(frozen=True)
 class MedianPruning(Pruning):
-  """Stops a trial if its best value so far is below a median of other trials.
+  """Stops a trial if its best value so far is below the median of other trials.
 
-  This is Optuna's rule. At the n-th judging of a trial, its best value so far
-  is compared with the median of the values of the complete trials at their n-th
-  judging (their values at this judging, not their best values so far). Pruned
-  trials, failed trials and trials with fewer judgings do not count. The judging
-  at train.steps never stops a trial. With several seeds, only the run of the
-  first seed decides.
+  A judging is an evaluation on dev during training. Optuna's rule is applied at
+  each judging of a trial:
+
+  - At the n-th judging, the best value of the trial so far is compared with a
+    median over complete trials.
+  - In this median, a complete trial has the value of its n-th judging, not its
+    best value so far. Complete trials with fewer than n judgings are left out.
+  - The judging at train.steps never stops a trial.
+  - With several seeds, only the judgings of the first seed are compared.
 
   Attributes:
-    startup_trials: number of complete trials before any trial is stopped.
-    warmup_judgings: number of judgings of a trial before it may be stopped.
+    startup_trials: no trial is stopped until this number of trials is complete.
+    warmup_judgings: number of first judgings that never stop a trial.
   """
 
   startup_trials: int = 5
@@ -117,8 +124,9 @@ class Sweep:
   Attributes:
     search: how trials are chosen.
     pruning: which trials are stopped early.
-    metric: metric of a run's best checkpoint on dev, as 'slice/metric', by
-      which trials are compared. If '', train.best_metric is used.
+    metric: metric by which trials are compared, as 'slice/metric'. It is
+      computed on dev for the best checkpoint of a run. '' means
+      train.best_metric.
   """
 
   search: Search

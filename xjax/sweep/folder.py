@@ -19,8 +19,8 @@ from xjax.sweep.config import Sweep
 from xjax.sweep.overrides import plain_json
 from xjax.train.workdir import read_json
 
-# Fields that a resumed run may change, but that must be the same for all trials
-# of a sweep, so that the trials stay comparable.
+# A resumed run may change these fields. A resumed sweep must not change them,
+# because all its trials must be comparable.
 _SAME_FOR_ALL = (
   'train.steps',
   'data.dir',
@@ -60,7 +60,7 @@ class SweepFolder:
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'SweepFolder':
-    """Returns the folder of a sweep at a path; it need not exist.
+    """Returns the folder of a sweep at a path. The folder need not exist.
 
     Raises:
       ConfigError: the folder is the workdir of a run.
@@ -85,7 +85,7 @@ class SweepFolder:
 
   @property
   def best(self) -> pathlib.Path:
-    """Returns the path of the config file of the best trial."""
+    """Returns the path of best.py, the config file of the best trial."""
     return self.path / 'best.py'
 
   def place(self, number: int, seed: int | None) -> Place:
@@ -129,8 +129,9 @@ class SweepFolder:
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
     """Checks that a resumed sweep has the same settings, and writes sweep.json.
 
-    Fields of the config may differ if a resumed run may change them, except
-    train.steps and the paths of the data, the vectors and the encoder.
+    A field of the config may differ if a resumed run may change the field.
+    Exceptions are train.steps, and the paths of the data, the vectors and the
+    encoder.
 
     Args:
       sweep: the sweep.
@@ -138,8 +139,8 @@ class SweepFolder:
       seeds: number of seeds of each trial.
 
     Raises:
-      ConfigError: the folder has another sweep; the message shows the
-        differences.
+      ConfigError: the sweep in the folder has other settings; the message shows
+        the differences.
       DataError: sweep.json is damaged, or missing although there are trials.
     """
     described = {
@@ -151,15 +152,15 @@ class SweepFolder:
       self._compare(read_json(self.sweep), described, config)
     elif self.store.exists():
       raise DataError(
-        f'{self.path}: has a sweep.db but no sweep.json; restore this file, or '
-        'choose another folder'
+        f'{self.path}: has a sweep.db but no sweep.json; restore sweep.json, '
+        'or choose another folder'
       )
     write_json(self.sweep, described)
 
   def _compare(
     self, old: Mapping[str, Any], new: Mapping[str, Any], config: Config
   ) -> None:
-    """Compares the old content of sweep.json with the new one.
+    """Compares the old content of sweep.json with its new content.
 
     Raises:
       ConfigError: the contents differ in a field that must not change.
@@ -169,7 +170,7 @@ class SweepFolder:
       before = from_json(old['config'])
     except (KeyError, ConfigError) as error:
       raise DataError(
-        f'{self.sweep}: does not describe a sweep of xjax: {error}'
+        f'{self.sweep}: does not describe a sweep of xjax ({error})'
       ) from error
     faults = _differences({**old, 'config': {}}, {**new, 'config': {}})
     for difference in diff(before, config):
@@ -203,7 +204,7 @@ def _to_json(part: Any) -> Any:
 
 
 def _differences(old: Any, new: Any, path: str = '') -> list[str]:
-  """Returns the differences of two JSON values, as `path: old -> new`."""
+  """Returns the differences between two JSON values: `path: old -> new`."""
   if isinstance(old, dict) and isinstance(new, dict):
     differences = []
     for name in dict.fromkeys([*old, *new]):

@@ -10,14 +10,17 @@ from xjax.train.workdir import Workdir, read_json
 
 
 class Judgings:
-  """Reads the judgings of a run on dev, also while the run adds judgings."""
+  """Reads the judgings of a run, also while the run is training.
+
+  A judging is an evaluation on dev during training.
+  """
 
   def __init__(self, workdir: pathlib.Path, metric: str) -> None:
     """Prepares to read judgings; the workdir need not exist yet.
 
     Args:
       workdir: the run's workdir.
-      metric: 'slice/metric'.
+      metric: the metric to read, as 'slice/metric'.
     """
     self._path = workdir / 'metrics.jsonl'
     self._slice, _, self._metric = metric.partition('/')
@@ -25,7 +28,10 @@ class Judgings:
     self._values: list[tuple[int, float | None]] = []
 
   def read(self) -> list[tuple[int, float | None]]:
-    """Returns the step and the value of each judging; None: no value."""
+    """Returns the step and the value of each judging so far.
+
+    The value is None if the metric has no value.
+    """
     try:
       stat = self._path.stat()
       seen = stat.st_mtime_ns, stat.st_size
@@ -38,7 +44,7 @@ class Judgings:
     return self._values
 
   def _value(self, line: str) -> list[tuple[int, float | None]]:
-    """Returns the judging in a line; [] if the line has no complete judging."""
+    """Returns [(step, value)] for the line of a judging; [] for other lines."""
     try:
       record = json.loads(line)
       if record['kind'] != 'judge':
@@ -49,11 +55,11 @@ class Judgings:
 
 
 def final_value(workdir: pathlib.Path, metric: str) -> float:
-  """Returns the metric of a finished run's best checkpoint on dev.
+  """Returns the metric on dev of a finished run's best checkpoint.
 
   Args:
     workdir: the run's workdir.
-    metric: 'slice/metric'.
+    metric: the metric to read, as 'slice/metric'.
 
   Raises:
     DataError: the run was not judged on dev, or the metric has no value.

@@ -1,9 +1,10 @@
-"""Builds commands that train the runs of a sweep here or as cluster jobs.
+"""Builds the commands that train a sweep's runs, here or as cluster jobs.
 
-The command that submits a job also waits for the job and returns its exit code.
-When the command is asked to exit, it lets the job save first. For a sweep, the
-command is therefore a process on this machine like any other. If the command is
-killed but the job continues, the next command finds the job by its name.
+The command that submits a job also waits for the job, and exits with the exit
+code of the job. When the command is asked to exit, it lets the job save first.
+So a sweep can treat the command like any other process on this machine. If the
+command is killed, the job continues. The same command finds the job by its name
+when it is started again.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _TRAIN = '-m', 'experiments.train'
 
 
 class Launcher(enum.Enum):
-  """Chooses how a run is started."""
+  """Says how the runs of a sweep are started."""
 
   LOCAL = 'local'
   PRINT = 'print'
@@ -32,7 +33,7 @@ class Launcher(enum.Enum):
 
 
 # For each launcher that submits jobs: the script, the program that the script
-# needs, and the environment variables that it requires.
+# runs, and the environment variables that the script requires.
 _JOBS = {
   Launcher.SLURM: ('slurm.sh', 'sbatch', ()),
   Launcher.TPU: ('run.sh', 'gcloud', ('ZONE', 'TYPE')),
@@ -41,23 +42,26 @@ _JOBS = {
 
 
 def is_job(launcher: Launcher) -> bool:
-  """Returns whether runs are jobs, which continue if this machine stops."""
+  """Returns whether a launcher submits jobs to other machines.
+
+  If this machine stops, the jobs continue.
+  """
   return launcher in _JOBS
 
 
 def check_launcher(
   launcher: Launcher, workers: int, gpus: Sequence[str]
 ) -> None:
-  """Checks that a launcher can start and that all flags apply to it.
+  """Checks that a launcher can start runs, and that all flags apply to it.
 
   Args:
     launcher: how runs are started.
     workers: number of runs at a time.
-    gpus: numbers of GPUs of this machine, without repetitions.
+    gpus: the numbers of the GPUs to use, without repetitions.
 
   Raises:
-    ConfigError: a flag does not apply, or a program, a script or an environment
-      variable is missing; the message says which.
+    ConfigError: a flag does not apply, there are fewer GPUs than workers, or a
+      program, a script or an environment variable is missing.
   """
   name = f'--launcher={launcher.value}'
   match launcher:
@@ -78,13 +82,13 @@ def check_launcher(
 
 
 def train_words(launcher: Launcher) -> tuple[str, ...]:
-  """Returns the first words of the training command on the training machine."""
+  """Returns the first words of the command that trains a run."""
   match launcher:
     case Launcher.TPU | Launcher.JOBSET:
-      return 'python', *_TRAIN  # the installation on that machine
+      return 'python', *_TRAIN  # the Python of the machine that trains
     case Launcher.SLURM:
-      # A job is recognised by its command, so the command must not depend on
-      # the name under which Python was started here.
+      # The script finds a job again by its command. So the command must not
+      # depend on the name under which Python was started here.
       python = pathlib.Path(sys.executable).with_name('python3')
       return str(python) if python.exists() else sys.executable, *_TRAIN
     case _:
@@ -92,7 +96,10 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """Returns the words to put before a training command to make it a job."""
+  """Returns the words to put before a training command to submit it as a job.
+
+  If the launcher submits no jobs, returns ().
+  """
   if not is_job(launcher):
     return ()
   script = str(SCRIPTS / _JOBS[launcher][0])
@@ -117,7 +124,11 @@ def _job_name(workdir: pathlib.Path) -> str:
 def _check_job(
   name: str, script: str, program: str, settings: Sequence[str]
 ) -> None:
-  """Checks that a launcher has what it needs; raises ConfigError if not."""
+  """Checks that a script, its program and its environment variables exist.
+
+  Raises:
+    ConfigError: one of them is missing.
+  """
   if not (SCRIPTS / script).exists():
     raise ConfigError(
       f'{name}: {SCRIPTS / script} does not exist; install xjax from a clone '

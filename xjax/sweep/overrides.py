@@ -14,9 +14,11 @@ def override(config: Config, values: Mapping[str, Any]) -> Config:
 
   Args:
     config: the config, which is not changed.
-    values: new values by dotted field. A key may name several fields, separated
-      by commas, which get the same value. A dict sets fields of a part; a
-      dataclass replaces a part. An enum member may be given by its value.
+    values: new values by dotted field.
+      - A key may have several fields, separated by commas. All get the same
+        value.
+      - A dict sets fields of a part; a dataclass replaces a part.
+      - For a member of an enum, the member's value is allowed too.
 
   Raises:
     ConfigError: a field does not exist, or a value has the wrong type.
@@ -29,33 +31,41 @@ def override(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def fields_of(key: str) -> list[str]:
-  """Returns the dotted fields that a key of a space names."""
+  """Returns the dotted fields in a key of a space."""
   return [path.strip() for path in key.split(',')]
 
 
 def plain_json(value: Any) -> Any:
-  """Returns a field's value (maybe an enum member, tuple or part) as JSON."""
+  """Converts the value of a field, or a dict of such values, to JSON."""
   if isinstance(value, Mapping):
     return {name: plain_json(inner) for name, inner in value.items()}
   return to_json(value)
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
-  """Sets a field in the JSON tree of a config; raises as override() does."""
+  """Sets a field in the JSON tree of a config.
+
+  Raises:
+    ConfigError: as in override.
+  """
   *parents, name = path.split('.')
   holder: Any = tree
   for parent in parents:
     holder = holder.get(parent) if isinstance(holder, dict) else None
   if not isinstance(holder, dict) or name not in holder:
     fault = field_fault(config, path)
-    raise ConfigError(fault or f'config.{path}: no such field')
+    raise ConfigError(fault or f'config.{path}: there is no such field')
   if isinstance(holder[name], dict) and not isinstance(value, dict):
-    raise ConfigError(f'{field_fault(config, path)}; not {value!r}')
+    raise ConfigError(f'{field_fault(config, path)} (got {value!r})')
   holder[name] = _merge(holder[name], value)
 
 
 def _merge(old: Any, new: Any) -> Any:
-  """Returns the new value; a part of the same kind keeps its other fields."""
+  """Returns the new value of a field.
+
+  If the old value is a part and the new value is a dict for this kind of part,
+  the fields that the dict lacks keep their old values.
+  """
   if not isinstance(old, dict) or not isinstance(new, dict):
     return new
   if new.get('kind', old.get('kind')) != old.get('kind'):

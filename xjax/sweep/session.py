@@ -1,4 +1,4 @@
-"""Writes the configs of a sweep's runs and builds their commands."""
+"""Writes a config file, and builds a command, for each run of a sweep."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -36,12 +36,12 @@ class SweepSession:
   """Holds a sweep with its config, its folder and its launcher.
 
   Attributes:
-    sweep: how trials are chosen.
+    sweep: how trials are chosen, pruned and compared.
     config: the config whose fields the trials set.
     folder: the folder of the sweep.
     seeds: number of seeds of each trial; the first seed is config.seed.
     launcher: how runs are started.
-    train: the words of the training command, if it is not experiments.train.
+    train: the words of the training command; () means experiments.train.
     imports: modules that define parts of the config; each run imports them.
   """
 
@@ -64,7 +64,7 @@ class SweepSession:
 
     Raises:
       ConfigError: a field of the sweep is wrong, another process has locked the
-        folder, or the folder has another sweep.
+        folder, or the sweep in the folder has other settings.
       DataError: a file of the folder is damaged.
     """
     check_sweep(self.sweep, self.config, self.seeds)
@@ -73,7 +73,7 @@ class SweepSession:
       yield
 
   def runs(self, number: int, values: Mapping[str, Any]) -> list[TrialRun]:
-    """Returns the runs of a trial, and writes their config files.
+    """Returns the runs of a trial, and writes the config file of each run.
 
     Args:
       number: the trial's number.
@@ -101,7 +101,7 @@ class SweepSession:
     return [f'--import={name}' for name in self.imports]
 
   def train_again(self, config: pathlib.Path) -> str:
-    """Returns the command that trains a config file of this sweep again."""
+    """Returns a command that trains again with a config file of this sweep."""
     words = [*self.import_flags, f'--config={config}']
     return f'python -m experiments.train {shlex.join(words)} --workdir=DIR'
 
@@ -118,7 +118,7 @@ class SweepSession:
       raise ConfigError(
         f'{type(self.sweep.search).__name__}(...) chooses each trial by '
         'the results of earlier trials, so there are no commands to print '
-        'beforehand; use --launcher=local, or Grid or Listed'
+        'beforehand; use --launcher=local, or search with Grid or Listed'
       )
     with self.start():
       for number, values in enumerate(rows):

@@ -8,13 +8,17 @@ import types
 
 from xjax.train.preemption import Preempted
 
-# Some launchers send a signal to a process and also to its group, so that the
-# process gets it twice. A second signal within this time is ignored.
+# Some launchers send a signal to a process and also to the group of processes.
+# So the process gets two signals. A second signal within this time is ignored.
 _ECHO = 0.5  # seconds
 
 
 class Signals(contextlib.AbstractContextManager):
-  """Notices both signals until the context is left, in the main thread only."""
+  """Notices SIGTERM and Ctrl-C until the context is left.
+
+  In a thread that is not the main thread, no signal is noticed, because Python
+  handles signals only in the main thread.
+  """
 
   def __init__(self) -> None:
     self._noticed: int | None = None
@@ -39,12 +43,15 @@ class Signals(contextlib.AbstractContextManager):
 
   @property
   def noticed(self) -> bool:
-    """Returns whether a signal has come."""
+    """Returns whether at least one signal has come."""
     return self._noticed is not None
 
   @property
   def urgent(self) -> bool:
-    """Returns whether a second signal came; runs that hang are then killed."""
+    """Returns whether a second signal has come.
+
+    After a second signal, the sweep does not wait until runs have saved.
+    """
     return self._urgent
 
   def leave(self) -> None:

@@ -32,7 +32,7 @@ _STOPPED = 'stopped'
 
 
 class TrialStatus(enum.Enum):
-  """Gives the status of a trial; UNFINISHED trials run or can be resumed."""
+  """Gives the status of a trial; an UNFINISHED trial runs or can be resumed."""
 
   COMPLETE = 'complete'
   PRUNED = 'pruned'
@@ -54,11 +54,11 @@ class Outcome:
   Attributes:
     number: the trial's number, from 0.
     state: the trial's status.
-    value: for a complete trial, the mean over seeds; for a pruned trial, the
-      value of the last judging; else None.
-    values: the value of each seed, for a complete trial.
+    value: for a complete trial, the mean of `values`; for a pruned trial, the
+      value of its last judging; otherwise None.
+    values: for a complete trial, the metric of each seed; otherwise ().
     parameters: the trial's values in Optuna's form, by key of the space.
-    error: why the trial failed.
+    error: why the trial failed; '' if it did not fail.
   """
 
   number: int
@@ -70,7 +70,10 @@ class Outcome:
 
   @property
   def deviation(self) -> float | None:
-    """Returns the standard deviation over seeds (ddof 1); None for one seed."""
+    """Returns the standard deviation of `values` (ddof 1).
+
+    Returns None if there are fewer than two values.
+    """
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
@@ -111,8 +114,8 @@ class Store:
   def begin(self) -> Trial:
     """Starts a new trial.
 
-    All values of the trial are stored before it counts as running, so that a
-    kill never leaves a trial with only some of its values.
+    All values of the trial are stored before the trial counts as running. So
+    every running trial has all its values, even after a kill of the sweep.
     """
     if all(t.state is not TrialState.WAITING for t in self._trials()):
       row = self._next()
@@ -134,23 +137,26 @@ class Store:
     return self._trials()[trial.number].last_step or 0
 
   def last_decided(self, trial: Trial) -> int:
-    """Returns the number of the last judging with a decision, or 0."""
+    """Returns the number of the last judging that decide() has seen, or 0."""
     return trial.user_attrs.get(_DECIDED, 0)
 
   def is_stopped(self, trial: Trial) -> bool:
-    """Returns whether a decision stopped the trial; it may still be running."""
+    """Returns whether decide() has stopped a trial.
+
+    The process of a stopped trial may still be running.
+    """
     return trial.user_attrs.get(_STOPPED, False)
 
   def decide(self, trial: Trial, number: int, may_stop: bool) -> bool:
     """Decides whether to stop a trial at its last reported judging.
 
-    The decision is stored, because more trials may be complete when a killed
-    sweep is resumed. These trials must not change an earlier decision.
+    The decision is stored. If a killed sweep is resumed later, more trials may
+    be complete, but these trials must not change the decision.
 
     Args:
       trial: a running trial.
       number: the number of the judging, from 1.
-      may_stop: False if the trial must not be stopped, however bad it is.
+      may_stop: False if the trial must not be stopped at this judging.
 
     Returns:
       Whether the trial is stopped.
@@ -162,7 +168,7 @@ class Store:
     return stop
 
   def complete(self, trial: Trial, values: Sequence[float]) -> None:
-    """Ends a trial with the value of each seed."""
+    """Ends a complete trial, and stores the value of each seed."""
     trial.set_user_attr(_SEEDS, list(values))
     self._study.tell(trial, statistics.fmean(values))
 
@@ -171,7 +177,7 @@ class Store:
     self._study.tell(trial, state=TrialState.PRUNED)
 
   def fail(self, trial: Trial, error: str) -> None:
-    """Ends a trial that failed, and stores why."""
+    """Ends a failed trial, and stores why the trial failed."""
     trial.set_user_attr(_ERROR, error)
     self._study.tell(trial, state=TrialState.FAIL)
 

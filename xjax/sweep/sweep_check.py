@@ -23,7 +23,7 @@ from xjax.sweep.config import (
 from xjax.sweep.overrides import fields_of, override
 from xjax.sweep.trials import fixed_trials, text_of
 
-# If a space has more combinations than this, each value is checked only once.
+# If a space has more combinations than this, not all of them are checked.
 _MOST = 1000
 
 
@@ -36,8 +36,8 @@ def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
     seeds: number of seeds of each trial.
 
   Raises:
-    ConfigError: a field of the sweep or of a trial is wrong; the message names
-      it.
+    ConfigError: a field of the sweep or of a trial is wrong; the message says
+      which field.
   """
   if faults := list(_faults(sweep, config, seeds)):
     raise ConfigError('\n'.join(faults))
@@ -46,7 +46,7 @@ def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
       check_config(override(config, values))
     except ConfigError as error:
       raise ConfigError(
-        f'a trial with {describe_values(values)}: {error}'
+        f'a trial with {describe_values(values)} is not possible: {error}'
       ) from error
 
 
@@ -56,7 +56,7 @@ def describe_values(values: Mapping[str, Any]) -> str:
 
 
 def metric_of(sweep: Sweep, config: Config) -> str:
-  """Returns the 'slice/metric' by which trials are compared, or ''."""
+  """Returns the 'slice/metric' by which trials are compared; '' if not set."""
   return sweep.metric or config.train.best_metric
 
 
@@ -66,7 +66,10 @@ def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:
   match sweep.pruning:
     case MedianPruning(startup_trials=first, warmup_judgings=warmup):
       if min(first, warmup) < 0:
-        yield f'get_sweep().pruning={sweep.pruning}: counts must be at least 0'
+        yield (
+          f'get_sweep().pruning={sweep.pruning}: startup_trials and '
+          'warmup_judgings must be at least 0'
+        )
     case NoPruning():
       pass
     case other:
@@ -81,7 +84,7 @@ def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:
 
 
 def _metric_faults(metric: str, config: Config) -> Iterator[str]:
-  """Yields the faults that the metric would have as train.best_metric."""
+  """Yields the faults of the metric, by the checks of train.best_metric."""
   train = NeuralTrain(best_metric=metric)
   try:
     check_config(Config(train=train, eval=config.eval))
@@ -170,7 +173,11 @@ def _fields(search: Search) -> set[str]:
 
 
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
-  """Yields the values of all trials; ranges are represented by their ends."""
+  """Yields the values of the trials to check.
+
+  The low and the high end of a range stand for all its values. If there are
+  more than _MOST combinations, each value occurs in at least one trial.
+  """
   rows = fixed_trials(search)
   if rows is not None:
     yield from rows

@@ -1,4 +1,4 @@
-"""Reads the config file of a sweep, and writes config files of its trials."""
+"""Reads the config file of a sweep, and writes the config files of trials."""
 
 from collections.abc import Sequence
 import os
@@ -30,7 +30,7 @@ def read_sweep(path: str) -> Sweep:
   except Exception as error:  # a user's Python file may raise any error
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(
-      f'--config={path}: get_sweep(): {type(error).__name__}: {last}'
+      f'--config={path}: cannot read the sweep ({type(error).__name__}: {last})'
     ) from error
   if not make:
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""Computes the trials of a search, and converts their values for Optuna."""
+"""Computes the trials of a search, and converts values for Optuna and back."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -19,7 +19,7 @@ from xjax.sweep.overrides import plain_json
 
 
 def space_of(search: Search) -> Space:
-  """Returns all fields that trials set, with all values of these fields."""
+  """Returns the values, or the range, of each field that trials set."""
   match search:
     case Listed(trials):
       keys = dict.fromkeys(key for trial in trials for key in trial)
@@ -54,10 +54,10 @@ def with_trials(sweep: Sweep, number: int | None) -> Sweep:
 
   Args:
     sweep: the sweep.
-    number: the number of trials; None: the sweep is not changed.
+    number: the number of trials; None leaves the sweep unchanged.
 
   Raises:
-    ConfigError: the sweep has a fixed list of trials.
+    ConfigError: the search is not Tpe, so the number of its trials is fixed.
   """
   if number is None:
     return sweep
@@ -79,7 +79,7 @@ def text_of(value: Any) -> str | float | bool | None:
 
 
 def values_of(search: Search, parameters: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the values that a trial sets, from the parameters in Optuna."""
+  """Converts the parameters of a trial in Optuna to values of fields."""
   space = space_of(search)
   return {key: _value(space[key], x) for key, x in parameters.items()}
 
@@ -95,7 +95,7 @@ def distribution_of(values: tuple | Range) -> BaseDistribution:
 
 
 def _distinct(trials: tuple[Mapping[str, Any], ...], key: str) -> tuple:
-  """Returns the values that trials have for a key, without repetitions."""
+  """Returns the values that trials set for a key, without repetitions."""
   values = [trial[key] for trial in trials if key in trial]
   return tuple({text_of(value): value for value in values}.values())
 

@@ -30,10 +30,9 @@ class Workers:
     """Opens the store of the trials.
 
     Args:
-      session: the sweep, which has started.
-      workers: number of trials at a time.
-      devices: the numbers of GPUs, at least one per worker; if (), every worker
-        sees all GPUs.
+      session: the sweep; its start() has been called.
+      workers: number of trials that run at the same time.
+      devices: the GPU number of each worker; () lets every worker see all GPUs.
 
     Raises:
       DataError: the store is damaged.
@@ -54,9 +53,9 @@ class Workers:
 
     Raises:
       Preempted: SIGTERM came, and the running trials have saved. If a second
-        signal came, processes were killed and jobs continue. The same command
-        resumes the sweep.
-      KeyboardInterrupt: Ctrl-C was pressed; trials end as for Preempted.
+        signal came, local processes were killed, and jobs continue. The same
+        command resumes the sweep.
+      KeyboardInterrupt: Ctrl-C was pressed; trials end as after SIGTERM.
     """
     waiting = self._store.unfinished()
     self._log('sweep')
@@ -73,7 +72,7 @@ class Workers:
     return self._store.outcomes()
 
   def _fill(self, waiting: list[Trial]) -> bool:
-    """Gives every free worker a trial; returns whether any worker is busy."""
+    """Starts trials on free workers; returns whether any worker is busy."""
     while self._free and (trial := self._next(waiting)):
       self._start(trial)
     return bool(self._busy)
@@ -113,7 +112,7 @@ class Workers:
     )
 
   def _log_ended(self, number: int) -> None:
-    """Logs the result of a trial; writes best.py if the trial is the best."""
+    """Logs the result of a trial; writes best.py if no trial is better."""
     outcome = self._store.outcomes()[number]
     text = outcome.state.value
     if outcome.state is TrialStatus.FAILED:
@@ -147,15 +146,15 @@ class Workers:
   def _stop(self, signals: Signals) -> None:
     """Asks all running trials to save, and waits until they have ended.
 
-    After a second signal, processes that have not ended are killed; jobs
-    continue. In the store, these trials are still running, so that the next
-    sweep resumes them.
+    After a second signal, this function no longer waits: it kills local
+    processes, and lets jobs continue. The trials stay unfinished in the store,
+    so the same command resumes them.
     """
     if self._busy:
-      effect = 'kills them'
+      effect = 'kill them now'
       if is_job(self._session.launcher):
-        effect = 'leaves the jobs running; the same command finds them again'
-      logging.info('waiting until runs have saved; Ctrl-C now %s', effect)
+        effect = 'leave now; the jobs continue, and the same command finds them'
+      logging.info('waiting until runs have saved; press Ctrl-C to %s', effect)
     for attempt in self._busy.values():
       attempt.terminate()
     while not all(attempt.has_ended() for attempt in self._busy.values()):
@@ -166,7 +165,7 @@ class Workers:
       time.sleep(_LOOK_EVERY)
 
   def _log(self, text: str) -> None:
-    """Logs a text with the number of trials that have ended."""
+    """Logs a text, and how many trials have ended."""
     states = [outcome.state for outcome in self._store.outcomes()]
     done = len(states) - states.count(TrialStatus.UNFINISHED)
     trials = count_trials(self._session.sweep.search)

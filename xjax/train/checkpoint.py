@@ -1,11 +1,18 @@
-"""Writes checkpoints in the background, and verifies them before their use.
+"""Writes checkpoints in the background, and verifies them before use.
 
-A step's folder holds params, optimizer, averages (if means of parameters are
-kept), data (the batch iterator), meta (JSON) and files.json, which lists the
-size and CRC-32 of all other files. files.json is written last: a folder without
-it was left incomplete by a kill, and a folder whose files differ from it is
-damaged. A checkpoint is verified only when it is about to be restored, since
-this reads all its files.
+The folder of a step holds:
+
+  params      the parameters of the model
+  optimizer   the step, and the slots of the optimizer and of label rows
+  averages    the means of parameters, if means are kept
+  data        the position of the batch iterator
+  meta        JSON values, such as the best step
+  files.json  the size and the CRC-32 of each other file
+
+files.json is written last. If it is missing, the process was killed before the
+checkpoint was complete. If a file does not match its entry in files.json, the
+checkpoint is damaged. To verify a checkpoint, all its files must be read. So a
+checkpoint is verified only shortly before it is restored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +42,7 @@ from xjax.train.state import TrainState
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
-_JUDGED = 'meta/judged.json'  # replaces meta once files.json lists it
+_JUDGED = 'meta/judged.json'  # the newer meta, if files.json lists it
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
@@ -55,18 +62,18 @@ class _NewestAndBest:
     return [info.step in kept for info in checkpoints]
 
   def kept(self, steps: Sequence[int]) -> set[int]:
-    """Returns which of these ascending steps keep their checkpoints."""
+    """Returns the steps to keep; `steps` must be in ascending order."""
     return {*steps[-self.keep :], self.best}
 
 
 class Checkpoints(contextlib.AbstractContextManager):
-  """Saves and restores checkpoints; leaving the context waits for saves."""
+  """Saves and restores checkpoints; the end of the context waits for saves."""
 
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
-    """Opens a folder; removes incomplete checkpoints of a killed run.
+    """Opens a folder, and removes incomplete checkpoints of a killed run.
 
-    Damaged checkpoints that are newer than the newest intact checkpoint are
-    moved to damaged/, with a warning.
+    If the newest checkpoints are damaged, they are moved to damaged/, with a
+    warning. Checkpoints before the newest intact checkpoint are not verified.
 
     Args:
       folder: folder of all checkpoints; created if absent.
@@ -100,7 +107,7 @@ class Checkpoints(contextlib.AbstractContextManager):
 
   @property
   def steps(self) -> list[int]:
-    """Returns the ascending steps of the checkpoints."""
+    """Returns the steps of the checkpoints, in ascending order."""
     return sorted(self._manager.all_steps())
 
   def save(
@@ -111,18 +118,18 @@ class Checkpoints(contextlib.AbstractContextManager):
     meta: dict[str, Any],
     best: int | None,
   ) -> None:
-    """Starts writing a checkpoint; all hosts must call it.
+    """Starts to write a checkpoint; all hosts must call this method.
 
-    The call waits only for the previous save and for the copy out of the
-    device. If the step is saved already, only meta is replaced, because all
-    other items depend only on the step.
+    The method waits only until the previous checkpoint is written, and until
+    the arrays are copied from the device. If the step is saved already, only
+    meta is replaced, because all other items depend only on the step.
 
     Args:
       state: state of this step; may be donated after the call.
       step: int, optimizer steps taken.
-      iterator: batches, after `step` batches.
+      iterator: iterator of batches, which has yielded `step` batches.
       meta: the position of the loop, as JSON values.
-      best: int, step whose checkpoint must not be deleted; None: no such step.
+      best: int, step whose checkpoint must not be deleted, or None.
     """
     self._manager.wait_until_finished()
     self._policy.best = best
@@ -152,13 +159,13 @@ class Checkpoints(contextlib.AbstractContextManager):
   def restore(
     self, step: int, like: TrainState, iterator: grain.DatasetIterator
   ) -> tuple[TrainState, dict[str, Any]]:
-    """Reads a checkpoint and sets the iterator to its saved place.
+    """Reads a checkpoint, and sets the iterator to the saved position.
 
     Args:
       step: int, one of `steps`.
-      like: abstract state with the shardings to restore to.
-      iterator: iterator to set. Its saved state is the same for all
-        processes, so a run with another number of processes can read it too.
+      like: abstract state. The restored arrays get its shardings.
+      iterator: iterator to set. All processes saved the same position, so the
+        number of processes may differ from the number at the save.
 
     Returns:
       The state and meta.
@@ -191,16 +198,17 @@ class Checkpoints(contextlib.AbstractContextManager):
     return state, read_meta(self._folder, step)
 
   def wait(self) -> None:
-    """Waits until all saved checkpoints are on disk."""
+    """Waits until all checkpoints are completely written."""
     self._manager.wait_until_finished()
 
   def _write_file_list(self) -> None:
-    """Writes files.json; runs on host 0, in the background, after all items.
+    """Writes files.json on host 0, in the background, after all other files.
 
-    Orbax calls this function just before it renames the temporary folder, so
-    that no complete folder lacks its list. If another version of Orbax called
-    this function after the renaming, a kill between the renaming and the call
-    would leave a folder without its list.
+    Orbax calls this function just before it gives the temporary folder its
+    final name. So a folder with a final name always has files.json.
+
+    The function also works if a version of Orbax renames the folder first. But
+    then a kill after the renaming leaves a folder without files.json.
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
@@ -208,10 +216,10 @@ class Checkpoints(contextlib.AbstractContextManager):
 
 
 def complete_steps(folder: str | os.PathLike) -> list[int]:
-  """Returns the ascending steps of complete checkpoints, also if damaged.
+  """Returns the steps of complete checkpoints, in ascending order.
 
-  All hosts must call this function, and get the same answer. It does not read
-  the files of the checkpoints.
+  A complete checkpoint may be damaged, since its files are not read here. All
+  hosts must call this function, and get the same answer.
   """
   steps = _complete(pathlib.Path(folder)) if is_host0() else []
   if jax.process_count() == 1:
@@ -225,14 +233,15 @@ def complete_steps(folder: str | os.PathLike) -> list[int]:
 def intact_steps(
   folder: str | os.PathLike, newest: int | None = None
 ) -> list[int]:
-  """Returns the ascending steps of intact checkpoints.
+  """Returns the steps of intact checkpoints, in ascending order.
 
   Every file of a checkpoint is read to verify it. All hosts must call this
   function, and get the same answer.
 
   Args:
     folder: folder of all checkpoints.
-    newest: int, number of newest intact checkpoints to look for; None: all.
+    newest: int, number of intact checkpoints to look for, from the newest on;
+      None means all.
   """
   steps = reversed(complete_steps(folder))
   intact = (step for step in steps if not fault_of(folder, step))
@@ -254,10 +263,10 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
-  """Moves a step's checkpoint to damaged/, with a warning, if it is damaged.
+  """Moves the checkpoint of a step to damaged/ if the checkpoint is damaged.
 
-  Host 0 reads every file of the checkpoint. All hosts must call this function,
-  and get the same answer.
+  Host 0 reads every file of the checkpoint, and logs a warning if it moves the
+  checkpoint. All hosts must call this function, and get the same answer.
 
   Returns:
     bool, whether the checkpoint is damaged.
@@ -270,7 +279,10 @@ def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
 
 
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
-  """Returns the newest meta of a step whose checkpoint is intact."""
+  """Returns the meta of an intact checkpoint.
+
+  If meta was replaced after the checkpoint was written, returns the new meta.
+  """
   path = pathlib.Path(folder).absolute() / str(step)
   if _JUDGED in json.loads((path / _FILES).read_text('utf-8')):
     return json.loads((path / _JUDGED).read_text('utf-8'))
@@ -284,9 +296,9 @@ def read_params(
   *,
   verified: bool = False,
 ) -> dict[str, Any]:
-  """Reads the parameters of a step, or their means if the step has means.
+  """Reads the parameters of a step, or their means if means are saved.
 
-  All hosts must call it.
+  All hosts must call this function.
 
   Args:
     folder: folder of all checkpoints.
@@ -304,7 +316,11 @@ def read_params(
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
     if not verified and (fault := fault_of(folder, step)):
-      advice = '; move it away to use another one' if path.is_dir() else ''
+      advice = (
+        '; to use another checkpoint, move this folder away'
+        if path.is_dir()
+        else ''
+      )
       raise DataError(f'{path}: {fault}{advice}')
     if like is None:
       return read_some(folder, step, saved_params(folder, step))
@@ -331,17 +347,17 @@ def read_some(
   step: int,
   wanted: Mapping[str, jax.ShapeDtypeStruct],
 ) -> dict[str, Any]:
-  """Reads some parameters of a step, or their means, as read_params does.
+  """Reads some parameters of a step, or their means if means are saved.
 
-  All hosts must call it. It uses Orbax's handlers instead of Orbax's manager,
-  because a manager might change the folder of a run that is training.
+  All hosts must call this function. It uses Orbax's handlers, because Orbax's
+  manager might change the folder while another process trains the run.
 
   Args:
     folder: folder of all checkpoints.
     step: int, step of an intact checkpoint.
-    wanted: shapes by path. A parameter with a sharding is read onto its
-      devices. A parameter without a sharding is read as a whole NumPy array on
-      every host.
+    wanted: shapes by path. If a shape has a sharding, the parameter is read
+      onto the devices of the sharding. Otherwise, every host reads the full
+      parameter as a NumPy array.
 
   Returns:
     The parameters by path.
@@ -371,7 +387,7 @@ def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saved(path: pathlib.Path, item: str) -> dict[str, Any]:
-  """Returns the metadata of a saved item by path; empty: no such item."""
+  """Returns the metadata of an item's arrays by path; {} if it is not saved."""
   if not (path / item).is_dir():
     return {}
   return dict(ocp.StandardCheckpointHandler().metadata(path / item).items())
@@ -384,7 +400,7 @@ def _check_shapes(
     noun = item.replace('params', 'parameters')
     raise DataError(
       f'{path}: the {noun} of this checkpoint do not fit config.json, '
-      'labels.jsonl and features/ of the workdir: is the checkpoint from '
+      'labels.jsonl and features/ of the workdir; is the checkpoint from '
       'another run?'
     )
 
@@ -394,7 +410,7 @@ def _shapes(leaves: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
-  """Returns the arrays of a state by item and path; means only if kept."""
+  """Returns the arrays of a state by item and path."""
   leaves = {
     'params': by_path(state.params),
     'optimizer': {
@@ -409,7 +425,7 @@ def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
 
 
 def _complete(folder: pathlib.Path) -> list[int]:
-  """Returns the ascending steps of folders with a list of files."""
+  """Returns the ascending steps of the folders that have files.json."""
   if not folder.is_dir():
     return []
   paths = (path for path in folder.iterdir() if path.name.isdecimal())
@@ -446,7 +462,7 @@ def _size_and_crc(path: pathlib.Path) -> list[int]:
 
 
 def _fault(folder: pathlib.Path) -> str:
-  """Returns the first fault of a checkpoint's files; empty: no fault."""
+  """Returns the first fault of a checkpoint's files; '' if there is none."""
   if not folder.is_dir():
     return 'no such checkpoint'
   try:
@@ -464,7 +480,10 @@ def _fault(folder: pathlib.Path) -> str:
 
 
 def _sweep(folder: pathlib.Path) -> None:
-  """Removes incomplete checkpoints; moves damaged newest checkpoints away."""
+  """Removes incomplete checkpoints, and moves damaged ones to damaged/.
+
+  Checkpoints are verified from the newest to the newest intact checkpoint.
+  """
   for path in sorted(folder.iterdir()):
     number, _, suffix = path.name.partition('.')
     unfinished = suffix or not (path / _FILES).exists()
@@ -478,10 +497,10 @@ def _sweep(folder: pathlib.Path) -> None:
 
 
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
-  """Moves a checkpoint to damaged/; warns that another checkpoint is used."""
+  """Moves a checkpoint to damaged/, and warns that `other` is used instead."""
   path, target = folder / str(step), folder / _DAMAGED / str(step)
   logging.warning(
-    'checkpoint %s is damaged (%s): moved to %s; %s is used instead',
+    'checkpoint %s is damaged (%s) and was moved to %s; %s is used instead',
     path,
     fault,
     target,

@@ -1,4 +1,4 @@
-"""Defines how label rows are changed while their gradient is computed."""
+"""Defines how label rows change at the time when their gradient is computed."""
 
 import dataclasses
 
@@ -25,14 +25,14 @@ FREQUENT = 50  # compensated labels have at least this many training documents
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FusedRows:
-  """Holds the rule by which label rows change, and makes its slots and pace.
+  """Holds the rule by which label rows change, and the rule's settings.
 
   Attributes:
     rule: the rule, which turns gradients into changes of rows.
     rate: learning rate of label rows by step.
     weight_decay: float, decoupled weight decay.
-    compensated: bool [L], True for labels whose rounding errors are kept by
-      Storage.COMPENSATED.
+    compensated: bool [L], True for labels whose rounding errors are kept if the
+      storage is Storage.COMPENSATED.
   """
 
   rule: RowRule
@@ -41,10 +41,11 @@ class FusedRows:
   compensated: np.ndarray
 
   def slots(self, head: OneVsAll) -> nnx.State:
-    """Returns the slots for the rows of a new head, sharded like the rows.
+    """Returns the slots (arrays kept between steps) for a new head's rows.
 
-    In the slots of rounding errors, no label has a place yet.
-    with_label_start() sets the places.
+    The slots are sharded like the rows. Storage.COMPENSATED adds slots of
+    rounding errors. In these slots, no label has a place yet, because
+    with_label_start() sets the places later.
     """
     labels, dim = head.kernel.shape
     arrays = self.rule.slots(labels, dim)
@@ -63,7 +64,7 @@ class FusedRows:
     )
 
   def pace(self, step: jax.Array, key: jax.Array) -> Pace:
-    """Returns learning rate, weight decay and random bits of a step.
+    """Returns the learning rate, weight decay and random bits of a step.
 
     Args:
       step: int32, steps taken before this step.
@@ -76,7 +77,7 @@ class FusedRows:
     )
 
 
-_ROUNDING = 2**30  # other uses of a step's key fold in smaller numbers
+_ROUNDING = 2**30  # larger than the other numbers folded into a step's key
 
 
 def fused_rows(
@@ -86,7 +87,7 @@ def fused_rows(
 
   Args:
     config: config of training.
-    train_counts: int [L], training documents of the scored labels.
+    train_counts: int [L], number of training documents of each scored label.
   """
   if not config.rows.fused:
     return None

@@ -1,4 +1,4 @@
-"""Turns documents into batches as the config of a run says."""
+"""Turns documents into batches, according to the config of a run."""
 
 from collections.abc import Iterable, Sequence
 import dataclasses
@@ -34,9 +34,9 @@ from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
 from xjax.data.text.words import PAD_ID, Vocabulary, WordPlace, document_words
 
 _NEEDS_FEATURES = (
-  'this run reads vectors of an outside encoder: give the vectors of the '
-  'documents as --features=STEM (STEM.npy and STEM.ids.txt), or in Python as '
-  'features='
+  'this run reads vectors of an outside encoder; give the vectors of the '
+  'documents with --features=STEM (STEM.npy and STEM.ids.txt), or in Python '
+  'with the argument features'
 )
 
 
@@ -60,7 +60,7 @@ def check_features(corpus: Corpus, config: Config) -> None:
 def split_features(split: Split, config: Config) -> FeatureRows:
   """Returns the vectors of a split.
 
-  The vectors of the embedded corpus are computed from words.
+  If the split has no vectors, they are computed from the words of documents.
 
   Raises:
     ConfigError: vectors have another size than the model's.
@@ -73,16 +73,16 @@ def split_features(split: Split, config: Config) -> FeatureRows:
 
 
 def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
-  """Returns the label vectors of a head that knows labels by descriptors.
+  """Returns the vectors of labels, for a head that uses label descriptors.
 
-  The vectors of the embedded corpus are computed from words of label names.
+  Without feature files, the vectors are computed from the words of label names.
 
   Args:
     labels: L labels.
     config: config of a run on vectors of an outside encoder.
 
   Returns:
-    float32 [L, E], as wide as the documents' vectors.
+    float32 [L, E]. Label vectors and document vectors have the same size E.
 
   Raises:
     ConfigError: vectors have another size than the model's.
@@ -109,14 +109,14 @@ def features_from_arrays(
   """Makes FeatureRows from vectors that are in memory.
 
   Args:
-    features: vectors of each document, float [D] or [tokens, D]; None if there
-      are none.
+    features: vectors of each document, float [D] or [tokens, D]; None if
+      documents have no vectors.
     n: int, number of documents.
     config: config of the run.
 
   Raises:
     ConfigError: the run reads no vectors.
-    DataError: there are not n features, or one of them has another shape.
+    DataError: the length of `features` is not n, or an array has a wrong shape.
   """
   if features is None:
     return None
@@ -135,7 +135,7 @@ def check_reads_features(config: Config) -> None:
   """
   if not config.data.tokens.dense:
     raise ConfigError(
-      'this run reads the words of documents: do not give it features'
+      'this run reads the words of documents; do not give it features'
     )
 
 
@@ -146,8 +146,8 @@ def document_features(
 
   Args:
     documents: N documents.
-    features: N rows; if None, the vectors are computed from words as in
-      training.
+    features: vectors of the N documents. If None, the vectors are computed from
+      words, if training did so.
     config: config of the run.
 
   Raises:
@@ -186,12 +186,11 @@ class Inputs:
 
   Attributes:
     config: config of the run.
-    vocab: vocabulary that numbers words, or tokenizer that splits texts into
-      the pieces that a pretrained encoder reads; None if documents come as
-      features.
-    share: the rows of a batch that this process reads. They are divided into
-      parts for the devices along the data axis. Packed documents share rows
-      only within a part.
+    vocab: vocabulary of words, or tokenizer of a pretrained encoder; None if
+      documents are given as features.
+    share: the rows of a batch that this process reads. Each device along the
+      data axis gets a part of these rows. Only documents of the same part can
+      be packed into one row.
   """
 
   config: Config
@@ -200,7 +199,7 @@ class Inputs:
 
   @property
   def vocab_size(self) -> int:
-    """Returns the number of token ids, also special ones; 0 without tokens."""
+    """Returns the number of token ids; 0 if documents are given as features."""
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
@@ -208,7 +207,7 @@ class Inputs:
 
     Args:
       split: training split.
-      n_labels: int; gold labels from this index on are left out.
+      n_labels: int; gold labels with an index of n_labels or more are left out.
     """
     config = self.config
     return TrainBatches(
@@ -245,8 +244,8 @@ class Inputs:
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
-    # A few texts need no full batch. Halving the size gives few shapes, and so
-    # few compiled programs.
+    # A few texts need no full batch. The size is only ever halved, so that few
+    # shapes occur, and few programs are compiled.
     while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
       rows //= 2
     return self._once(tokens, no_gold, rows)
@@ -258,8 +257,8 @@ class Inputs:
   def words(self, document: str | Document) -> list[WordPlace]:
     """Returns the words of a document that the run reads, in reading order.
 
-    Item t of the list is token t of a batch. With subwords, an item may be a
-    piece of a word.
+    Item t of the list is token t of the document in a batch. If the run reads
+    subwords, an item may be a piece of a word.
     """
     zones, longest = self.document(document), self.config.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):

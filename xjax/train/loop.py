@@ -32,12 +32,12 @@ class Position:
   Attributes:
     step: int, optimizer steps taken.
     loss_sum: float, sum of the losses since the last log line.
-    loss_count: int, number of these losses.
-    judged: int, step of the last judging.
-    best_step: step of the best judging so far; None: none yet.
-    best_value: metric at that step; if the mean of the parameters is judged,
-      the metric of the mean.
-    misses: int, number of judgings since the best one.
+    loss_count: int, number of losses in loss_sum.
+    judged: int, step of the last judging (evaluation on dev).
+    best_step: step of the best judging so far; None before the first judging.
+    best_value: the metric at best_step. If a mean of the parameters is kept, it
+      is the metric of the mean.
+    misses: int, number of judgings since the best judging.
     stopped: bool, whether patience has run out.
   """
 
@@ -55,8 +55,8 @@ class Position:
 
     Args:
       value: the metric that decides which step is best.
-      patience: int, judgings without a better value after which training
-        stops; 0: it does not stop.
+      patience: int, training stops after this number of judgings in a row that
+        have no better value; 0 means that training does not stop.
     """
     if self.best_value is None or value > self.best_value:
       return dataclasses.replace(
@@ -71,7 +71,8 @@ class Position:
 
 SliceMetrics = dict[str, dict[str, Any]]  # {slice: {metric: value}}
 
-# (parameters, function called between batches) -> metrics of the parameters.
+# Computes the metrics of parameters on dev. The second argument is a function
+# that is called between batches.
 Judge = Callable[[nnx.State, Callable[[], None]], SliceMetrics]
 
 _Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
@@ -81,8 +82,8 @@ _Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
 class Loop:
   """Runs the steps of training; other objects log, judge and save.
 
-  The order at a step is: log line, judging, checkpoint. So all records up to a
-  checkpoint's position are written before the checkpoint, and a run that was
+  At each step, the loop first logs, then judges, then saves. So the records of
+  all steps up to a checkpoint are written before the checkpoint. A run that is
   killed and resumed writes the same records as an uninterrupted run.
 
   Attributes:
@@ -91,8 +92,8 @@ class Loop:
     mesh: the devices.
     key: random key of all steps.
     schedule: learning rate by step, for the log.
-    describe: function (step, doc_B) -> text that names the documents of a step.
-    judge: function that judges parameters on dev; None: there is no dev split.
+    describe: function (step, doc_B) -> text about the documents of a step.
+    judge: function that judges parameters on dev; None without a dev split.
     checkpoints: saves the state.
     writer: writes metrics.
     progress: shows progress on the terminal.
@@ -123,7 +124,8 @@ class Loop:
 
     Args:
       state: state at a step; donated.
-      iterator: batches of this process's rows, after at.step batches.
+      iterator: iterator of batches with the rows of this process, which has
+        yielded at.step batches.
       at: position of the state, new or restored.
 
     Returns:
@@ -140,8 +142,8 @@ class Loop:
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
-    # If the run was stopped between a step and its judging, this judging comes
-    # first.
+    # If the run was stopped between a step and the judging of this step, the
+    # judging comes first.
     at = self._judge_and_save(state, iterator, at)
     everywhere = NamedSharding(self.mesh, PartitionSpec())
     key = jax.jit(lambda key: key, out_shardings=everywhere)(self.key)
@@ -150,7 +152,7 @@ class Loop:
         with self.profile.step(at.step + 1):
           batch: Batch = next(iterator)
           placed = put_batch(batch, self.mesh)
-          # An array that would be copied at every step raises an error here.
+          # The guard raises an error if a step would copy an array to a device.
           with jax.transfer_guard('disallow'):
             state, metrics = self.train_step(state, placed, key)
         at = dataclasses.replace(at, step=at.step + 1)
@@ -171,17 +173,17 @@ class Loop:
     return state, at
 
   def _due(self, step: int) -> bool:
-    """Returns whether an event of this step needs the step's loss."""
+    """Returns whether the step is logged, judged or saved."""
     config = self.config
     periods = (config.log_every, config.judge_every, config.checkpoint_every)
     return step >= config.steps or any(step % n == 0 for n in periods)
 
   def _settle(self, pending: _Pending, at: Position, lag: int) -> Position:
-    """Adds the losses of all steps except the last `lag`, and checks them.
+    """Checks the losses of all steps except the last `lag`, and sums them.
 
-    Fetching a loss waits for its step; with a lag of one step the device is
-    never idle. The losses of all steps so far are fetched before logging,
-    judging and saving.
+    Fetching a loss waits until its step has ended. With a lag of one step, the
+    device already computes the next step during this time. Before logging,
+    judging and saving, the lag is 0.
     """
     total, count = at.loss_sum, at.loss_count
     while len(pending) > lag:
@@ -192,8 +194,8 @@ class Loop:
           f'training stopped at step {step}: loss {loss}, gradient norm '
           f'{norm}; '
           f'{self.describe(step, doc_B)}. The last checkpoint is from before '
-          'this step. Try a lower train.learning_rate, or train.clip_norm, in '
-          'a new workdir; train.init_from continues from that checkpoint'
+          'this step. In a new workdir, lower train.learning_rate, or set '
+          'train.clip_norm; train.init_from can start from that checkpoint'
         )
       total, count = total + loss, count + 1
     return dataclasses.replace(at, loss_sum=total, loss_count=count)
@@ -217,7 +219,7 @@ class Loop:
   def _judge_and_save(
     self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> Position:
-    """Judges and saves if the step is due; the training clock pauses."""
+    """Judges and saves, if this step is due; the training clock pauses."""
     start = time.monotonic()
     last = at.step >= self.config.steps
     judging = last or at.step % self.config.judge_every == 0
@@ -239,7 +241,7 @@ class Loop:
   def _judge_parameters(
     self, state: TrainState, step: int
   ) -> dict[str, SliceMetrics]:
-    """Judges the parameters, and also their mean if it is kept."""
+    """Judges the parameters, and also their mean if the mean differs."""
     check = self.preemption.check
     if not self.config.average.differs(step):
       return {'metrics': self.judge(state.params, check)}
@@ -257,7 +259,7 @@ class Loop:
     if value is None:
       raise UserError(
         f'train.best_metric={self.config.best_metric} has no value on dev at '
-        f'step {at.step}: choose another metric, or a larger eval.depth'
+        f'step {at.step}; choose another metric, or a larger eval.depth'
       )
     self.writer.write('judge', at.step, split='dev', **metrics, seconds=seconds)
     at = at.after_judging(value, self.config.patience)
@@ -270,7 +272,7 @@ class Loop:
     else:
       text += f', the best was {at.best_value:.4f} at step {at.best_step}'
     if at.stopped:
-      text += f': no better value in {at.misses} judgings, training stops'
+      text += f'; no better value in {at.misses} judgings, so training stops'
     self.progress.say(text)
     return at
 

@@ -11,13 +11,14 @@ from xjax.train.parameters import by_path, from_paths
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
-  """Returns the learning rate by step, which warms up, then stays or falls.
+  """Returns the learning rate by step: a warm-up, then a flat or falling rate.
 
-  Step 0 of a linear warm-up of w steps has the rate peak / (w + 1), so that no
-  step has rate 0. Linear and cosine schedules reach 0 after the last step. The
-  slanted triangular schedule (Howard & Ruder 2018, Equation 3, with cut =
-  warmup) starts at peak / ratio, or at the peak if there is no warm-up, and
-  reaches peak / ratio after the last step.
+  - The warm-up is linear. With w steps of warm-up, step 0 has the rate
+    peak / (w + 1), so no step has rate 0.
+  - Linear and cosine schedules reach 0 after the last step.
+  - The slanted triangular schedule is that of Howard & Ruder 2018, Equation 3,
+    with cut = warmup. It starts at peak / ratio, or at the peak if there is no
+    warm-up. It reaches peak / ratio after the last step.
   """
   peak, warmup = config.learning_rate, config.warmup
   first, rest = peak / (warmup + 1), max(1, config.steps - warmup)
@@ -40,10 +41,12 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   """Chains clipping, the optimizer's rule, weight decay and learning rates.
 
-  Gradients of the trained parameters are clipped first element by element, then
-  by their global norm. Weight decay leaves out vectors and scalars (biases).
-  The learning rates of groups scale weight decay too. For layer_decay, the
-  highest trained layer counts as the highest layer.
+  - Gradients are clipped first element by element, then by their global norm.
+    Gradients of frozen parameters are left out.
+  - Vectors and scalars, such as biases, have no weight decay.
+  - The learning rate of a group of parameters also scales the weight decay of
+    the group.
+  - For layer_decay, the highest trained layer counts as the highest layer.
   """
   chain = []
   if config.clip_value:

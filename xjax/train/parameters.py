@@ -21,14 +21,14 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 
 def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
-  """Returns a tree with the given leaves, as the inverse of by_path.
+  """Returns a tree with other leaves; the inverse of by_path.
 
   Args:
     like: tree with the structure of the result.
     leaves: leaves by path.
 
   Raises:
-    KeyError: the leaf of a path is missing.
+    KeyError: `leaves` lacks a path of the tree.
   """
   paths, structure = jax.tree_util.tree_flatten_with_path(like)
   return structure.unflatten([leaves[_name(path)] for path, _ in paths])
@@ -47,12 +47,11 @@ def replace_values(
 
   Args:
     param: float32, of any shape.
-    mask: bool, broadcast to the shape of param. True where `values` replaces
-      the value of param.
+    mask: bool, broadcast to the shape of param; True where a value of param is
+      replaced.
     values: array of the shape of param, the same on every process.
   """
-  # Each process fills only the parts that it holds, since it cannot reach the
-  # other parts.
+  # Each process fills only the parts on its own devices.
   whole_mask, new = (
     jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
     for whole in (

@@ -1,4 +1,4 @@
-"""Turns documents into batches of sparse features, or into rows to train on."""
+"""Turns documents into sparse features, in batches or in a single matrix."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from xjax.train.inputs import check_reads_features, read_zones
 
 _CHUNK = 512  # documents whose features are computed at a time
 
-# A function from N texts to features [N, D], whose columns are ascending.
+# Returns the features [N, D] of N texts. The column indices of each row ascend.
 Featurise = Callable[[Sequence[str]], sparse.csr_array]
 
 
@@ -37,7 +37,9 @@ class SparseInputs(abc.ABC):
 
   @abc.abstractmethod
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Returns a function from rows of these documents to their features.
+    """Returns a function that takes row numbers and returns features.
+
+    A row number is the index of a document in `documents`.
 
     Raises:
       ConfigError, DataError: the run cannot read these documents.
@@ -57,7 +59,7 @@ class SparseInputs(abc.ABC):
     Args:
       documents: texts, or documents whose zones are read as in training. A run
         on sparse features needs SparseDocuments.
-      features: must be None; other kinds of runs use it.
+      features: must be None. Only runs that read vectors use this argument.
 
     Raises:
       ConfigError: features is not None, or the run cannot read the documents.
@@ -99,7 +101,7 @@ class TextInputs(SparseInputs):
   featurise: Featurise
 
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Returns a function that computes features from the zones of the run."""
+    """Returns a function that computes features from the zones of documents."""
     data = self.config.data
     return lambda rows: self.featurise(
       [read_zones(documents[row], data).text() for row in rows.tolist()]
@@ -117,7 +119,7 @@ class RowInputs(SparseInputs):
   n_features: int
 
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Returns a function from rows to the features of SparseDocuments.
+    """Returns a function that takes row numbers and returns features.
 
     Raises:
       ConfigError: the documents are not SparseDocuments.
@@ -132,7 +134,7 @@ class RowInputs(SparseInputs):
   def _rows(self, documents: Sequence[str | Document]) -> sparse.csr_array:
     if not isinstance(documents, SparseDocuments):
       raise ConfigError(
-        'this run reads sparse features, not text: give it documents with '
+        'this run reads sparse features, not text; give it documents with '
         'features, in the format of its training files'
       )
     return documents.with_width(self.n_features).rows
@@ -147,7 +149,7 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
 
   Raises:
     ConfigError: config.data.tokens does not give sparse features.
-    DataError: no n-gram is left.
+    DataError: no n-gram is within the limits of the config.
   """
   tokens = config.data.tokens
   if tokens.sparse:

@@ -24,16 +24,19 @@ from xjax.train.parameters import by_path, from_paths
 class TrainState:
   """Holds the parameters, and the slots of the optimizer.
 
+  Slots are arrays that the optimizer keeps between steps, such as momentum.
+
   Attributes:
     step: int32, optimizer steps taken.
-    params: all parameters of the model, frozen ones too; float32, except label
-      rows with another storage (score.heads.storage).
-    opt_state: slots of the optimizer for the trained parameters; each has the
-      sharding of its parameter.
-    averages: means over steps of the trained parameters, each with the
-      sharding of its parameter; None if no means are kept.
-    row_slots: slots of label rows that the optimizer does not change, sharded
-      like these rows; None if there are no such rows.
+    params: all parameters of the model, including frozen parameters. The dtype
+      is float32, except for label rows with another storage
+      (score.heads.storage).
+    opt_state: slots of the trained parameters. A slot has the sharding of its
+      parameter.
+    averages: mean over steps of each trained parameter, with the sharding of
+      the parameter; None if no means are kept.
+    row_slots: slots of label rows, sharded like label rows; None if the
+      optimizer changes label rows.
   """
 
   step: jax.Array
@@ -43,7 +46,10 @@ class TrainState:
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
-    """Returns the parameters, with means in place of trained parameters."""
+    """Returns the parameters, with means in place of trained parameters.
+
+    If no means are kept, returns the parameters.
+    """
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
@@ -55,8 +61,9 @@ class StatePlan:
 
   Attributes:
     graphdef: graph of the model, to merge with parameters.
-    abstract: TrainState of ShapeDtypeStructs that carry shardings.
-    init: function key -> state, which creates each array on its devices.
+    abstract: TrainState of ShapeDtypeStructs that have shardings.
+    init: function that makes the initial state from a random key. It creates
+      each array on its devices.
     freeze: globs of the parameters that training does not change.
     average: config of the means over steps.
     rows: how label rows are changed; None if the optimizer changes them.
@@ -75,11 +82,11 @@ class StatePlan:
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
-    """Splits parameters into those that the optimizer changes and the rest."""
+    """Returns the parameters that the optimizer changes, and all others."""
     return split_frozen(params, self.freeze, self.rows is not None)
 
   def start_averages(self, state: TrainState) -> TrainState:
-    """Returns the initial state with its present parameters as means."""
+    """Returns the initial state, with its trained parameters as means."""
     if state.averages is None:
       return state
     trained, _ = self.split(state.params)
@@ -100,12 +107,12 @@ def plan_state(
   """Plans the state of a model and its optimizer on a mesh.
 
   Args:
-    build: function that makes the model; its parameters carry partition specs.
-    optimizer: the optimizer. Its slots get the specs of their parameters,
-      because jit alone would replicate the slots.
+    build: function that makes the model, whose parameters have partition specs.
+    optimizer: the optimizer. Each slot gets the spec of its parameter, because
+      jit alone would replicate the slots.
     mesh: the devices.
     freeze: globs over the paths of parameters that are not trained.
-    average: config of the means over steps; None keeps no means.
+    average: config of the means over steps; None means that none are kept.
     rows: how label rows are changed; None if the optimizer changes them.
   """
   average = NoAverage() if average is None else average
@@ -143,16 +150,13 @@ def plan_state(
 def split_frozen(
   params: nnx.State, freeze: Sequence[str] = (), rows: bool = False
 ) -> tuple[nnx.State, nnx.State]:
-  """Splits parameters into those that the optimizer changes and the rest.
+  """Returns the parameters that the optimizer changes, and all others.
 
   Args:
     params: parameters of a model.
-    freeze: globs over the paths of parameters that are not trained, in
-      addition to Frozen ones.
-    rows: bool, whether label rows belong to the rest.
-
-  Returns:
-    The parameters that the optimizer changes, and the other parameters.
+    freeze: globs over the paths of parameters that are not trained. Parameters
+      of type Frozen are never trained.
+    rows: bool, True if the optimizer does not change label rows.
   """
 
   def is_excluded(path: tuple[Any, ...], variable: Any) -> bool:
@@ -169,7 +173,10 @@ def _copied(params: nnx.State) -> nnx.State:
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Returns the shardings of variables; without a spec, they are replicated."""
+  """Returns the sharding of each variable of a tree.
+
+  A variable without a partition spec is replicated.
+  """
   return jax.tree.map(
     lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
     nnx.get_partition_spec(tree),
@@ -184,15 +191,11 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
   """Returns a plan whose initial states have the labels' biases and places.
 
   A place is the position of a compensated label in the slots of rounding errors
-  (kahan_places).
+  (kahan_places). Places are set only if there are such slots.
 
   Args:
     plan: plan of the model. Its initial states have biases 0 and no places.
-    biases: [L] initial biases of the head; None keeps the biases of the plan.
-
-  Returns:
-    The plan. Its initial states have places only if their slots include an
-    array of places.
+    biases: [L] initial biases of the head; None leaves the biases at 0.
   """
 
   def init(key: jax.Array) -> TrainState:

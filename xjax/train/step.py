@@ -29,11 +29,11 @@ class StepMetrics:
   Attributes:
     loss: float32, loss of the parameters before the step, summed over labels
       and averaged over the batch's documents.
-    grad_norm: float32, global norm of the optimizer's gradient before clipping.
-      It is smaller for a batch that is not full. As long as this norm and the
-      loss are finite, the parameters that the optimizer changes are finite.
-      The norm leaves out label rows that are changed while their gradient is
-      computed; if such rows are not finite, the next loss is not finite.
+    grad_norm: float32, global norm before clipping, over the gradients of all
+      parameters that the optimizer changes. A batch that is not full has a
+      smaller norm. As long as this norm and the loss are finite, these
+      parameters are finite too. If label rows that the optimizer does not
+      change are not finite, the next loss is not finite.
   """
 
   loss: jax.Array
@@ -63,9 +63,9 @@ def make_train_step(
     loss: training loss of a chunk of labels.
     mesh: the devices; the caller calls the step under jax.set_mesh(mesh).
     accumulate: int, number of micro-batches, which are computed one after the
-      other. The gradients of all micro-batches are summed and divided by the
-      rows of the whole batch. So, without dropout, micro-batches do not change
-      the step.
+      other. The gradients of all micro-batches are summed, and divided by the
+      number of rows of the batch. So, without dropout, the result of a step
+      does not depend on the number of micro-batches.
     weights: weights of the labels in the loss, from place_weights; None gives
       all labels the same weight.
 
@@ -91,9 +91,9 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    # The gradients are divided by all rows of the batch, padding rows included.
-    # So a document has the same weight in every batch, even in the last batch
-    # of a bucket, which may hold few documents.
+    # The gradients are divided by the number of all rows, with padding rows. So
+    # a document has the same weight in every batch, although the last batch of
+    # a bucket may hold few documents.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
@@ -106,8 +106,8 @@ def make_train_step(
   )
   if weights is None:
     return compiled
-  # The weights are an argument, not a constant of the program, because they
-  # are as long as the list of labels.
+  # The weights are an argument, because constants of this size (one weight per
+  # label) would make the compiled program large.
   return functools.partial(compiled, weights=weights)
 
 
@@ -123,8 +123,8 @@ def _batch_loss(
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
   """Returns the loss summed over documents, and the changed label rows.
 
-  The second value has the label rows of the head and their slots after the
-  step. It is None if the optimizer changes label rows.
+  The second value holds the label rows of the head, and the slots of these
+  rows, after the step. It is None if the optimizer changes label rows.
   """
   model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
   if rows is None:
@@ -161,7 +161,7 @@ def _apply_gradients(
   plan: StatePlan,
   optimizer: optax.GradientTransformation,
 ) -> TrainState:
-  """Returns the state after a step with these gradients."""
+  """Returns the state after the optimizer has used the gradients."""
   trained, frozen = plan.split(state.params)
   updates, opt_state = optimizer.update(grads, state.opt_state, trained)
   trained = optax.apply_updates(trained, updates)
@@ -178,8 +178,8 @@ def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
 
   Args:
     mean, newest: pytrees of arrays with the same shapes.
-    share: float, weight of the newest parameters; if it is 1, the result is
-      the newest parameters, bit by bit.
+    share: float, weight of the newest parameters. If it is 1, the result equals
+      the newest parameters exactly.
   """
   return jax.tree.map(
     lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
@@ -196,7 +196,7 @@ def place_weights(
   """Puts label weights on the mesh, as float32 and sharded like label rows.
 
   Args:
-    weights: NumPy [L], the same on every process; padding rows become 0.
+    weights: NumPy [L], the same on every process. Padding labels get weight 0.
     mesh: the devices.
     axes: mesh axes of the head's label rows.
   """
@@ -210,7 +210,7 @@ def place_weights(
 def _accumulated(
   sum_and_grads: Callable, accumulate: int, mesh: jax.sharding.Mesh
 ) -> Callable:
-  """Returns a function that computes the same sums over micro-batches."""
+  """Returns a function that computes the sums one micro-batch at a time."""
   rows = NamedSharding(mesh, P(None, DATA))
 
   def cut(array: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Trains word vectors with gensim's word2vec, and resumes stopped trainings."""
+"""Trains word vectors with gensim's word2vec, and can resume the training."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -39,9 +39,9 @@ class WordState:
     epoch: int, number of finished epochs.
     words: n words, most frequent first.
     counts: int64 [n], occurrences of each word.
-    vectors: float32 [n, E], vectors of the words, the result of training.
-    contexts: float32 [n, E], the vectors that stand for the words when the
-      words are neighbours of another word.
+    vectors: float32 [n, E], vectors of the words: the result of training.
+    contexts: float32 [n, E], vectors of the words as neighbours of other words.
+      They are used only in training.
   """
 
   epoch: int
@@ -65,7 +65,7 @@ class WordState:
 
 @dataclasses.dataclass(frozen=True)
 class StateFolder:
-  """Reads and writes the folder OUTPUT.state, which has the state of training.
+  """Reads and writes the state of training, in the folder OUTPUT.state.
 
   OUTPUT is the path of the file of word vectors.
   """
@@ -86,7 +86,7 @@ class StateFolder:
     """Saves the settings and the first state of training.
 
     Args:
-      settings: JSON values by the names that users know.
+      settings: JSON values by name, such as '--dim'.
       state: state before the first epoch.
 
     Raises:
@@ -96,13 +96,13 @@ class StateFolder:
     self.save(state)
 
   def compare(self, settings: Mapping[str, Any]) -> None:
-    """Checks that training was not started before with other settings.
+    """Checks that the training in this folder, if any, has the same settings.
 
     Args:
-      settings: JSON values by the names that users know.
+      settings: JSON values by name, such as '--dim'.
 
     Raises:
-      ConfigError: training was started with other settings; the message lists
+      ConfigError: training was started with other settings; the message shows
         the differences.
       DataError: the file of settings is damaged.
     """
@@ -118,7 +118,7 @@ class StateFolder:
       raise ConfigError(
         f'{self.path} was started with other settings:\n'
         + '\n'.join(differences)
-        + '\nname another output, or remove that folder to start again'
+        + '\nchoose another output, or remove this folder to start again'
       )
 
   def _read_settings(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class StateFolder:
     return before
 
   def save(self, state: WordState) -> None:
-    """Saves a state, and replaces the previous state.
+    """Saves a state in place of the previous state.
 
     Raises:
       WriteError: the file cannot be written.
@@ -166,7 +166,7 @@ class StateFolder:
 
   def _damaged(self, path: pathlib.Path) -> DataError:
     return DataError(
-      f'{path}: the file is damaged: remove {self.path} to start again'
+      f'{path}: the file is damaged; remove {self.path} to start again'
     )
 
 
@@ -218,25 +218,27 @@ def train_word_vectors(
   """Trains word vectors on the train split, or resumes a stopped training.
 
   The method is word2vec (Mikolov et al. 2013) with negative sampling. The L2V
-  vectors of Chalkidis and Kampas 2018 also come from word2vec. Documents are
-  not cut. Training reads the same zones and words as models do. The state after
-  each epoch is saved in OUTPUT.state, and the same call continues from it. With
-  one worker the result is the same, bit for bit, whether training was
-  interrupted or not.
+  vectors of Chalkidis and Kampas 2018 also come from word2vec.
+
+  Training reads the same zones and words as models do. Documents are not cut.
+
+  The state after each epoch is saved in OUTPUT.state. If training is stopped,
+  the same call continues from the saved state. With one worker, the result is
+  bit for bit the same as that of a training without a stop.
 
   Args:
     data: config of the corpus.
     training: settings of training.
     output: path of the file to write, in word2vec's binary format.
-    workers: int, number of threads; with more than one, results differ from
-      call to call.
+    workers: int, number of threads. With more than one thread, results differ
+      from call to call.
 
   Returns:
     The state after the last epoch.
 
   Raises:
-    ConfigError: the output exists and is not from this training, or training
-      was started with other settings.
+    ConfigError: the output exists, but was not written by this training; or
+      training was started with other settings.
     DataError: the corpus or OUTPUT.state has a fault, or no word is frequent
       enough.
     Preempted: SIGTERM came; another call continues the training.
@@ -245,8 +247,8 @@ def train_word_vectors(
   folder = StateFolder(path.with_name(f'{path.name}.state'))
   if path.exists() and not folder.settings.exists():
     raise ConfigError(
-      f'{path} exists without {folder.path}, so it is not from this training: '
-      'name another output, or remove the file'
+      f'{path} exists without {folder.path}, so it is not from this training; '
+      'choose another output, or remove the file'
     )
   with Preemption() as preemption:
     split = load_corpus(data, training.seed, splits=('train',)).split('train')
@@ -266,7 +268,7 @@ def train_word_vectors(
 
 
 def _settings(training: WordTraining, split: Split) -> dict[str, object]:
-  """Returns the settings that decide the result, by names that users know."""
+  """Returns the settings that affect the result, by names that users know."""
   fields = dataclasses.asdict(training)
   seed = fields.pop('seed')
   return {f'--{name}': value for name, value in fields.items()} | {
@@ -285,15 +287,15 @@ def _first_state(split: Split, training: WordTraining) -> WordState:
   frequent = [(-n, w) for w, n in counts.items() if n >= training.min_count]
   if not frequent:
     raise DataError(
-      f'no word occurs {training.min_count} times in the documents of train: '
-      'there is nothing to train'
+      f'no word occurs {training.min_count} times in the documents of train; '
+      'set a smaller --min_count'
     )
   words = tuple(word for _, word in sorted(frequent))
   number = np.array([counts[word] for word in words], np.int64)
   logging.info('%d words with %d occurrences', len(words), number.sum())
   zeros = np.zeros((len(words), training.dim), np.float32)
   model = _model(WordState(0, words, number, zeros, zeros), training, 1)
-  # These are the vectors that gensim drew from the seed.
+  # gensim has drawn these vectors from the seed.
   return WordState(0, words, number, model.wv.vectors, model.syn1neg)
 
 
@@ -307,7 +309,7 @@ def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
     negative=5,
     sample=1e-3,
     workers=workers,
-    sorted_vocab=0,  # words are sorted here: gensim's order of ties may vary
+    sorted_vocab=0,  # the words are sorted; gensim's order of ties may vary
     seed=training.seed,
   )
   counts = state.counts.tolist()
@@ -323,7 +325,10 @@ def _train(
   folder: StateFolder,
   preemption: Preemption,
 ) -> WordState:
-  """Trains the remaining epochs, saves each state, and returns the last one."""
+  """Trains the remaining epochs, and returns the last state.
+
+  The state after each epoch is saved.
+  """
   if state.epoch:
     logging.info('resuming after epoch %d', state.epoch)
   model.wv.vectors[:] = state.vectors
@@ -344,8 +349,8 @@ def _after_epoch(
 ) -> WordState:
   """Trains one epoch, and returns a state that shares the model's arrays."""
   epoch = state.epoch
-  # The generator of an epoch depends only on the seed and the epoch, so that a
-  # resumed training needs no saved generator.
+  # The random generator of an epoch depends only on the seed and the epoch. So
+  # it need not be saved.
   seeds = np.random.SeedSequence([training.seed, epoch])
   model.random = np.random.RandomState(np.random.MT19937(seeds))
   first, last = _RATES
@@ -366,9 +371,9 @@ def _after_epoch(
 
 
 class _Texts:
-  """Yields the words of all documents in pieces of at most _PIECE words.
+  """Yields the words of all documents, in pieces of at most _PIECE words.
 
-  gensim would cut longer texts. Words without a vector are left out.
+  Longer pieces would be cut by gensim. Words without a vector are left out.
 
   Args:
     tokens: word ids of each document.

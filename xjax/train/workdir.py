@@ -1,4 +1,4 @@
-"""Describes the folder of a run, and checks which config can resume the run."""
+"""Gives the paths of a run's files, and checks the config of a resumed run."""
 
 import dataclasses
 import json
@@ -57,17 +57,17 @@ class Workdir:
 
   @property
   def word_vectors(self) -> pathlib.Path:
-    """Returns the path of word vectors that embed the label descriptors."""
+    """Returns the path of the word vectors that embed label descriptors."""
     return self.path / 'features' / 'word_vectors.npz'
 
   @property
   def encoder(self) -> pathlib.Path:
-    """Returns the path of the encoder's sizes, copied from its config.json."""
+    """Returns the path of encoder.json, which has the sizes of the encoder."""
     return self.path / 'features' / 'encoder.json'
 
   @property
   def encoder_weights(self) -> pathlib.Path:
-    """Returns the path of encoder weights that embed the label descriptors."""
+    """Returns the path of the encoder weights that embed label descriptors."""
     return self.path / 'features' / 'encoder.npz'
 
   @property
@@ -105,11 +105,11 @@ class Workdir:
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
-    """Returns the path of the record of what an evaluation judged."""
+    """Returns the path of the file that exists after a complete evaluation."""
     return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[ConfigDifference]:
-    """Checks, without writing, that a config can resume this workdir's run.
+    """Checks that a config can resume the run of this workdir; writes nothing.
 
     Returns:
       The fields that differ from the saved config and may change.
@@ -153,7 +153,7 @@ class Workdir:
     barrier('xjax:opened')
 
   def record_corpus(self, corpus: Corpus) -> None:
-    """Writes labels.jsonl and corpus.json, or checks corpus.json.
+    """Writes labels.jsonl and corpus.json; a resumed run checks corpus.json.
 
     Raises:
       DataError: the run was started on another corpus.
@@ -164,15 +164,15 @@ class Workdir:
       'digests': {name: s.digest for name, s in corpus.splits.items()},
       'fingerprint': corpus.fingerprint,
     }
-    # Without config.json, these files are from a start that was interrupted.
+    # If config.json is absent, these files are from an interrupted start.
     has_run = self.config.exists() and self.corpus.exists()
     before = dict(read_json(self.corpus) if has_run else described)
     before.pop(_VOCABULARY, None)
     if before != described:
       raise DataError(
-        f'{self.path}: was started on another corpus: '
-        f'{json.dumps(before)}, now {json.dumps(described)}; use a new '
-        'workdir, or experiments.evaluate to judge this model on other data'
+        f'{self.path}: was started on another corpus (before: '
+        f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
+        'workdir, or judge this model on other data with experiments.evaluate'
       )
     barrier('xjax:corpus')
     if is_host0():
@@ -184,8 +184,8 @@ class Workdir:
   def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
     """Adds a vocabulary's digest to corpus.json if the file has none yet.
 
-    A run that was killed after writing the vocabulary gets the digest at its
-    next start.
+    If a run is killed after it has written the vocabulary, the next start adds
+    the digest.
     """
     described = read_json(self.corpus)
     barrier('xjax:described')  # wait until no process reads the file
@@ -193,7 +193,7 @@ class Workdir:
       write_json(self.corpus, {**described, _VOCABULARY: vocab.digest})
 
   def digests(self) -> dict[str, str]:
-    """Returns split name -> digest, for the splits that the run started with.
+    """Returns the digests by name of the splits that the run was started with.
 
     Raises:
       DataError: corpus.json is absent or damaged.
@@ -253,8 +253,8 @@ class Workdir:
     # Runs of older versions of xjax have no digest and are not checked.
     if read_json(self.corpus).get(_VOCABULARY, digest) != digest:
       raise DataError(
-        f'{path}: not the vocabulary that this run was started with: the file '
-        'has changed, or this version of xjax splits texts in another way'
+        f'{path}: is not the vocabulary that this run was started with; the '
+        'file has changed, or this version of xjax splits texts in another way'
       )
 
 
@@ -269,5 +269,5 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   except (OSError, ValueError) as error:
     raise DataError(f'{path}: cannot be read: {error}') from error
   if not isinstance(value, dict):
-    raise DataError(f'{path}: not a JSON object')
+    raise DataError(f'{path}: is not a JSON object')
   return value

@@ -1,6 +1,6 @@
 """Reports training to metrics.jsonl, TensorBoard, the terminal and profiles.
 
-Only host 0 writes, except for profiles, which every process writes.
+Every process writes its own profile. Everything else is written by host 0 only.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,19 +21,22 @@ from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 
-# Fields of records that depend on the machine's speed, and so differ between
-# two runs of the same config.
+# Fields of records that depend on the speed of the machine. So they may differ
+# between two runs of the same config.
 CLOCK_FIELDS = ('documents_per_second', 'seconds')
 
 
 class MetricWriter(contextlib.AbstractContextManager):
   """Appends records to metrics.jsonl and TensorBoard.
 
-  A record is `{"kind": "train" | "judge", "step": int, ...}`. A judge record
-  has the `metrics` of the averaged weights and the `raw_metrics` of the raw
-  weights. Before averaging starts, a judge record has only the `metrics` of the
-  raw weights. Steps in the file never decrease: when a run is resumed at a
-  step, the records that a killed run wrote after that step are removed.
+  A record is `{"kind": "train" | "judge", "step": int, ...}`.
+
+  If averaged weights are judged, a judge record has their `metrics`, and the
+  `raw_metrics` of the raw weights. Otherwise, it has the `metrics` of the raw
+  weights.
+
+  Steps in the file never decrease. When a run is resumed at a step, the records
+  that a killed run wrote after this step are removed.
   """
 
   def __init__(
@@ -44,8 +47,8 @@ class MetricWriter(contextlib.AbstractContextManager):
     Args:
       workdir: folder of the run.
       step: int, optimizer steps taken.
-      judged: int, step of the last judging that the run's state records. It
-        may be less than step if the state was saved before it was judged.
+      judged: int, step of the last judging that the checkpoint records. It is
+        less than `step` if the checkpoint was saved without a judging.
     """
     self._file = self._board = None
     if not is_host0():
@@ -70,13 +73,13 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._board.close()
 
   def write(self, kind: str, step: int, **values: Any) -> None:
-    """Adds a record to metrics.jsonl, and its numbers to TensorBoard.
+    """Adds a record to metrics.jsonl, and the record's numbers to TensorBoard.
 
     Args:
       kind: str, 'train' or 'judge'.
       step: int, step of the run.
-      **values: JSON values; numbers at any depth of these values are also
-        written to TensorBoard, with their keys as names.
+      **values: JSON values. All numbers in these values, at any depth, are also
+        written to TensorBoard. The name of a number is made of its keys.
     """
     if not self._file:
       return
@@ -88,7 +91,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._board.add_scalar(name, value, step)
 
   def sync(self) -> None:
-    """Flushes records to disk, so that no checkpoint is ahead of the file."""
+    """Writes all records to disk; called before each checkpoint is saved."""
     if self._file:
       os.fsync(self._file.fileno())
 
@@ -123,8 +126,8 @@ class TrainingProgress(Progress):
 class Profile(contextlib.AbstractContextManager):
   """Traces some steps with jax.profiler, on every process.
 
-  The trace is written after its last step, or when the context is left.
-  TensorBoard's profile plugin, XProf and Perfetto show such traces.
+  The trace is written after the last of these steps, or when the context is
+  left. TensorBoard's profile plugin, XProf and Perfetto can show the trace.
   """
 
   def __init__(
@@ -149,14 +152,14 @@ class Profile(contextlib.AbstractContextManager):
     self._stop()
     if self._steps and not self._traced:
       logging.warning(
-        'no profile: training took none of the steps %d to %d',
+        'no profile was written: training took none of the steps %d to %d',
         self._steps[0],
         self._steps[-1],
       )
 
   @contextlib.contextmanager
   def step(self, number: int) -> Iterator[None]:
-    """Traces the code in this context if the step is a step to trace."""
+    """Traces the code in this context if the step must be traced."""
     if number in self._steps and not self._runs:
       jax.profiler.start_trace(self._folder)
       self._runs = self._traced = True
@@ -164,7 +167,12 @@ class Profile(contextlib.AbstractContextManager):
       yield
 
   def end(self, number: int, result: Any) -> None:
-    """Ends the trace after its last step, when the step's result is ready."""
+    """Ends the trace if `number` is the last step to trace.
+
+    Args:
+      number: int, the step that was just taken.
+      result: arrays of this step; the trace ends when they are computed.
+    """
     if self._runs and number == self._steps[-1]:
       jax.block_until_ready(result)
       self._stop()
@@ -177,7 +185,12 @@ class Profile(contextlib.AbstractContextManager):
 
 
 def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
-  """Removes broken lines, and records after the last step of their kind."""
+  """Removes broken lines, and all records after the last step to keep.
+
+  Args:
+    path: the file of records.
+    last: the last step to keep, for each kind of record.
+  """
   kept = []
   with path.open(encoding='utf-8', errors='replace') as file:
     for line in file:
@@ -192,7 +205,7 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
 
 
 def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
-  """Returns the numbers of nested values with their paths."""
+  """Returns (path, number) for each number in nested values."""
   scalars = []
   for name, value in values.items():
     if isinstance(value, Mapping):

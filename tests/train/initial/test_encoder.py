@@ -181,7 +181,7 @@ def test_an_encoder_that_nobody_trained(from_folder, tmp_path):
   made = changed(from_folder, 'encoder', folder='')
   check_encoder(made, Workdir.at(tmp_path / 'run'))
   data = JsonlData(dir=str(tmp_path), tokens=made.data.tokens)
-  with pytest.raises(ConfigError, match="config.model.encoder.folder='': name"):
+  with pytest.raises(ConfigError, match="config.model.encoder.folder='': give"):
     fit(dataclasses.replace(made, data=data), tmp_path / 'run')
 
 

@@ -39,16 +39,16 @@ def start_name_encoder(
   config: DescriptorConfig,
   descriptor_run: Workdir | None = None,
 ) -> NameEncoder:
-  """Returns the encoder of label names for a new run, and saves its weights.
+  """Makes the encoder of label names for a new run, and saves its weights.
 
   Args:
     state: initial state, with its pretrained parameters.
     workdir: folder of the new run.
-    config: config of the descriptors, which says what names to read.
-    descriptor_run: another run whose head this run continues to train, or None.
-      Names are embedded with the weights that embedded names in that run, which
-      may differ from its final weights; pieces that the tokenizer of
-      descriptor_run lacks have this run's vectors.
+    config: config of the descriptors.
+    descriptor_run: the run whose head this run continues to train, or None.
+      The result has the weights that embedded names in descriptor_run. The
+      final weights of descriptor_run may differ. Pieces that the tokenizer of
+      descriptor_run lacks have the vectors of this run.
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -68,7 +68,7 @@ def start_name_encoder(
 def saved_name_encoder(
   workdir: Workdir, config: DescriptorConfig
 ) -> NameEncoder:
-  """Loads the encoder that embedded the names of a run's labels.
+  """Loads the encoder that has embedded the label names of a run.
 
   Raises:
     DataError: a file of features/ is absent, damaged, or from another encoder.
@@ -102,8 +102,8 @@ def _weights_from(
   if _shapes(weights) != _shapes(theirs):
     if is_host0():
       logging.warning(
-        'the encoder of %s has other sizes than the encoder of this run: label '
-        'names are embedded with the encoder that this run starts from',
+        'the encoder of %s has other sizes than the encoder of this run, so '
+        'label names are embedded with the encoder that this run starts from',
         descriptor_run.path,
       )
     return weights
@@ -139,12 +139,12 @@ def descriptor_word_vectors(
   Args:
     state: initial state, with its pretrained parameters.
     vocab: vocabulary of the run.
-    has_vector: bool [vocabulary], words with a pretrained vector; None: no
-      vectors are pretrained. In this case all words count, because their random
-      vectors already distinguish them.
-    descriptor_run: another run whose head this run continues to train, or
-      None. Words of that run have the vectors that its descriptors used, which
-      may differ from that run's final vectors.
+    has_vector: bool [vocabulary], True for words with a pretrained vector. If
+      no vectors are pretrained, it is None, and all words are used, because
+      random vectors also distinguish words.
+    descriptor_run: the run whose head this run continues to train, or None.
+      Words of descriptor_run have the vectors that its descriptors used. The
+      final vectors of descriptor_run may differ.
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -168,7 +168,7 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
 
   Args:
     state: initial state; do not use its descriptors afterwards.
-    rows: float32 [L, E], embeddings for the labels of the head, in order.
+    rows: float32 [L, E], embedding of each label of the head.
 
   Returns:
     The state, sharded as before.
@@ -180,8 +180,8 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
   bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(
-      '%d of %d labels have no word with a vector in their descriptors: the '
-      'head knows these labels only by their label rows, if it has label rows',
+      '%d of %d labels have no word with a vector in their descriptors; the '
+      'head can recognise these labels only if it has label rows',
       bare,
       len(rows),
     )
@@ -191,7 +191,7 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
 
 
 def save_words(path: str | os.PathLike, words: WordVectors) -> None:
-  """Writes the word vectors of descriptors as .npz."""
+  """Writes the word vectors of descriptors to an .npz file."""
   with atomic_write(path, 'wb') as file:
     np.savez(file, vectors=words.vectors, found=words.has_vector)
 

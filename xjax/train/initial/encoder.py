@@ -23,7 +23,7 @@ from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
 
-# Sizes of a small encoder with random weights, for the embedded corpus.
+# Sizes of a small encoder with random weights, for generated text.
 _SMALL = {
   'model_type': 'bert',
   'hidden_size': 16,
@@ -32,7 +32,7 @@ _SMALL = {
   'intermediate_size': 32,
 }
 _SPECIAL = 2  # tokens that the tokenizer puts around a text
-SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
+SOME_WORDS = 64  # vocabulary size for plans that depend on no vocabulary
 
 
 def check_encoder(config: Config, workdir: Workdir) -> None:
@@ -43,12 +43,13 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     workdir: folder of the run, which has no complete checkpoint.
 
   Raises:
-    ConfigError: the config names no folder and the corpus is not the embedded
-      one; documents or label names are longer than the encoder can read; the
-      config needs a pooler that the folder lacks; or the workdir has the
-      tokenizer or the sizes of another encoder.
-    DataError: the folder does not exist, or has a fault. Only the headers of
-      weights are read.
+    ConfigError: in one of these cases:
+      - The config has no encoder folder, but the corpus is not generated.
+      - Documents or label names may be longer than the encoder can read.
+      - The config needs a pooler, but the folder has none.
+      - The workdir has the tokenizer or the sizes of another encoder.
+    DataError: the folder does not exist, or has a fault. For weights, only
+      headers are read.
   """
   if not config.data.tokens.pretrained:
     return
@@ -62,9 +63,9 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
 
 
 def planned_architecture(config: Config) -> Architecture | None:
-  """Returns the sizes of the pretrained encoder; None: the run has none.
+  """Returns the sizes of the pretrained encoder, or None if the run has none.
 
-  For an encoder without a folder the vocabulary size is SOME_WORDS.
+  For an encoder without a folder, the vocabulary size is SOME_WORDS.
 
   Raises:
     DataError: the folder does not exist, or has a fault.
@@ -79,14 +80,14 @@ def planned_architecture(config: Config) -> Architecture | None:
 
 
 def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
-  """Returns the workdir's tokenizer, after writing it and the encoder's sizes.
+  """Writes the tokenizer and the encoder's sizes, and returns the tokenizer.
 
-  Files that exist already are not written again.
+  If these files exist already, they are not written again.
 
   Args:
     config: config of the run.
-    train: training split. If the config names no encoder folder, the tokenizer
-      is built from the words of this split.
+    train: training split. If the config has no encoder folder, the tokenizer is
+      built from the words of this split.
     workdir: folder of the run.
 
   Raises:
@@ -95,7 +96,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   if is_host0() and not workdir.encoder.exists():
     tokenizer, sizes = first_encoder(config, train)
     tokenizer.save(workdir.tokenizer)
-    # The sizes are written last, so that both files exist if the sizes do.
+    # The sizes are written last. So if the file of sizes exists, both exist.
     write_json(workdir.encoder, sizes)
   barrier('xjax:encoder')
   tokenizer = workdir.subwords()
@@ -110,8 +111,8 @@ def first_encoder(
 
   Args:
     config: config of the run.
-    train: training split. If the config names no encoder folder, the tokenizer
-      is built from the words of this split.
+    train: training split. If the config has no encoder folder, the tokenizer is
+      built from the words of this split.
 
   Returns:
     The tokenizer, and the sizes in the form that architecture_of reads.
@@ -128,7 +129,9 @@ def first_encoder(
 
 
 def start_encoder(state: TrainState, config: Config) -> TrainState:
-  """Replaces the encoder's initial weights by pretrained weights, if any.
+  """Replaces the encoder's initial weights by pretrained weights.
+
+  A run without an encoder folder keeps its initial weights.
 
   Args:
     state: initial state; do not use its encoder and pooler afterwards.
@@ -156,7 +159,7 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
 
 
 def _small(config: Config, words: int) -> dict[str, Any]:
-  """Returns the sizes of the small encoder, which has no folder."""
+  """Returns the sizes of the small encoder with random weights."""
   longest, head = config.data.tokens.max_tokens, config.model.head
   if head.describes:
     longest = max(longest, head.descriptor.max_words + _SPECIAL)
@@ -171,10 +174,10 @@ def _check_generated(config: Config) -> None:
   """Checks that an encoder without a folder is used on generated text only."""
   if not config.data.generated:
     raise ConfigError(
-      "config.model.encoder.folder='': name the pretrained encoder with "
-      '--config.model.encoder.folder=FOLDER: a folder in the form of Hugging '
-      'Face (config.json, model.safetensors and the tokenizer), or the name of '
-      'a model in the local Hugging Face cache'
+      "config.model.encoder.folder='': give the pretrained encoder as "
+      '--config.model.encoder.folder=FOLDER. FOLDER is a folder in the form of '
+      'Hugging Face (config.json, model.safetensors and the tokenizer), or the '
+      'name of a model in the local Hugging Face cache'
     )
 
 
@@ -203,7 +206,7 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
 def _check_kept(
   folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
 ) -> None:
-  """Checks that no earlier start of the run copied another encoder."""
+  """Checks that the workdir has no files of another encoder."""
   if not workdir.encoder.exists():
     return
   same_tokenizer = workdir.subwords().digest == tokenizer.digest
@@ -218,13 +221,13 @@ def _check_kept(
 
 
 def _folder(config: Config) -> ModelFolder:
-  """Returns the encoder's folder, after checking that no weight is missing."""
+  """Returns the encoder's folder, and checks that it has all weights."""
   folder = ModelFolder.at(config.model.encoder.folder)
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   if lacking := sorted(set(wanted) - folder.paths()):
     raise ConfigError(
       f'config.model.pooling.pooler=True: {folder.path} has no pooler '
-      f'({", ".join(lacking)}): set config.model.pooling.pooler=False'
+      f'({", ".join(lacking)}); set config.model.pooling.pooler=False'
     )
   return folder
 

@@ -15,8 +15,8 @@ from xjax.score.heads.rounding import random_bits
 from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 from xjax.train.checkpoint import read_some
 
-# The weights of label rows, and the exponents that scale 1-byte weights. Such
-# weights have no meaning without their exponents.
+# The weights of label rows, and the exponents that scale 1-byte weights. A
+# 1-byte weight has no meaning without its exponent.
 KERNEL, EXPONENT = 'head/kernel', 'head/exponent'
 
 
@@ -29,8 +29,8 @@ def storage_of(params: Mapping[str, Any]) -> Storage | None:
   """Returns the storage of label rows' weights; None if there is no kernel."""
   if KERNEL not in params:
     return None
-  # COMPENSATED and BFLOAT16 have the same dtype; the first of the two is
-  # returned.
+  # COMPENSATED and BFLOAT16 have the same dtype. The one that comes first in
+  # Storage is returned for both.
   return next(x for x in Storage if x.dtype == params[KERNEL].dtype)
 
 
@@ -40,16 +40,16 @@ def take_rows(
   source: np.ndarray,
   checkpoint: tuple[Any, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's label rows, some replaced by rows of another run.
+  """Returns this run's label rows, with matching rows taken from another run.
 
   Args:
-    ours: this run's rows by path, with the exponent of the kernel if there is
-      one. Do not use these arrays afterwards.
-    theirs: shapes of the other run's rows (saved_params), with rows of the same
-      width.
-    source: int64 [labels], the other run's row for each row of this run; -1 if
-      there is none.
-    checkpoint: folder of the other run's checkpoints, and the step.
+    ours: this run's rows by path, including the exponent of the kernel if this
+      run has exponents. Do not use these arrays afterwards.
+    theirs: shapes of the other run's parameters by path, from saved_params. The
+      rows of both runs have the same width.
+    source: int64 [labels], for each row of this run, the index of the matching
+      row of the other run; -1 if no row matches.
+    checkpoint: folder of the other run's checkpoints, and the step to read.
   """
   length = {len(param) for param in ours.values()}.pop()
   source = np.pad(source, (0, length - len(source)), constant_values=-1)
@@ -74,7 +74,7 @@ def _of_label(param: jax.Array) -> NamedSharding:
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Returns whether exactly the first rows are copied, to the same places."""
+  """Returns whether the copied rows are the first rows, in the same order."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 
@@ -82,9 +82,9 @@ def _in_place(source: np.ndarray) -> bool:
 def _place_rows(
   rows: np.ndarray | jax.Array, source: np.ndarray, sharding: NamedSharding
 ) -> jax.Array:
-  """Returns rows in the label order of this run, on its devices.
+  """Returns the other run's rows in the label order of this run, on devices.
 
-  A label without a row in source gets an arbitrary row.
+  A label whose source is -1 gets an arbitrary row.
   """
   if isinstance(rows, jax.Array):
     return rows
@@ -99,7 +99,7 @@ def _place_rows(
 def _convert_storage(
   rows: dict[str, jax.Array], ours: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-  """Returns the rows, with their weights converted to this run's storage."""
+  """Returns rows after converting their weights to the storage of this run."""
   storage = storage_of(ours)
   if storage_of(rows) is storage:
     return rows
@@ -114,7 +114,7 @@ def _convert_storage(
 def _convert_weights(
   storage: Storage, rows: dict[str, jax.Array]
 ) -> dict[str, jax.Array]:
-  """Returns weights in another storage, rounded like a head's first weights."""
+  """Converts weights to a storage; they are rounded like initial weights."""
   arrays = {name.removeprefix('head/'): x for name, x in rows.items()}
   values_LD = decode_weights(arrays, jnp.float32)
   labels, dim = values_LD.shape

@@ -1,11 +1,14 @@
 """Starts a run from the parameters of another run.
 
-Parameters are matched by path, label rows by label id, word vectors by word and
-the vectors of a pretrained encoder by piece, because the other run may have
-other labels and another vocabulary. This run keeps its own label rows if they
-are not trained, and its own head if the other run's head is of another kind. If
-the head is loaded, it was trained on the other run's descriptors, so this run
-embeds descriptors as the other run did.
+The other run may have other labels and another vocabulary:
+
+- Parameters are matched by path, and label rows by label id.
+- Word vectors are matched by word, and the input vectors of a pretrained
+  encoder by piece.
+- If label rows are computed instead of trained, this run keeps its own rows.
+- If the other run has another kind of head, this run keeps its own head.
+- If the head is loaded, this run embeds descriptors as the other run did,
+  because the head was trained on the descriptors of the other run.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -53,7 +56,7 @@ _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
 @dataclasses.dataclass
 class WarmStartReport:
-  """Reports which parameters of the other run are used.
+  """Holds the report on which parameters of the other run are used.
 
   Attributes:
     loaded: path -> how much of the parameter is loaded.
@@ -76,10 +79,11 @@ class WarmStartReport:
 
 
 def best_step(workdir: Workdir) -> int | None:
-  """Returns the step of the best checkpoint, or else of the newest.
+  """Returns the step of the best checkpoint, or else of the newest intact one.
 
-  The newest intact checkpoint records which step was the best. If the best
-  checkpoint is lost, a warning says that the newest is used.
+  The newest intact checkpoint records which step was the best. If no step has
+  been judged yet, or if the best checkpoint is lost, the newest intact
+  checkpoint is used. If the best checkpoint is lost, a warning is logged.
 
   Returns:
     The step; None if there is no intact checkpoint.
@@ -93,7 +97,7 @@ def best_step(workdir: Workdir) -> int | None:
 
 
 def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
-  """Returns the best step, or the newest if the best is None or is lost."""
+  """Returns the step `best`, or `newest` if `best` is None or is lost."""
   if best is None or (workdir.checkpoints / str(best)).is_dir():
     return newest if best is None else best
   logging.warning(
@@ -113,19 +117,19 @@ def warm_start(
 
   Args:
     state: initial state; do not use its parameters afterwards.
-    source: str. WORKDIR means the best checkpoint of that run, or the newest if
-      there is no best one. WORKDIR@step means the checkpoint of that step.
+    source: str. WORKDIR means the checkpoint of best_step(). WORKDIR@step means
+      the checkpoint of this step.
     space: label space of this run.
-    inputs: inputs of this run, for its vocabulary.
+    inputs: inputs of this run, which contain the vocabulary.
 
   Returns:
     state: the new state, sharded as before.
-    descriptor_run: the other run, if the head continues with that run's
-      descriptors; None if the head has no descriptors, or is not loaded.
+    descriptor_run: the other run if this run must embed descriptors as that run
+      did; None if the head has no descriptors, or is not loaded.
 
   Raises:
-    ConfigError: source names no checkpoint, or none of the checkpoint's
-      parameters fit this run.
+    ConfigError: there is no intact checkpoint for `source`, or no parameter of
+      the checkpoint fits this run.
     DataError: a file of the other workdir is damaged.
   """
   workdir, step = find_start(source)
@@ -137,8 +141,8 @@ def warm_start(
   report = _report(ours, theirs, rows, _untrained_rows(state), same_head)
   if not report.loaded:
     raise ConfigError(
-      f"train.init_from={source}: none of the checkpoint's parameters fit "
-      'this run:\n'
+      f'train.init_from={source}: no parameter of the checkpoint fits this '
+      'run:\n'
       f'{report}'
     )
   if is_host0():
@@ -150,7 +154,7 @@ def warm_start(
 
 
 def find_start(source: str) -> tuple[Workdir, int]:
-  """Returns the run and the step that train.init_from=WORKDIR[@step] names.
+  """Returns the run and the step of train.init_from=WORKDIR[@step].
 
   Raises:
     ConfigError: the checkpoint does not exist or is damaged.
@@ -174,14 +178,17 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """Returns the paths of a head, which depend on its kind, not its storage."""
+  """Returns the paths of a head's parameters, without the exponents.
+
+  These paths depend on the kind of the head, but not on the storage.
+  """
   return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
 
 
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
   """Returns the other run's row of each trained label, int64 [labels].
 
-  A label without a row has -1.
+  If the other run has no row for a label, the entry is -1.
   """
   ids = [space.ids[: space.n_trained] for space in (ours, theirs)]
   same = ids[0] == ids[1]
@@ -189,7 +196,7 @@ def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
 
 
 def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
-  """Returns the width (E,) of descriptors, or () without descriptors."""
+  """Returns (E,), the width of descriptors, or () if there are none."""
   return params[DESCRIPTORS].shape[1:] if DESCRIPTORS in params else ()
 
 
@@ -199,10 +206,11 @@ def _vocabulary_rows(
   inputs: Inputs,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
-  """Returns the other run's rows for words or pieces, by kind of row.
+  """Returns the other run's rows for the words or pieces of this run.
 
-  The result is empty if one of the runs has no table of word or piece vectors,
-  or if both runs have the same pieces.
+  The only key of the result is 'words' or 'pieces'. The result is empty if both
+  runs have the same tokenizer and the same number of rows, or if one of the
+  runs has no table of vectors.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
@@ -222,9 +230,10 @@ def _report(
   untrained_rows: Set[str],
   same_head: bool,
 ) -> WarmStartReport:
-  """Reports which parameters will be loaded, according to paths and shapes.
+  """Reports which parameters will be loaded, and why others will not.
 
-  The report leaves out the exponents of a kernel: they belong to the kernel.
+  The report leaves out the exponents of a kernel, because they are loaded with
+  the kernel.
   """
   report = WarmStartReport()
   for name, param in ours.items():
@@ -233,7 +242,7 @@ def _report(
     if name not in theirs:
       report.fresh.append(name)
     elif name in untrained_rows:
-      report.skipped[name] = 'not trained: keeps the values of this run'
+      report.skipped[name] = 'not trained, so it keeps its own values'
     elif name.startswith(_HEAD) and not same_head:
       report.skipped[name] = 'has another meaning in a head of another kind'
     else:
@@ -302,7 +311,7 @@ def _merged(
 def _merge(
   param: jax.Array, other: np.ndarray, source: np.ndarray | None
 ) -> jax.Array:
-  """Returns a parameter with the values, or matching rows, of another run."""
+  """Returns a parameter after taking values or rows of another run."""
   if source is None:
     return replace_values(param, np.ones((1,) * param.ndim, bool), other)
   beyond = len(param) - len(source)
@@ -322,8 +331,8 @@ def _untrained_rows(state: TrainState) -> set[str]:
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Returns the kind of a parameter's rows, which runs may order differently.
+  """Returns what the rows of a parameter stand for, if runs must match rows.
 
-  The kinds are 'labels', 'words' and 'pieces'; '' for any other parameter.
+  The answer is 'labels', 'words' or 'pieces', or '' for any other parameter.
   """
   return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')

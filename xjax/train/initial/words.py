@@ -1,4 +1,4 @@
-"""Starts a run from pretrained word vectors, and matches vocabularies."""
+"""Starts a run from pretrained word vectors, and matches two vocabularies."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -23,25 +23,25 @@ from xjax.train.state import TrainState
 def matching_rows(
   ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> np.ndarray:
-  """Finds the rows in which `theirs` has the names of `ours`.
+  """Finds the row of each name of `ours` in `theirs`.
 
   Args:
-    ours, theirs: names; None stands for no name and matches nothing.
+    ours, theirs: name of each row; None means that the row has no name.
 
   Returns:
-    int64 [len(ours)]; -1: the name has no row in theirs.
+    int64 [len(ours)]; -1 if the row has no name, or `theirs` lacks the name.
   """
   index = {name: row for row, name in enumerate(theirs) if name is not None}
   return np.array([index.get(name, -1) for name in ours], np.int64)
 
 
 def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
-  """Finds the rows in which the table of `theirs` has the words of `ours`.
+  """Finds the row of each word of `ours` in the table of `theirs`.
 
-  Padding and the unknown word have the same rows in all tables.
+  The first rows of each table are padding and the unknown word. They match.
 
   Returns:
-    int64 [len(ours)]; -1: the word has no row in theirs.
+    int64 [len(ours)]; -1 if `theirs` lacks the word.
   """
   rows = matching_rows(ours.words, theirs.words)
   shifted = np.where(rows < 0, -1, rows + FIRST_WORD_ID)
@@ -49,12 +49,12 @@ def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """Finds the rows in which `theirs` has the pieces of `ours`.
+  """Finds the row of each piece of `ours` in the table of `theirs`.
 
   Special tokens are pieces, too.
 
   Returns:
-    int64 [len(ours)]; -1: the piece has no row in theirs.
+    int64 [len(ours)]; -1 if `theirs` lacks the piece.
   """
   return matching_rows(ours.pieces, theirs.pieces)
 
@@ -65,10 +65,10 @@ def replace_rows(
   """Returns a copy of a table, with some rows taken from another table.
 
   Args:
-    table: [rows, ...], the table.
-    rows: int64 [at most the rows of table]; row i of the table becomes row
-      rows[i] of other; -1: the row stays.
-    other: [any number, ...], the other table, with the same further axes.
+    table: array whose first axis is rows.
+    rows: int64, not longer than the table. Row i of the copy is row rows[i] of
+      `other`. If rows[i] is -1 or does not exist, it is row i of `table`.
+    other: the other table. Only the number of its rows may differ.
   """
   mixed = table.copy()
   replaced = np.flatnonzero(rows >= 0)
@@ -95,9 +95,10 @@ def check_word_vectors(config: InputConfig) -> None:
 def start_words(
   state: TrainState, config: InputConfig, vocab: Vocabulary
 ) -> tuple[TrainState, np.ndarray | None]:
-  """Replaces the initial word vectors by pretrained vectors, if any.
+  """Replaces the initial word vectors by the pretrained vectors of a file.
 
   Padding, the unknown word, and words that the file lacks keep their vectors.
+  Without a file, all words keep their vectors.
 
   Args:
     state: initial state; do not use its word vectors afterwards.
@@ -106,7 +107,8 @@ def start_words(
 
   Returns:
     state: the new state, sharded as before.
-    has_vector: bool [vocabulary], words that the file has; None: no file.
+    has_vector: bool [vocabulary], True for words that the file has; None if
+      there is no file.
 
   Raises:
     ConfigError: the vectors have another dimension than the embedding.
@@ -126,5 +128,5 @@ def start_words(
 
 
 def _path(config: InputConfig) -> str:
-  """Returns the path of the file of vectors; empty: no file."""
+  """Returns the path of the file of vectors; '' if there is no file."""
   return os.path.expanduser(config.vectors)
