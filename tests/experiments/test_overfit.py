@@ -34,7 +34,7 @@ def shipped():
 
 
 def roomy(config):
-  """A config on 32 documents of the embedded corpus, with what it needs."""
+  """A config on 32 documents of the synthetic corpus, with what it needs."""
   small = shrink(config)
   tokens = small.data.tokens
   if isinstance(tokens, WordsConfig):

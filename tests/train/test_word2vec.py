@@ -1,4 +1,4 @@
-"""Word vectors trained on the embedded corpus."""
+"""Word vectors trained on the synthetic corpus."""
 
 import dataclasses
 import logging

@@ -1,4 +1,4 @@
-"""The embedded corpus: its shape, and that it can be learned."""
+"""The synthetic corpus: its shape, and that it can be learned."""
 
 from collections import Counter
 import hashlib
