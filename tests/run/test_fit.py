@@ -157,6 +157,17 @@ def test_more_steps_continue(config, workdir, caplog):
   assert steps == sorted(steps) and steps[-1] == 8
 
 
+def test_fewer_steps_than_were_taken_are_refused(config, workdir):
+  before = (workdir / 'config.json').read_bytes()
+  with pytest.raises(ConfigError) as error:
+    fit(changed(config, train__steps=4), workdir)
+  assert str(error.value) == (
+    f'config.train.steps=4: the run in {workdir} has already taken 6 steps. '
+    'Set config.train.steps=6, or use another workdir'
+  )
+  assert (workdir / 'config.json').read_bytes() == before
+
+
 @pytest.mark.parametrize('steps', [4, 12])
 def test_a_schedule_that_ends_keeps_its_steps(config, tmp_path, steps):
   workdir = tmp_path / 'run'

@@ -104,7 +104,7 @@ class NeuralFit(Fit):
     check_mesh(config, make_mesh(config.mesh))
     steps = complete_steps(self.workdir.checkpoints)
     if steps and steps[-1]:
-      _check_steps(config, self.workdir)
+      _check_steps(config, self.workdir, steps[-1])
     # Without a complete checkpoint the run starts from the beginning.
     if not steps:
       check_word_vectors(config.model.embedding)
@@ -170,8 +170,11 @@ class NeuralFit(Fit):
     return Fitted(end.step, best, scorer.score_kind, model)
 
 
-def _check_steps(config: Config, workdir: Workdir) -> None:
-  """Checks that train.steps is unchanged, unless the schedule is constant."""
+def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
+  """Checks that train.steps suits a run that has taken some steps.
+
+  If the schedule is not constant, train.steps must be as before.
+  """
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(
@@ -180,6 +183,12 @@ def _check_steps(config: Config, workdir: Workdir) -> None:
       f' rate would jump. Set config.train.steps={planned}, or start a new '
       'workdir from the parameters of this run: '
       f'config.train.init_from={workdir.path}'
+    )
+  if train.steps < taken:
+    raise ConfigError(
+      f'config.train.steps={train.steps}: the run in {workdir.path} has '
+      f'already taken {taken} steps. Set config.train.steps='
+      f'{max(planned, taken)}, or use another workdir'
     )
 
 

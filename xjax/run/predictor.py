@@ -145,8 +145,8 @@ def check_describes(config: Config) -> None:
     )
   if config.data.tokens.dense:
     raise ConfigError(
-      'new labels cannot be scored by name: this run knows labels by vectors '
-      'of an outside encoder'
+      'new labels cannot be scored by name: this run reads vectors of names, '
+      'and has no encoder that computes these vectors'
     )
 
 
