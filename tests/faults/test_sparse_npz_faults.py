@@ -56,7 +56,7 @@ MATRICES: dict[str, tuple[bytes, str]] = {
   ),
   'a row beyond columns': (
     matrix('csc', indices=np.array([0, 3, 2])),
-    ' label 2: row 3 is not in 0..2',
+    ' label 2 is in row 3, which is not in 0..2',
   ),
   'a row beyond a matrix': (
     matrix('coo', row=np.array([0, 0, -1])),

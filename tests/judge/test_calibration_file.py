@@ -211,7 +211,7 @@ def test_an_impossible_field_is_refused(tmp_path, change):
   path = tmp_path / 'calibration.json'
   calibrate(predictions(), Method.AUTO, 3, 'ab12').save(path)
   path.write_text(json.dumps(json.loads(path.read_text()) | change))
-  with pytest.raises(DataError, match='calibration.json: not a calibration'):
+  with pytest.raises(DataError, match='calibration.json: is not a calibration'):
     Calibration.load(path)
 
 
@@ -221,5 +221,5 @@ def test_a_damaged_file_is_named(tmp_path, content):
   with pytest.raises(DataError, match='calibration.json'):
     Calibration.load(path)
   path.write_bytes(content)
-  with pytest.raises(DataError, match='calibration.json.*to make it again'):
+  with pytest.raises(DataError, match='calibration.json.*to write it again'):
     Calibration.load(path)

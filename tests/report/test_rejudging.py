@@ -144,7 +144,7 @@ def test_slices_that_cannot_be_made_again_say_so(
   by_first = judge(found, Criteria(ks=(1, 5), slices=slices))['xjax']
   assert values['bin:1-9'] == by_first['bin:1-9']
   assert values['mine']['PSP@5'] is None and values['mine']['P@5'] is not None
-  assert 'other propensities' in other.metrics['notes']['mine']['PSP@5']
+  assert 'propensities that differ' in other.metrics['notes']['mine']['PSP@5']
 
 
 def test_what_is_asked_for_is_made_anew(workdir, predictions_of):

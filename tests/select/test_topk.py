@@ -120,7 +120,9 @@ def test_filters_longer_than_the_head():
   long = np.ones(L + 40, bool)
   ids, found = streamed(scores, slices=(long,), allowed=long)
   assert_same((ids[1], found[1]), by_definition(scores, K, EVERYTHING))
-  with pytest.raises(ValueError, match='allowed_L has 299 of 300'):
+  with pytest.raises(
+    ValueError, match='allowed_L has 299 entries, but there are 300 labels'
+  ):
     streamed(scores, allowed=long[:299])
 
 

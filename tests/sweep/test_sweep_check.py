@@ -37,7 +37,10 @@ def test_compares_by_the_metric_named_or_that_of_training():
     (Grid({'train.steps': 5}), 'must be a tuple of values, or a Range'),
     (Grid({'train.steps': ()}), 'one or more'),
     (Grid({'train.steps': (5, 5)}), 'different values'),
-    (Grid({'train.stepps': (5, 6)}), 'train.stepps=5: .*did you mean steps'),
+    (
+      Grid({'train.stepps': (5, 6)}),
+      'train.stepps=5 is not possible: .*did you mean steps',
+    ),
     (Grid({'train.steps': (5, 0)}), 'train.steps=0.*at least 1'),
     (Grid({'train.steps': (5, 'x')}), "expected <class 'int'>, got 'x'"),
     (Grid({'seed,train.steps': (1,), 'seed': (2,)}), 'seed is set twice'),
