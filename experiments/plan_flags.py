@@ -26,8 +26,8 @@ def define() -> None:
   chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
     'devices': 'Number of devices. Default: mesh.data x mesh.label. If one of '
-    'these is -1, the default is all devices of this machine. With --chip, -1 '
-    'counts as 1.',
+    'the two is -1, the default is all devices of this machine; but with '
+    '--chip, -1 counts as 1.',
     'plan_labels': 'Number of labels, to plan without reading the corpus.',
     'plan_documents': 'Number of training documents; needs --plan_labels.',
   }

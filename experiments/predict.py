@@ -44,7 +44,7 @@ _EXPLAIN = absl_flags.DEFINE_integer(
 _FEATURES = absl_flags.DEFINE_string(
   'features',
   '',
-  'For runs on feature vectors: STEM, if the files are STEM.npy and '
+  'For runs on feature vectors: the path STEM of the files STEM.npy and '
   'STEM.ids.txt.',
 )
 strategy_flags.define('--k')

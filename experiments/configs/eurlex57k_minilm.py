@@ -13,7 +13,7 @@ https://arxiv.org/abs/2002.10957), which has six layers of width 384.
 FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
 labels: all labels that occur in train, dev or test. If you have no test split,
 write the ids of these labels to a file and set --config.data.labels=FILE. On a
-GPU, use full documents (if data.zones is empty, all zones are read):
+GPU, use full documents (with data.zones empty, the full text is read):
 
   --config.data.zones= --config.data.tokens.max_tokens=512 \
   --config.data.tokens.buckets=128,256,512 \
