@@ -189,8 +189,9 @@ class Scorer(Protocol):
       slices: bool [L] masks. Each mask adds a list of the best labels among the
         labels of the mask.
       allowed: bool [L] or [B, L], labels that may be selected.
-      sigmoid: (a, b) with a > 0. If weights are given, the probability of a score z
-        is sigmoid(a z + b). If scores are probabilities, a and b are ignored.
+      sigmoid: (a, b) with a > 0. If weights are given, the probability of a
+        score z is sigmoid(a z + b). If scores are probabilities, a and b are
+        ignored.
 
     Returns:
       ids: int32 [G, B, K], G = 1 + len(slices). List 0 is over all labels. A
