@@ -6,10 +6,10 @@ python -m experiments.evaluate --predictions=FILE --gold=FILE
   [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
   [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
 
-Prints one table, with a column for each slice. If --protocol asks for several
-protocols, prints a table for each slice, with a column for each protocol. With
---output, writes predictions.npz, metrics.json, metrics.csv, metrics.tex and
-documents.jsonl to this folder.
+The program prints one table, with a column for each slice. If --protocol asks
+for several protocols, it prints a table for each slice, with a column for each
+protocol. With --output, it writes predictions.npz, metrics.json, metrics.csv,
+metrics.tex and documents.jsonl to the folder of this flag.
 """
 
 from absl import flags as absl_flags

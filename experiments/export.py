@@ -4,7 +4,7 @@ r"""Writes the encoder of a finished run as a Hugging Face folder.
 
 FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
 of the best checkpoint. The library transformers can load FOLDER; another run
-loads it with --config.model.encoder.folder. The head is not written. The
+loads FOLDER with --config.model.encoder.folder. The head is not written. The
 pooling is written only if it is a trained pooler (config.model.pooling.pooler).
 """
 

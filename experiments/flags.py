@@ -126,7 +126,7 @@ def _define_import() -> None:
   flags.DEFINE_multi_string(
     'import',
     [],
-    'Module of your own (encoders, metrics etc.) to import first. '
+    'Your own module (encoders, metrics etc.) to import before the config. '
     'The flag may be repeated.',
   )
 

@@ -30,7 +30,7 @@ _JUDGING = {
   'alphas': 'alphas',
   'draws': 'draws',
 }
-# Flags that add to what files of predictions contain -> fields of JudgeFiles.
+# Flags for the use of files of predictions -> fields of JudgeFiles.
 _FILE_FLAGS = {
   'gold': 'gold',
   'train_labels': 'train_labels',
@@ -66,13 +66,15 @@ def define_judging() -> None:
     'alphas',
     float,
     _DEFAULTS.alphas,
-    'Values of a for the metric coverage[a=...]@k: recalls from 0 to 1.',
+    'Values of `a` for the metric coverage[a=...]@k; each is a recall from 0 '
+    'to 1.',
   )
   _tuple(
     'draws',
     int,
     _DEFAULTS.draws,
-    'Values of n for the metric coverage[n=...]@k: numbers of drawn documents.',
+    'Values of `n` for the metric coverage[n=...]@k; each is a number of drawn '
+    'documents.',
   )
   define_conventions()
 
@@ -120,7 +122,7 @@ def define_files() -> None:
 
 
 def define_companions() -> None:
-  """Defines the flags that add to what files of predictions contain."""
+  """Defines the flags that say how files of predictions are used."""
   flags.DEFINE_string(
     'gold',
     None,
@@ -151,7 +153,7 @@ def define_companions() -> None:
     'score_kind',
     None,
     ScoreKind,
-    'What the scores mean, if the file of predictions does not say so.',
+    'Meaning of the scores, if the file of predictions does not give it.',
   )
 
 
@@ -171,7 +173,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
 
 
 def judge_request() -> JudgeRequest | None:
-  """Returns the request that the flags describe, or None without such flags."""
+  """Returns the request that the flags describe, or None if none is given."""
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')
@@ -213,7 +215,7 @@ def files() -> JudgeFiles:
 
 
 def check_absent(names: Iterable[str], other: str) -> None:
-  """Raises an error if a flag is given that needs an absent flag.
+  """Raises an error if a flag is given without the flag that it needs.
 
   Args:
     names: the flags that need the flag `other`.
@@ -228,5 +230,5 @@ def check_absent(names: Iterable[str], other: str) -> None:
 
 
 def check_no_files() -> None:
-  """Raises an error if a flag is given that needs --predictions."""
+  """Raises an error if a flag that needs --predictions is given."""
   check_absent(_FILE_FLAGS, 'predictions')

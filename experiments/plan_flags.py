@@ -25,8 +25,9 @@ def define() -> None:
   """
   chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
-    'devices': 'Number of devices (default: mesh.data x mesh.label; in the '
-    'mesh, -1 means 1 with --chip, else all devices of this machine).',
+    'devices': 'Number of devices. Default: mesh.data x mesh.label. If one of '
+    'the two is -1, the default is all devices of this machine; but with '
+    '--chip, -1 counts as 1.',
     'plan_labels': 'Number of labels, to plan without reading the corpus.',
     'plan_documents': 'Number of training documents; needs --plan_labels.',
   }

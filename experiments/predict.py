@@ -3,15 +3,15 @@ r"""Predicts labels and scores for new documents with a finished run.
   python -m experiments.predict --workdir=DIR --input=docs.jsonl \
     --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
 
-A line of docs.jsonl is a document: {"text": "..."} or {"zones": {...}}, with
-optional "id" and "labels", or a record in the format of the run's corpus. The
-ranked lists are also written to X.npz. If the documents have labels, metrics
-are written to X.metrics.json. The file name "-" stands for standard input or
-standard output.
+Each line of docs.jsonl is a document: either {"text": "..."} or {"zones":
+{...}}, with optional "id" and "labels"; or a record in the format of the run's
+corpus. The ranked lists are also written to X.npz. If the documents have
+labels, metrics are written to X.metrics.json. The file name "-" stands for
+standard input or standard output.
 
 --explain=5 adds the 5 words that each label attends to most, and writes X.html,
-which shades the words of the first documents by attention. --labels also scores
-the labels of a file, by their names. A line of this file is a name, or JSON
+which shades the words of the first documents by attention. --labels=FILE also
+scores the labels in FILE, by their names. A line of FILE is a name, or JSON
 with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
 best scores. The other strategies are propensity, bounded_random and cost.
@@ -44,7 +44,8 @@ _EXPLAIN = absl_flags.DEFINE_integer(
 _FEATURES = absl_flags.DEFINE_string(
   'features',
   '',
-  'Path STEM of STEM.npy and STEM.ids.txt, for runs on feature vectors.',
+  'For runs on feature vectors: the path STEM of the files STEM.npy and '
+  'STEM.ids.txt.',
 )
 strategy_flags.define('--k')
 

@@ -7,7 +7,7 @@ from xjax.run.strategy import StrategyKind, StrategyRequest
 
 flags.disclaim_key_flags()
 
-# Flag -> (field of StrategyRequest, the strategies that use it).
+# Flag -> (field of StrategyRequest, the strategies that use the flag).
 _FLAGS = {
   'strategy_k': ('k', tuple(StrategyKind)),
   'beta': ('beta', (StrategyKind.COVERAGE,)),
@@ -37,7 +37,8 @@ def define(k_default: str) -> None:
   flags.DEFINE_float(
     'beta',
     0.0,
-    'For coverage: a number >= 0. The larger it is, the more precision counts.',
+    'For coverage: a number >= 0. A larger number gives precision more weight '
+    'relative to coverage.',
   )
   flags.DEFINE_integer(
     'strategy_seed',
@@ -65,7 +66,7 @@ def requested_strategy(k: int) -> StrategyRequest | None:
     k: number of labels per document, if --strategy_k is not given.
 
   Raises:
-    ConfigError: a flag is given that the strategy does not use, or a flag is
+    ConfigError: the strategy does not use a flag that is given, or a flag is
       missing or has an impossible value.
   """
   values = flags.FLAGS

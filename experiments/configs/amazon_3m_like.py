@@ -17,9 +17,9 @@ ICML 2025). For weights of 1 byte, set --config.model.head.storage=FLOAT8.
 
 FOLDER is a copy of the Hugging Face model bert-base-uncased.
 
-Hardware: a GPU, or several GPUs or TPUs (each then scores a part of the
-labels). Expected: not run yet; the learning rates are guesses. Time: not known;
-an epoch has 3,356 steps.
+Hardware: one GPU, or several GPUs or TPUs. Each of several devices scores a
+part of the labels. Expected: not run yet; the learning rates are guesses. Time:
+not known; an epoch has 3,356 steps.
 """
 
 from xjax.config.optimizer import AdamW

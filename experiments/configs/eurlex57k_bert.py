@@ -12,7 +12,7 @@ stopping without patience (Appendix B).
     --workdir=runs/eurlex57k_bert
 
 FOLDER is a copy of the Hugging Face model bert-base-uncased. There are 4,271
-labels: every label of a document in train, dev or test.
+labels: all labels that occur in train, dev or test.
 
 Hardware: a GPU (add --config.train.compute_dtype=bfloat16). Expected: not run
 yet; the paper has RP@5 .796 and nDCG@5 .823 on test. Time: not known; an epoch

@@ -25,7 +25,7 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 3750  # steps of 12 documents; train has 45,000
+_EPOCH = 3750  # steps of 12 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

@@ -74,5 +74,5 @@ def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
 
 
 def _chunk(storage: Storage) -> int:
-  """Returns the number of labels per chunk; for FLOAT32, all are in one."""
+  """Returns the number of labels per chunk; for FLOAT32, one chunk has all."""
   return 8192 if storage is Storage.FLOAT32 else 1024

@@ -30,7 +30,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents; train has 45,000
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

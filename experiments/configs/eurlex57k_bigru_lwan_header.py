@@ -21,7 +21,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 704  # steps of 64 documents; train has 45,000
+_EPOCH = 704  # steps of 64 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

@@ -1,4 +1,4 @@
-r"""Trains BiGRU-LWAN with domain vectors on full documents of EURLEX57K.
+r"""Trains BiGRU-LWAN with in-domain word vectors on full EURLEX57K documents.
 
 This is row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
 Multi-Label Text Classification on EU Legislation", ACL 2019,
@@ -27,7 +27,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents; train has 45,000
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

@@ -1,11 +1,11 @@
-r"""Trains BiGRU-LWAN with domain vectors on 512 words of EURLEX57K documents.
+r"""Trains BiGRU-LWAN with in-domain word vectors on 512 words per document.
 
-This is row "BIGRU-LWAN (L2V) *" (the first 512 words) of Table 2 in Chalkidis
-et al., "Large-Scale Multi-Label Text Classification on EU Legislation", ACL
-2019, https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of
-300 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped
-to +-5. The word vectors are trained first and then frozen. Here the word
-vectors are trained on the corpus itself.
+The documents are those of EURLEX57K. The model is row "BIGRU-LWAN (L2V) *" (the
+first 512 words) of Table 2 in Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
+with the sizes of Table 5: one layer of 300 units per direction, dropout 0.4,
+batches of 16, Adam with gradients clipped to +-5. The word vectors are trained
+first and then frozen. Here the word vectors are trained on the corpus itself.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v_512.py \
@@ -26,7 +26,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents; train has 45,000
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

@@ -25,7 +25,7 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 3750  # steps of 12 documents; train has 45,000
+_EPOCH = 3750  # steps of 12 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

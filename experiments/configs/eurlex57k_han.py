@@ -26,7 +26,7 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents; train has 45,000
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

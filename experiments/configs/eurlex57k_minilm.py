@@ -11,11 +11,13 @@ https://arxiv.org/abs/2002.10957), which has six layers of width 384.
     --workdir=runs/eurlex57k_minilm
 
 FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: every label of a document in train, dev or test. If you have no test
-split, write the ids of these labels to a file and set
---config.data.labels=FILE. On a GPU, use full documents: --config.data.zones=
---config.data.tokens.max_tokens=512 --config.data.tokens.buckets=128,256,512
---config.train.compute_dtype=bfloat16.
+labels: all labels that occur in train, dev or test. If you have no test split,
+write the ids of these labels to a file and set --config.data.labels=FILE. On a
+GPU, use full documents (with data.zones empty, the full text is read):
+
+  --config.data.zones= --config.data.tokens.max_tokens=512 \
+  --config.data.tokens.buckets=128,256,512 \
+  --config.train.compute_dtype=bfloat16
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

@@ -13,9 +13,8 @@ BERT (https://aclanthology.org/2020.emnlp-main.607).
     --workdir=runs/eurlex57k_minilm_lwan
 
 FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: every label of a document in train, dev or test. If you have no test
-split, write the ids of these labels to a file and set
---config.data.labels=FILE.
+labels: all labels that occur in train, dev or test. If you have no test split,
+write the ids of these labels to a file and set --config.data.labels=FILE.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

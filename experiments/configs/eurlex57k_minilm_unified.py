@@ -1,12 +1,12 @@
 r"""Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
 The head can also score labels that have no training documents. The head uses
-label-wise attention. Each label has trained weights, and an embedding of its
-name. The pretrained sentence encoder all-MiniLM-L6-v2 (Wang et al. 2020,
-https://arxiv.org/abs/2002.10957; Reimers and Gurevych 2019,
-https://aclanthology.org/D19-1410) embeds both documents and names. So even
-without training, the embedding of a name can be compared with a document. The
-documents are those of Chalkidis et al., ACL 2019,
+label-wise attention. Each label has an embedding of its name. A label with
+training documents also has trained weights. The pretrained sentence encoder
+all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957; Reimers
+and Gurevych 2019, https://aclanthology.org/D19-1410) embeds documents and
+names. So the embedding of a name can be compared with a document even before
+training. The documents are those of Chalkidis et al., ACL 2019,
 https://aclanthology.org/P19-1636.
 
   python -m experiments.train \
@@ -15,10 +15,10 @@ https://aclanthology.org/P19-1636.
     --workdir=runs/eurlex57k_minilm_unified
 
 FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: every label of a document in train, dev or test. If you have no test
-split, write the ids of these labels to a file and set
---config.data.labels=FILE. To judge the model on unseen labels, hide 300 labels
-from training with --config.data.hold_out_labels=300.
+labels: all labels that occur in train, dev or test. If you have no test split,
+write the ids of these labels to a file and set --config.data.labels=FILE. To
+judge the model on unseen labels, hide 300 labels from training with
+--config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

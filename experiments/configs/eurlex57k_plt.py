@@ -3,8 +3,8 @@ r"""Trains a probabilistic label tree (PLT) on full documents of EURLEX57K.
 Features are TF-IDF of words and pairs of words. Labels are clustered by
 balanced k-means, as in eurlex57k_xr_linear.py. Every node has a logistic
 regression. This is the PLT of Jasinska et al., "Extreme F-measure Maximization
-using Sparse Probability Estimates", ICML 2016. It has one tree, and is trained
-as in Schultheis et al. 2022, Section 5.5.
+using Sparse Probability Estimates", ICML 2016. The model has one tree, and is
+trained as in Schultheis et al. 2022, Section 5.5.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_plt.py \

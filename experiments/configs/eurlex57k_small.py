@@ -6,7 +6,7 @@ word-based systems in Table 2 of Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
 Each system is small enough to train in about ten minutes on two CPU cores. All
 systems except bigru_lwan start from the same word vectors. The first command
-trains these vectors on the corpus; run it only once.
+trains these vectors on the corpus; run this command only once.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
@@ -15,11 +15,10 @@ trains these vectors on the corpus; run it only once.
     --config=experiments/configs/eurlex57k_small.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
-SYSTEM is a key of SYSTEMS below. There are 4,271 labels: every label of a
-document in train, dev or test. If you have no test split, write the ids of
-these labels to a file and set --config.data.labels=FILE. To judge the model on
-unseen labels, hide 300 labels from training with
---config.data.hold_out_labels=300.
+SYSTEM is a key of SYSTEMS below. There are 4,271 labels: all labels that occur
+in train, dev or test. If you have no test split, write the ids of these labels
+to a file and set --config.data.labels=FILE. To judge the model on unseen
+labels, hide 300 labels from training with --config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: ten
 minutes of training and one minute of judging per system.
@@ -42,8 +41,8 @@ from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-# System -> number of training steps, which take about ten minutes together. A
-# step has 64 documents.
+# System -> number of training steps. All steps of a system together take about
+# ten minutes. A step has 64 documents.
 SYSTEMS = {
   'bigru_att': 7000,
   'han': 4000,

@@ -4,10 +4,11 @@ The model extends BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
 Multi-Label Text Classification on EU Legislation", ACL 2019,
 https://aclanthology.org/P19-1636. The sizes are those of Table 5: one layer of
 300 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped
-to +-5. Every label has trained weights and an embedding of its descriptor (its
-name). The first command trains word vectors. The label embeddings are computed
-from these vectors and stay fixed. For the words of documents, the second
-command trains the vectors further.
+to +-5. Every label has an embedding of its descriptor (its name). A label with
+training documents also has trained weights. The first command trains word
+vectors. The label embeddings are computed from these vectors and stay fixed.
+The second command trains the model, and trains the vectors of document words
+further.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \
@@ -31,7 +32,7 @@ from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents; train has 45,000
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

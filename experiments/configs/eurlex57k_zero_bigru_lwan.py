@@ -5,8 +5,8 @@ Multi-Label Text Classification on EU Legislation", ACL 2019,
 https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of 100
 units per direction, dropout 0.1, batches of 16, Adam with gradients clipped to
 +-5. The model reads full documents. The word vectors are first trained on the
-corpus itself; the paper uses GloVe vectors. Then the word vectors are frozen.
-The label embeddings are computed from the word vectors, and are frozen too.
+corpus itself and then frozen. (The paper uses GloVe vectors instead.) The label
+embeddings are computed from the word vectors, and are frozen too.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_zero_bigru_lwan.py \
@@ -28,7 +28,7 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents; train has 45,000
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config() -> Config:

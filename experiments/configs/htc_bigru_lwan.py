@@ -2,7 +2,7 @@ r"""Trains BiGRU-LWAN on data for hierarchical text classification.
 
 DIR has files like wos_train.json, and a taxonomy file. Each line of
 wos_train.json is a JSON object with the keys doc_token and doc_label. Each line
-of the taxonomy file has labels that are separated by tabs.
+of the taxonomy file has a label and its children, separated by tabs.
 --config.data.htc.labels=leaves uses only the labels at the bottom of the
 taxonomy, as methods for extreme multi-label classification do (Bertalis et al.,
 App. B). The model is by Chalkidis et al. 2019

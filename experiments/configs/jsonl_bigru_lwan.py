@@ -9,8 +9,8 @@ of memory.
     --config.data.dir=DIR --workdir=runs/mine
 
 Hardware: two CPU cores for small label sets, else a GPU. Expected: metrics well
-above the metrics of the popularity prior (both are printed). Time: depends on
-the corpus.
+above the metrics of the popularity prior, which always ranks the most frequent
+labels first (both are printed). Time: depends on the corpus.
 """
 
 from xjax.config.run import Config

@@ -18,8 +18,8 @@ the same dropout.
     --config=experiments/configs/sweep_table5.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
 
-SYSTEM is a key of SYSTEMS below. A trial trains this system with other values
-in its config.
+SYSTEM is a key of SYSTEMS below. Each trial trains this system with different
+values.
 
 Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3). Expected (the
 paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4, word dropout 0,
@@ -41,9 +41,9 @@ _DOCUMENTS = 45_000  # documents in train
 _EPOCHS = 20
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
-# System -> (its config file, the fields of its hidden units). For zero-shot
-# systems, the units are not searched: the dimension of the word vectors
-# determines them.
+# System -> (its config file, the fields that set its hidden units). For
+# zero-shot systems, the units are not searched: the dimension of the word
+# vectors determines them.
 SYSTEMS = {
   'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
   'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
@@ -83,7 +83,7 @@ def _space(system: str) -> Space:
 
 
 def _batches(size: int) -> dict[str, int]:
-  """Returns the fields to set for a batch size; epochs do not change."""
+  """Returns the fields to set for a batch size and 20 epochs."""
   epoch = -(-_DOCUMENTS // size)
   return {
     'batch_size': size,

@@ -3,7 +3,7 @@ r"""Trains BiGRU-LWAN on raw text of the Extreme Classification Repository.
 DIR is the folder of a dataset with text (its name starts with LF-). It has
 trn.json[.gz], tst.json[.gz], and the labels' names in lbl.json[.gz] or Y.txt.
 The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) reads the
-first 256 words of a document, from its title and then its content.
+first 256 words of a document (its title, then its content).
 
   python -m experiments.train \
     --config=experiments/configs/xc_repo_bigru_lwan.py \

@@ -16,7 +16,7 @@ from xjax.score.config import ModelConfig
 
 
 def field_fault(holder: Any, path: str) -> str | None:
-  """Returns an error message if a field cannot be set to a single value.
+  """Returns an error message if a path is not a field with a single value.
 
   Args:
     holder: a dataclass, such as a Config.

@@ -23,7 +23,7 @@ def _kind_of(cls: type) -> str | None:
 
 
 def _earlier_kinds(cls: type) -> set[str]:
-  """Returns earlier names of a kind, in lower case and without underscores."""
+  """Returns a kind's names in earlier versions, in lower case, without _."""
   if not cls.__module__.startswith('xjax.'):
     return set()
   stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
@@ -47,13 +47,13 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, cls: type = Config) -> Any:
-  """Builds the config that to_json has converted to JSON values.
+  """Builds a config from the JSON values that to_json returns.
 
   Absent fields get their default values.
 
   Args:
     value: the JSON object.
-    cls: dataclass to build, if value has no "kind".
+    cls: dataclass to build, if `value` has no "kind".
 
   Raises:
     ConfigError: a kind or field is unknown, a "kind" is missing, or a value has
@@ -148,7 +148,7 @@ class ConfigDifference:
     path: the dotted path of the field.
     old, new: the JSON values of the field in the two configs; None if a config
       has no such field.
-    may_change: whether a resumed run may have another value.
+    may_change: whether a resumed run can have another value.
   """
 
   path: str
@@ -163,7 +163,8 @@ class ConfigDifference:
 def diff(old: Any, new: Any) -> list[ConfigDifference]:
   """Returns the fields in which two configs differ, in the order of fields.
 
-  If a field is marked may_change, all fields inside it may change, too.
+  If a field is marked may_change, a resumed run can change all fields inside
+  this field.
   """
   return _diff(old, new, '', False)
 
@@ -171,7 +172,7 @@ def diff(old: Any, new: Any) -> list[ConfigDifference]:
 def _diff(
   old: Any, new: Any, path: str, may_change: bool
 ) -> list[ConfigDifference]:
-  """Compares two values; may_change: whether a resumed run may change them."""
+  """Compares two values; may_change says if a resumed run can change them."""
   if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
     values = to_json(old), to_json(new)
     if values[0] == values[1]:

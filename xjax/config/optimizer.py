@@ -154,8 +154,8 @@ class SWAConfig(AverageConfig):
   every: int = field(
     1,
     'The mean is taken over the parameters of the step `start` and of every '
-    'n-th step after it, where n is this number. start + every must not be '
-    'above train.steps.',
+    'n-th step after that step, where n is this number. start + every must be '
+    'at most train.steps.',
     AT_LEAST_1,
     tiny=1,
   )

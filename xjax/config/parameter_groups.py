@@ -143,8 +143,8 @@ def _rate_fault(
     )
   if any(in_group(path, [glob]) for path in paths):
     return (
-      f'{entry!r} matches only parameters that the optimizer does not train: '
-      'leave it out'
+      f'{entry!r} matches only parameters that the optimizer does not train; '
+      'leave this entry out'
     )
   return _no_match(entry, glob, paths)
 

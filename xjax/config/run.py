@@ -61,7 +61,10 @@ class EvalConfig(ConfigPart):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     if not self.ks or min(self.ks) < 1 or max(self.ks) > self.depth:
-      yield f'{path}.ks={self.ks}: must be from 1 to {path}.depth={self.depth}'
+      yield (
+        f'{path}.ks={self.ks}: must be numbers from 1 to '
+        f'{path}.depth={self.depth}'
+      )
 
   def criteria(self) -> Criteria:
     """Returns the criteria by which a run is judged."""

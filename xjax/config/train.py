@@ -82,7 +82,7 @@ class TrainConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoTrain(TrainConfig):
-  """Trains nothing, for models that have nothing to learn."""
+  """Skips training, for models that have nothing to learn."""
 
   earlier_kind = 'none'
   trains = (ExactMatchModel,)
@@ -108,8 +108,8 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
     hint = 'similar metrics are' if similar else 'the metrics are'
     yield (
       f'{where}: must be slice/metric, for example all/RP@5; {hint} '
-      f'{", ".join(similar or names)} (for a metric of your own, --import its '
-      'module)'
+      f'{", ".join(similar or names)}. For a metric of your own, give its '
+      'module in --import'
     )
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
@@ -117,7 +117,7 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
 
 @dataclasses.dataclass
 class NeuralTrain(TrainConfig):
-  """Trains neural models by gradient steps."""
+  """Configures the training of neural models by gradient steps."""
 
   earlier_kind = 'gradient'
   trains = (NeuralModel,)
@@ -125,8 +125,8 @@ class NeuralTrain(TrainConfig):
   batch_size: int = field(
     64,
     'Number of documents per step, over all devices. The last batch of a '
-    'bucket may have fewer documents. There, a document counts as much as in a '
-    'full batch.',
+    'bucket may have fewer documents. A document in such a batch counts as '
+    'much as a document in a full batch.',
     AT_LEAST_1,
     tiny=16,
   )
@@ -152,7 +152,7 @@ class NeuralTrain(TrainConfig):
     Schedule.CONSTANT,
     'How the learning rate changes after the warm-up. With constant, it does '
     'not change. With linear and cosine, it falls and would be 0 in the step '
-    'after the last. With slanted, the warm-up starts at learning_rate / '
+    'after the last step. With slanted, the warm-up starts at learning_rate / '
     'ratio, and the rate falls to the same value after the warm-up.',
   )
   ratio: float = field(
@@ -163,13 +163,13 @@ class NeuralTrain(TrainConfig):
   rates: tuple[str, ...] = field(
     (),
     "GLOB=FACTOR, such as 'encoder/*=0.1': the learning rate of parameters "
-    'whose path matches the glob is multiplied by the factor; if several globs '
-    'match, the factor of the first is used.',
+    'whose path matches the glob is multiplied by the factor. If several globs '
+    'match, only the first matching glob is used.',
   )
   layer_decay: float = field(
     1.0,
     'The learning rate of an encoder layer, divided by the rate of the layer '
-    'above. The embeddings count as a layer below the lowest layer. The '
+    'above it. The embeddings count as a layer below the lowest layer. The '
     'factors of `rates` apply too. A value below 1 needs a pretrained encoder.',
     SHARE,
   )
@@ -215,7 +215,7 @@ class NeuralTrain(TrainConfig):
   )
   keep: int = field(
     3,
-    'Number of newest checkpoints to keep, in addition to the best.',
+    'Number of newest checkpoints to keep, besides the best checkpoint.',
     AT_LEAST_1,
     may_change=True,
   )
@@ -236,10 +236,10 @@ class NeuralTrain(TrainConfig):
   init_from: str = field(
     '',
     'WORKDIR[@step] of another run. This run starts from the parameters of the '
-    'other run. If both runs have the same word or subword, its vector comes '
-    'from the other run, even if model.embedding.vectors has another vector '
-    'for it. A head that starts from the other run builds descriptors in the '
-    'same way as the other run.',
+    'other run. If a word or subword is in both runs, its vector comes from '
+    'the other run, not from model.embedding.vectors. If the head starts from '
+    'the other run, label descriptors are embedded in the same way as in the '
+    'other run.',
     tiny='',
   )
 
@@ -289,15 +289,15 @@ class NeuralTrain(TrainConfig):
 
 @dataclasses.dataclass
 class LinearTrain(TrainConfig):
-  """Trains linear models, which have one classifier per label."""
+  """Configures the training of linear models (one classifier per label)."""
 
   trains = (LinearModel,)
 
   loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
     1.0,
-    'Factor of the losses of documents, C of LIBLINEAR. The regulariser has '
-    'the factor 1.',
+    'Factor of the sum of all document losses (C in LIBLINEAR). The '
+    'regulariser has the factor 1.',
     POSITIVE,
   )
   threshold: float = field(
@@ -312,7 +312,10 @@ class LinearTrain(TrainConfig):
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
-  """Trains label trees; a node has one classifier for each of its children."""
+  """Configures the training of label trees.
+
+  A node of a tree has one classifier for each of its children.
+  """
 
   trains = (TreeModel,)
   processes = False
@@ -320,8 +323,8 @@ class TreeTrain(TrainConfig):
   loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
     1.0,
-    'Factor of the losses of documents, C of LIBLINEAR. The regulariser has '
-    'the factor 1.',
+    'Factor of the sum of all document losses (C in LIBLINEAR). The '
+    'regulariser has the factor 1.',
     POSITIVE,
   )
   eps: float = field(

@@ -13,9 +13,9 @@ _MALLOPT = {-4: 0, -1: -1, -2: 64 << 20}
 # measurements show that one arena saves memory and costs no time. Quickstart
 # with 40 steps needs 963 MB and 51 s of CPU time (without this setting, 1082 MB
 # and 50 s). Two runs of label trees for Bibtex with 8 threads need 811 and 834
-# MB (without this setting, 887 and 902 MB), and 24 s each. On more cores,
-# threads could wait for one another, so there glibc chooses the number of
-# arenas.
+# MB (without this setting, 887 and 902 MB), and 24 s each. With more cores,
+# threads could wait for one another. So on such machines, glibc chooses the
+# number of arenas.
 _ONE_ARENA = {-8: 1}
 _MEASURED_CORES = 2
 
@@ -24,9 +24,9 @@ def keep_freed_memory() -> bool:
   """Makes the C library keep freed memory and reuse it for later arrays.
 
   By default, the memory of a large freed array goes back to the system, and the
-  system must clear new pages for the next array. On CPUs this takes a quarter
-  of a training step or more. With this setting, the process grows to its peak
-  size and stays there. Call this function before anything else.
+  system must clear new pages for the next array. On CPUs this clearing takes a
+  quarter of a training step or more. With this setting, the process grows to
+  its peak size and stays there. Call this function before anything else.
 
   Returns:
     Whether freed memory is kept now. This needs glibc. If the user has set an

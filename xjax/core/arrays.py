@@ -13,10 +13,10 @@ from xjax.core.texts import Texts
 
 @dataclasses.dataclass
 class Arrays:
-  """Holds the arrays of an .npz file that the caller has not taken yet.
+  """Holds the arrays of an .npz file until the caller takes them.
 
-  If a check fails, a method raises a DataError. The message has the path of the
-  file and the name of the array.
+  If a check fails, the method raises a DataError. The message has the path of
+  the file and the name of the array.
 
   Attributes:
     path: the file, for error messages.
@@ -54,7 +54,7 @@ class Arrays:
     raise DataError(f'{self.path}: {name}: {fault}')
 
   def check(self, name: str, bad: np.ndarray, fault: str) -> None:
-    """Raises a DataError with the index of the first bad entry, if any."""
+    """Raises a DataError if an entry is bad; the message has its index."""
     if np.any(bad):
       at = ', '.join(map(str, np.argwhere(bad)[0]))
       self.fail(name, f'{fault} (at [{at}])')
@@ -117,7 +117,7 @@ class Arrays:
     return strings
 
   def check_offsets(self, name: str, offsets: np.ndarray, end: int) -> None:
-    """Raises a DataError unless offsets ascend from 0 to end."""
+    """Raises a DataError unless offsets ascend from 0 to `end`."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != end:
       self.fail(name, f'should go from 0 to {end}')
     self.check(name, np.diff(offsets) < 0, 'falls')

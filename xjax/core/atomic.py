@@ -15,7 +15,7 @@ from xjax.core.errors import UserError
 
 
 class WriteError(UserError, OSError):
-  """Is raised when a file or folder cannot be written."""
+  """Reports that a file or folder cannot be written."""
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
-  """Opens a temporary file next to path, and renames it to path on success.
+  """Opens a temporary file next to `path`; renames it to `path` on success.
 
   Raises:
     WriteError: the file cannot be written.
@@ -52,9 +52,9 @@ def _rename_at_end(
   """Opens a temporary file, then renames it, or deletes it after an error.
 
   Args:
-    handle: descriptor of the open file.
-    name: path of the file.
-    path: the new path of the file.
+    handle: descriptor of the temporary file.
+    name: path of the temporary file.
+    path: the path to which the file is renamed.
     mode: mode in which the file is opened.
   """
   encoding = None if 'b' in mode else 'utf-8'
@@ -102,10 +102,10 @@ def write_npz(
 def build_folder(
   path: str | os.PathLike, build: Callable[[pathlib.Path], None]
 ) -> None:
-  """Calls build with a temporary folder, and renames the folder to path.
+  """Calls `build` with a temporary folder, and renames the folder to `path`.
 
-  If another process has created a folder at path in the meantime, the folder of
-  that process stays.
+  If another process has created a folder at `path` in the meantime, the folder
+  of that process stays.
 
   Raises:
     WriteError: the folder cannot be written.

@@ -24,10 +24,10 @@ from xjax.core.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """Limits the values that a field may have.
+  """Limits the values that a field can have.
 
   Attributes:
-    holds: a function that tells whether the field may have a value.
+    holds: a function that tells whether a value is allowed.
     text: the words that follow "must be" in the error message.
   """
 
@@ -60,8 +60,8 @@ def field(
   Args:
     default: the default value. A class stands for a new object of the class.
     help_: the meaning of the field, in one or two sentences.
-    bound: the values that the field may have; None: all values of its type.
-    may_change: whether a resumed run may have another value; the change is
+    bound: the values that are allowed; None allows all values of the type.
+    may_change: whether a resumed run can have another value. The change is then
       printed.
     tiny: the value in a tiny config for tests, or a function that computes this
       value from the config's value. By default the value is unchanged.
@@ -157,8 +157,8 @@ def kinds(base: type) -> tuple[type, ...]:
     base: any class.
 
   Returns:
-    All imported subclasses of base that are not abstract, sorted by name; empty
-    if base is not an abstract part.
+    All imported subclasses of `base` that are not abstract, sorted by name. The
+    tuple is empty if `base` is not an abstract part.
 
   Raises:
     ConfigError: two kinds have the same name.

@@ -25,11 +25,11 @@ def start(
 
   Args:
     multihost: whether this run has several processes.
-    coordinator: address:port of process 0. The argument may be empty where JAX
-      finds address, num_processes and process_id by itself: on TPU pods, under
+    coordinator: address:port of process 0. The argument can be empty where JAX
+      finds the address and the two numbers below by itself: on TPU pods, under
       SLURM's srun and Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
-    num_processes: number of processes, if coordinator is set.
-    process_id: number of this process, from 0, if coordinator is set.
+    num_processes: number of processes, if `coordinator` is set.
+    process_id: number of this process, from 0, if `coordinator` is set.
 
   Raises:
     ConfigError: the flags do not fit together, or the other processes are not
@@ -43,7 +43,9 @@ def start(
   if not multihost:
     if any(flags_set.values()):
       name = next(name for name, is_set in flags_set.items() if is_set)
-      raise ConfigError(f'{name} needs --multihost: add it, or drop {name}')
+      raise ConfigError(
+        f'{name} needs --multihost; add --multihost, or drop {name}'
+      )
     return
   if any(flags_set.values()) and not (
     coordinator and 0 <= process_id < num_processes
@@ -55,7 +57,7 @@ def start(
   arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
-      # This warning says that a package is missing. _reason says the same.
+      # This warning says that a package is missing. So does the error below.
       warnings.filterwarnings('ignore', 'Kubernetes environment detected')
       jax.distributed.initialize(*arguments)
   except Exception as error:  # different clusters raise different errors
@@ -107,7 +109,7 @@ def rank_documents(
   Returns:
     ids_GNK: int32, PAD where a list has fewer than k labels.
     scores_GNK: float32, -inf where ids are PAD.
-    seen_N: int64, how often each document occurred in a batch.
+    seen_N: int64, in how many rows of the batches each document occurred.
   """
   ids_GNK = np.full((n_lists, n_documents, k), PAD, np.int32)
   scores_GNK = np.full(ids_GNK.shape, -np.inf, np.float32)
@@ -127,7 +129,7 @@ def all_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Gathers the lists of all processes' documents.
 
-  Documents that several processes have are returned once.
+  A document that several processes have is returned only once.
 
   Args:
     doc_B: int32, the documents of this process's rows.

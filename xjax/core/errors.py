@@ -29,22 +29,22 @@ DAMAGE = (
 
 
 class UserError(Exception):
-  """Is raised for a mistake of the user.
+  """Reports a mistake of the user.
 
   The message says what is wrong, where it is wrong, and what to do.
   """
 
 
 class DataError(UserError):
-  """Is raised for faults in a user's files.
+  """Reports faults in a user's files.
 
   The message has one line per fault, of the form `file:line: fault`.
   """
 
 
 class ConfigError(UserError):
-  """Is raised if a config field is unknown or has an impossible value."""
+  """Reports a config field that is unknown or has an impossible value."""
 
 
 class Preempted(Exception):
-  """Is raised when a run is asked to stop; a new start resumes the run."""
+  """Reports that a run was asked to stop; a new start resumes the run."""

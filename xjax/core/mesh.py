@@ -16,13 +16,15 @@ LABEL = 'label'
 
 # The label axis of every parameter is padded to a multiple of this number on
 # every mesh, so that a checkpoint can be restored on any mesh whose number of
-# devices divides this number.
+# devices divides LABEL_MULTIPLE.
 LABEL_MULTIPLE = 1536  # 512 times 3
 
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 
 
-_AXIS = Bound(lambda n: n == -1 or n >= 1, 'at least 1, or -1 for the rest')
+_AXIS = Bound(
+  lambda n: n == -1 or n >= 1, 'at least 1, or -1 for the rest of the devices'
+)
 
 
 @dataclasses.dataclass
@@ -64,7 +66,8 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
     raise ConfigError(
       f'mesh.data={config.data} x mesh.label={config.label} does not fit '
       f'{count} devices: choose sizes whose product is {count} (-1 means '
-      'the rest), or set JAX_NUM_CPU_DEVICES to divide a CPU into devices'
+      'the rest of the devices), or set JAX_NUM_CPU_DEVICES to divide a CPU '
+      'into devices'
     )
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
@@ -76,8 +79,8 @@ def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
 
   The type of both axes is AxisType.Auto. With Explicit axes, JAX raises errors
   for scans with carries, for embedding gathers, and for top-k over sharded
-  labels. Both axes may span processes. Processes that hold the same rows of a
-  batch read the same documents (see share.shares).
+  labels. Each axis can span several processes. Processes that hold the same
+  rows of a batch read the same documents (see share.shares).
 
   Args:
     config: the sizes of the axes.
@@ -124,7 +127,7 @@ def padded_labels(n_labels: int) -> int:
 
 
 def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
-  """Puts label rows on the devices, padded with zeros to padded_labels(L).
+  """Pads label rows with zeros to padded_labels(L), and puts them on devices.
 
   Args:
     rows: [L, ...], the same on every process. Each process transfers only the
@@ -143,7 +146,7 @@ def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
 
 
 def documents_second(x_TB: jax.Array) -> jax.Array:
-  """Divides the second axis, which is documents, over the mesh's data axis."""
+  """Divides the second axis (documents) over the data axis of the mesh."""
   return jax.lax.with_sharding_constraint(x_TB, P(None, DATA))
 
 

@@ -36,13 +36,13 @@ def product(
 
   Args:
     a, b: arrays of the same dtype.
-    axes: the axis of a and the axis of b that are summed over.
+    axes: the axis of `a` and the axis of `b` over which products are summed.
     shared: number of leading batch axes that both arrays have.
     into: dtype of the result.
 
   Returns:
-    An array with the shared axes, then the other axes of a, then the other axes
-    of b.
+    An array with the shared axes, then the other axes of `a`, then the other
+    axes of `b`.
   """
   both = tuple(range(shared))
   return lax.dot_general(

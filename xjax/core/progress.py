@@ -28,7 +28,7 @@ class Progress(contextlib.AbstractContextManager):
   """Shows the progress of some work while the context is open.
 
   Work of less than ten seconds writes nothing to the log. If there are several
-  processes, only the first shows its progress.
+  processes, only the first process shows progress.
 
   Attributes:
     done: number of parts that are done.
@@ -52,8 +52,8 @@ class Progress(contextlib.AbstractContextManager):
 
     Args:
       work: a description of the work, such as 'reading train'.
-      total: number of parts; None: the work is one step, or the number is not
-        known.
+      total: number of parts. None means that the work has only one part, or
+        that the number is not known.
       done: number of parts that were done before.
       unit: name of a part, such as 'node'.
     """
@@ -160,7 +160,7 @@ def progress(
 
 
 def _update_after_each(items: Iterable[T], bar: Progress) -> Iterator[T]:
-  """Yields items; an item is reported as done when the next is requested."""
+  """Yields items; an item is done when the next item is requested."""
   for item in items:
     yield item
     bar.update()

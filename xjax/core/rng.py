@@ -24,7 +24,7 @@ def host_generator(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def mix_bits(x: jax.Array) -> jax.Array:
-  """Hashes numbers; each bit of a hash depends on all bits of its number.
+  """Hashes numbers; each bit of a hash depends on all bits of the number.
 
   The hash is a permutation of the 32-bit numbers (C. Wellons).
 

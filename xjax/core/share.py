@@ -43,7 +43,8 @@ class Share:
     if size < 1 or size % self.of:
       raise ConfigError(
         f'a batch of {size} documents does not divide into {self.of} equal '
-        f'part(s) for processes and devices: choose a multiple of {self.of}'
+        f'part(s) for processes and devices; choose a batch size that is a '
+        f'multiple of {self.of}'
       )
     return np.arange(size).reshape(self.of, -1)[list(self.parts)].ravel()
 
@@ -60,7 +61,8 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
   """Returns the share of a batch that each process of a mesh reads.
 
   Processes whose devices have the same indices along the data axis read the
-  same rows. Each of them uses the rows for its part of the label axis.
+  same rows. Each of these processes uses the rows for its own part of the label
+  axis.
 
   Args:
     devices_DL: the devices of the mesh; each has a process_index.

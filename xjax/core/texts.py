@@ -34,7 +34,7 @@ class _Packed(Sequence[_T], Generic[_T]):
 
   @staticmethod
   def unpack(data: bytes) -> Any:
-    """Returns the value that pack has turned into these bytes."""
+    """Returns the value that `pack` has turned into these bytes."""
     raise NotImplementedError
 
   @classmethod
@@ -58,7 +58,7 @@ class _Packed(Sequence[_T], Generic[_T]):
     return len(self.offsets) - 1
 
   def __getitem__(self, rows: int | slice | np.ndarray) -> Any:
-    """Returns the value of an int row, or packed values of several rows."""
+    """Returns the value of one row (an int), or several rows, packed."""
     if isinstance(rows, np.ndarray) and rows.ndim:
       return self._take(np.flatnonzero(rows) if rows.dtype == bool else rows)
     if isinstance(rows, slice):
@@ -228,7 +228,7 @@ class TextRows(Mapping[str, int]):
     Args:
       text: the string.
       code: hash of the string.
-      at: index of the first sorted hash that is not below code.
+      at: index of the first sorted hash that is not below `code`.
     """
     while at < len(self._hashes) and self._hashes[at] == code:
       row = int(self._rows[at])
@@ -238,7 +238,7 @@ class TextRows(Mapping[str, int]):
     return -1
 
   def repeated(self) -> list[int]:
-    """Returns the rows, ascending, whose string is also in an earlier row."""
+    """Returns the rows whose string is also in an earlier row, ascending."""
     same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
     rows = np.sort(self._rows[np.union1d(same, same + 1)])
     seen: set[str] = set()

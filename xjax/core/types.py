@@ -54,15 +54,14 @@ class Batch:
     mask_B: bool, False for rows that only fill the batch.
     doc_B: int32 row of the document in its split, PAD for rows that only fill
       the batch.
-    weights_BT: float32 weights of sparse features, or None.
+    weights_BT: float32 weights of sparse features. None for other inputs.
     segments_BT: None if every document has its own row. If documents share
       rows, segments_BT and tokens_BT are int32 [rows, T]. segments_BT is 0 at
       padding, and 1, 2, ... for the first, second, ... document of a row.
-    first_B: None if segments_BT is None, else int32: the index of each
-      document's first token in the flattened token rows of the document's
-      device.
+    first_B: int32 index of each document's first token in the flattened token
+      rows of the document's device. None if segments_BT is None.
     features_BTD: float32 vectors of an external encoder, 0 beyond a document's
-      length, or None.
+      length. None for other inputs.
   """
 
   tokens_BT: jax.Array | None
@@ -108,7 +107,7 @@ class Ragged:
     return np.diff(self.indptr)
 
   def keep(self, kept: np.ndarray) -> 'Ragged':
-    """Returns the rows with only the values for which kept (bool) is True."""
+    """Returns the rows with only the values for which `kept` (bool) is True."""
     before = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept, out=before[1:])
     return Ragged(before[self.indptr], self.values[kept])
@@ -125,7 +124,7 @@ class Ragged:
       int32 [len(rows), width].
 
     Raises:
-      ValueError: a row is longer than width; nothing is truncated.
+      ValueError: a row is longer than `width`; nothing is truncated.
     """
     rows = np.asarray(rows)
     starts = np.where(rows == PAD, 0, self.indptr[rows])
@@ -187,10 +186,12 @@ class Scorer(Protocol):
       weights: float32 [L], non-negative label weights. If weights are given,
         labels are ranked by weight times probability; a label of weight 0 is
         never selected.
-      slices: bool [L] masks; each adds a list of the labels in its slice.
+      slices: bool [L] masks. Each mask adds a list of the best labels among the
+        labels of the mask.
       allowed: bool [L] or [B, L], labels that may be selected.
-      sigmoid: a > 0 and b. If weights are given, the probability of a score z
-        is sigmoid(a z + b). If scores are probabilities, a and b are ignored.
+      sigmoid: (a, b) with a > 0. If weights are given, the probability of a
+        score z is sigmoid(a z + b). If scores are probabilities, a and b are
+        ignored.
 
     Returns:
       ids: int32 [G, B, K], G = 1 + len(slices). List 0 is over all labels. A

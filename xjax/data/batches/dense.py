@@ -3,11 +3,11 @@
 Buckets are the lengths to which documents are padded. A document goes to the
 smallest bucket that holds its tokens. All documents of a batch are in one
 bucket, so jit traces one program per bucket. If zones are kept apart, the
-longest zone of a document determines its bucket, and every document is padded
-to the largest number of zones in its bucket. If documents are packed, there is
-one bucket, and jit traces one program per number of rows. The content of a
-batch depends only on seed and index, not on the number of threads and
-processes.
+length of a document is the length of its longest zone. All documents of a
+bucket are padded to the same number of zones. If documents are packed (several
+documents share a row), there is one bucket, and jit traces one program per
+number of rows. The content of a batch depends only on seed and index, not on
+the number of threads and processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,8 @@ class _Buckets:
     widths = np.asarray(buckets, np.int64)
     if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
       raise ConfigError(
-        f'data.tokens.buckets={tuple(buckets)} must ascend from at least 1'
+        f'data.tokens.buckets={tuple(buckets)} must ascend, and all must '
+        'be at least 1'
       )
     if len(tokens) != len(gold):
       raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
@@ -56,7 +57,8 @@ class _Buckets:
       unit = 'zone' if isinstance(tokens, Zones) else 'document'
       raise ConfigError(
         f'a {unit} has {tokens.lengths.max()} tokens, but the last of '
-        f'data.tokens.buckets is {widths[-1]}; set it to max_tokens'
+        f'data.tokens.buckets is {widths[-1]}; set the last bucket to '
+        'data.tokens.max_tokens'
       )
     if packing:
       packing.check(batch_size)
@@ -102,7 +104,7 @@ class _Buckets:
 
   @property
   def mean_length(self) -> float:
-    """Returns the mean number of tokens of documents, or of longest zones."""
+    """Returns the mean length of documents (see the module) in tokens."""
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -184,10 +186,10 @@ class _Buckets:
     else:
       tokens_BT = self._tokens.padded(rows, width, self._padding)
     # A softmax over no tokens would be NaN, so an empty row gets a token.
-    first_B = lengths_B.reshape(len(rows), -1)[:, 0]
+    first_length_B = lengths_B.reshape(len(rows), -1)[:, 0]
     if tokens_BT is not None:
-      tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
-    np.maximum(first_B, 1, out=first_B)
+      tokens_BT.reshape(len(rows), -1)[first_length_B == 0, 0] = UNKNOWN_ID
+    np.maximum(first_length_B, 1, out=first_length_B)
     return {
       'tokens_BT': tokens_BT,
       'lengths_B': lengths_B,
@@ -213,7 +215,7 @@ class TrainBatches(_Buckets):
   length 1. If zones are kept apart, only the first zone has this token. If
   documents are vectors, the row has one vector of zeros.
 
-  Positives are never truncated: their width is the smallest power of two, at
+  Positives are never truncated: the width P is the smallest power of two, at
   least 4, that holds all positives of the bucket.
   """
 
