@@ -103,7 +103,9 @@ def test_labels_out_of_order_are_damage(tmp_path):
   SPACE.save(path)
   lines = path.read_text().splitlines(keepends=True)
   path.write_text(''.join([*lines[:2], lines[3], lines[2]]))
-  with pytest.raises(DataError, match=":4: label 'h' is in the wrong place; the order is"):
+  with pytest.raises(
+    DataError, match=":4: label 'h' is in the wrong place; the order is trained"
+  ):
     LabelSpace.load(path, 61)
 
 

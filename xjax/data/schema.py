@@ -356,8 +356,8 @@ class _SavedLabels:
       self.sizes[part] += 1
       if any(self.sizes[part + 1 :]):
         fields.faults.append(
-          f'label {label.id!a} is in the wrong place; the order is trained, held '
-          'out, new, outside'
+          f'label {label.id!a} is in the wrong place; the order is trained, '
+          'held out, new, outside'
         )
       self._faults.extend(self._path, number, fields.faults)
       yield label
