@@ -110,8 +110,8 @@ class Labels(Sequence[Label]):
 
   Attributes:
     ids: L label ids.
-    names: L lists. A list holds the label's name; it is empty if the name is
-      the same as the id.
+    names: L lists. A list has one entry, the name of the label. If the name is
+      the same as the id, the list is empty.
     alt: L lists of alternative names.
     parents: L lists of parent ids; some parents may not be in `ids`.
     descriptions: L texts; '' if a label has no description.
@@ -200,6 +200,8 @@ def slice_masks(
   - few: 1 to 49 documents
   - zero: no documents. Held-out labels are in this slice too.
 
+  The slice held_out has only the held-out labels.
+
   Args:
     train_counts: int32 [L], training documents per label.
     held_out: int32, indices of held-out labels. If there are none, the slice
@@ -259,7 +261,10 @@ class LabelSpace:
 
   @property
   def n_inside(self) -> int:
-    """Returns the number of labels inside the space; they come first."""
+    """Returns the number of labels inside the label space.
+
+    These labels come before the labels outside the label space.
+    """
     return self.n_trained + self.n_held_out + self.n_new
 
   @property

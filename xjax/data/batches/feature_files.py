@@ -79,8 +79,8 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
     ids: N document ids. The files may have further documents, in any order.
 
   Returns:
-    The vectors of the N documents, in the order of `ids`. They are read from
-    disk only when they are used.
+    The vectors of the N documents, in the order of `ids`. A vector is read
+    from disk only when it is used.
 
   Raises:
     DataError: a file is missing or damaged, the files contradict each other, or

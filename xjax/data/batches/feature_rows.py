@@ -114,7 +114,7 @@ class FeatureRows:
 
     Returns:
       float32 [len(rows), width, D]. Entries are 0 after a document's last
-      vector. If a row is PAD, all its entries are 0.
+      vector, and for a PAD in `rows`.
 
     Raises:
       DataError: a value is NaN or infinite.

@@ -21,7 +21,7 @@ _SHAPES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-  """Divides the documents of a batch into groups that share rows.
+  """Divides a batch into groups of documents that can share rows.
 
   A group is the documents of one micro-batch on one device.
 

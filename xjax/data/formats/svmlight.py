@@ -51,8 +51,8 @@ class SparseRows:
     header: the counts of the header, (N, L) or (N, D, L); () without a header.
       If the header is (N, L), an entry `index:value` is a label and its value.
       Otherwise, an entry is a feature and its value.
-    labels: N rows of labels: those that stand before the entries of a line.
-      Labels ascend in each row.
+    labels: N rows of labels. A row has the labels that stand before the entries
+      of a line, ascending.
     entries: N rows of the indices of the entries, in the order of the file.
     values: values of the entries; float64 for labels, float32 for features.
   """

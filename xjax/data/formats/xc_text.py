@@ -182,7 +182,7 @@ def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
   """Packs labels in the order of lines.
 
-  If a line is missing, the name of its label is the column.
+  If a line is missing, its label gets the column as its name.
 
   Args:
     lines: pairs of a line number and a label; line numbers ascend.
