@@ -62,7 +62,7 @@ def test_the_label_space_is_the_same_whatever_splits_are_kept(folder):
   corpus = load_corpus(data, 0, splits=['test'])
   assert list(corpus.splits) == ['test']
   assert corpus.label_space.ids == load_corpus(data, 0).label_space.ids
-  with pytest.raises(DataError, match="no split 'dev'; there are: train, test"):
+  with pytest.raises(DataError, match="no split 'dev'; found: train, test"):
     load_corpus(data, 0, splits=['dev'])
   write(folder, 'own', [{'id': 't', 'text': 'x', 'labels': ['a', 'z']}])
   corpus = load_corpus(data, 0, splits=['own'])

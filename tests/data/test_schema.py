@@ -94,7 +94,7 @@ def test_a_label_twice_is_damage(tmp_path):
   LabelSpace(
     (Label('a'), Label('b'), Label('a')), np.zeros(3, np.int32), 3, 3
   ).save(path)
-  with pytest.raises(DataError, match=":3: label 'a' is out of place"):
+  with pytest.raises(DataError, match=":3: duplicate label 'a'"):
     LabelSpace.load(path, 3)
 
 
@@ -103,7 +103,9 @@ def test_labels_out_of_order_are_damage(tmp_path):
   SPACE.save(path)
   lines = path.read_text().splitlines(keepends=True)
   path.write_text(''.join([*lines[:2], lines[3], lines[2]]))
-  with pytest.raises(DataError, match=":4: label 'h' is out of place"):
+  with pytest.raises(
+    DataError, match=":4: label 'h' is in the wrong place; the order is trained"
+  ):
     LabelSpace.load(path, 61)
 
 

@@ -165,11 +165,11 @@ BROKEN: dict[str, tuple[Break, str]] = {
   'an empty file': (put('dev.jsonl', b''), 'dev.jsonl: no document in it'),
   'a split twice': (
     put('train.jsonl.gz', gzip.compress(lines(*SOUND))),
-    'train.jsonl.gz: the folder has train.jsonl too: keep only one of them',
+    'train.jsonl.gz: the folder has train.jsonl too; keep one of the two',
   ),
   'no split at all': (
     lambda folder: os.remove(folder / 'train.jsonl'),
-    ': no split here: there must be a train.jsonl or train.jsonl.gz',
+    ': no split to read; expected a train.jsonl or train.jsonl.gz',
   ),
   'a label described twice': (
     third_label({'id': 'a'}),

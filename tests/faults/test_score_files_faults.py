@@ -73,15 +73,15 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     '4: label 4 is not in 0..3',
   ),
   'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 occurs twice'),
-  'a row too few': (TEXT[:-6], ' 2 rows, but its header says 3'),
+  'a row too few': (TEXT[:-6], ' 2 rows, but the header says 3'),
   'a row too many': (
     TEXT + b'1:1\n',
-    '5: more rows than the 3 of the header',
+    '5: more rows than the header says (3)',
   ),
   'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
   'no header': (
     TEXT[4:].replace(b'0:', b'3:'),
-    '1: the header `N L`, numbers of documents and labels, is missing; a score '
+    '1: the header `N L` (numbers of documents and labels) is missing; a score '
     'file must start with this header',
   ),
   'no documents': (b'0 4\n', ' has no document'),

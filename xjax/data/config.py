@@ -68,7 +68,7 @@ class PaddedConfig(TokensConfig, abstract=True):
   def check(self, config: Any, path: str) -> Iterator[str]:
     buckets, where = self.buckets, f'{path}.buckets={self.buckets}'
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
-      yield f'{where}: must be one or more ascending lengths, from 1'
+      yield f'{where}: must be one or more ascending lengths, each at least 1'
     elif buckets[-1] != self.max_tokens:
       yield (
         f'{where}: the last length must be {path}.max_tokens={self.max_tokens}'
@@ -82,7 +82,7 @@ class PaddedConfig(TokensConfig, abstract=True):
 
 @dataclasses.dataclass
 class WordsConfig(PaddedConfig):
-  """Gives a model words in lower case, with D in place of each digit.
+  """Gives a model words in lower case, with `D` in place of each digit.
 
   The vocabulary comes from the training split.
   """
@@ -104,7 +104,7 @@ class WordsConfig(PaddedConfig):
   by_zone: bool = field(
     False,
     'Whether zones are kept apart, for models that read zones one by one. If '
-    'so, max_tokens and buckets apply to each zone.',
+    'zones are kept apart, max_tokens and buckets apply to each zone.',
   )
 
 
@@ -180,8 +180,8 @@ class TfidfConfig(TokensConfig):
   )
   max_features: int = field(
     200_000,
-    'The largest number of n-grams. If there are more, the n-grams that are '
-    'most frequent in the training split are kept.',
+    'The largest number of n-grams. If there are more n-grams, the most '
+    'frequent n-grams of the training split are kept.',
     AT_LEAST_1,
     tiny=64,
   )
@@ -200,8 +200,8 @@ class TfidfConfig(TokensConfig):
   )
   sublinear: bool = field(
     True,
-    'Whether n occurrences of an n-gram count as 1 + log n. If not, they count '
-    'as n.',
+    'Whether n occurrences of an n-gram count as 1 + log n. If False, n '
+    'occurrences count as n.',
   )
   first_words: int = field(
     0,

@@ -15,7 +15,8 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Labels, LabelSpace
 
-HOLD_OUT_RANGE = (1, 200)  # training documents of a label that may be held out
+# Only labels with 1 to 200 training documents can be held out.
+HOLD_OUT_RANGE = (1, 200)
 
 
 def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
@@ -30,8 +31,9 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
     seed: int, decides which labels are drawn.
 
   Returns:
-    The new space: first the labels to train, then the drawn labels, both in
-    their old order. The training counts of the drawn labels are 0.
+    The new space. The labels to train come first, then the drawn labels. Each
+    of these two groups keeps its order. The training counts of the drawn labels
+    are 0.
 
   Raises:
     ConfigError: there are fewer than n candidates.
@@ -61,11 +63,11 @@ def draw_labels(
   rng: np.random.Generator,
   field: str,
 ) -> np.ndarray:
-  """Draws n labels, evenly from rare to frequent labels.
+  """Draws n labels, spread evenly from rare to frequent labels.
 
   The candidates are the labels with training counts in a range. They are sorted
-  by training count (ties by index) and cut into n runs of equal length. One
-  label is drawn from each run.
+  by training count (ties by index) and cut into n groups of nearly equal size.
+  One label is drawn from each group.
 
   Args:
     train_counts: int [L], training documents per label.
@@ -168,8 +170,8 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
 def _find_label_list(data: DataConfig) -> pathlib.Path:
   """Returns the path of the file of labels that is set in data.labels.
 
-  The path is relative to the current folder. A file name without a folder is
-  then looked up in data.dir too.
+  The path is relative to the current folder. If there is no such file, and the
+  path is only a file name, the file is searched for in data.dir too.
   """
   path = pathlib.Path(data.labels).expanduser()
   if path.is_file():
@@ -202,7 +204,10 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
 
 
 def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
-  """Appends gold labels that the space lacks, sorted by id, with count 0."""
+  """Appends the gold labels that the space lacks, sorted by id.
+
+  The training counts of these labels are 0.
+  """
   rows = space.index.find(raw.label_ids)
   outside = sorted(raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
   if not outside:

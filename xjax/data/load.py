@@ -43,8 +43,8 @@ def build_corpus(
     raw: the source's documents and descriptors.
     data: config of the label space, the zones and the held-out labels.
     seed: int, decides which labels are held out.
-    space: label space of a trained model, which is kept. With None, the config
-      decides which labels are trained.
+    space: label space of a trained model. Its labels are kept. With None, the
+      config decides which labels are trained.
     splits: names of the splits to keep; None keeps all splits.
 
   Returns:
@@ -56,7 +56,7 @@ def build_corpus(
   Raises:
     ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
       the source.
-    DataError: the label list has faults, or no document has a label.
+    DataError: the file in data.labels has faults, or no document has a label.
   """
   zones = _choose_zones(raw, data.zones)
   if space is None:
@@ -120,8 +120,8 @@ def _fingerprint(
   """Returns the hex digest of all content: text, gold and labels."""
   splits = [[name, raw.splits[name].digest] for name in names]
   sizes = [space.n_train, space.n_trained, space.n_held_out]
-  # This hashes the JSON of [splits, zones, sizes, ids] piece by piece, since a
-  # list of all ids may need much memory.
+  # The JSON of [splits, zones, sizes, ids] is hashed piece by piece. A list of
+  # all ids could need much memory.
   digest = hashlib.sha256(json.dumps([splits, zones, sizes])[:-1].encode())
   digest.update(b', [')
   for start in range(0, len(space), _IDS_AT_ONCE):

@@ -74,7 +74,8 @@ def _lines(
 ) -> Iterator[tuple[int, bytes, bool]]:
   """Yields the number and bytes of each line, and whether the lines are JSON.
 
-  If the path does not end in .jsonl or .jsonl.gz, the first line decides.
+  The lines are JSON if the path ends in .jsonl or .jsonl.gz, or if the first
+  line looks like JSON.
   """
   as_json = None
   for number, line in lines:
@@ -104,8 +105,8 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
 
   The new space has first the labels that the model scores already, then the
   new labels in the given order, then the gold labels outside the space. The
-  training counts of new labels are 0. A new label may be a gold label that was
-  outside the space before.
+  training counts of new labels are 0. A gold label outside the space can become
+  a new label.
 
   Args:
     space: the labels of a run.

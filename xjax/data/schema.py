@@ -51,7 +51,6 @@ FREQUENT_FROM = 50  # smallest training count of a frequent label
 # Flags of labels in labels.jsonl: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
 _FLAGS = ('', HELD_OUT, 'new', 'outside')
-_OUT_OF_PLACE = 'label {!a} is out of place'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +110,8 @@ class Labels(Sequence[Label]):
 
   Attributes:
     ids: L label ids.
-    names: L lists of one name each; an empty list if the id is the name.
+    names: L lists. A list has one entry, the name of the label. If the name is
+      the same as the id, the list is empty.
     alt: L lists of alternative names.
     parents: L lists of parent ids; some parents may not be in `ids`.
     descriptions: L texts; '' if a label has no description.
@@ -193,9 +193,14 @@ def slice_masks(
 ) -> dict[str, np.ndarray]:
   """Returns the masks of label slices: frequent, few, zero and held_out.
 
-  By default, the slices frequent, few and zero have the labels with training
-  counts of at least 50, of 1 to 49, and of 0, as in Chalkidis et al. 2019,
-  Table 1. Held-out labels have count 0, so they are in the slice zero too.
+  By default, the slices depend on the number of training documents of a label
+  as in Chalkidis et al. 2019, Table 1:
+
+  - frequent: at least 50 documents
+  - few: 1 to 49 documents
+  - zero: no documents. Held-out labels are in this slice too.
+
+  The slice held_out has only the held-out labels.
 
   Args:
     train_counts: int32 [L], training documents per label.
@@ -219,15 +224,15 @@ def slice_masks(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelSpace:
-  """Holds labels in model order: trained, held out, new, outside.
+  """Holds labels in a fixed order: trained, held out, new, outside.
 
-  A label's index in `labels` identifies the label everywhere. If labels have
-  the same score, the label with the smaller index comes first.
+  A label's index in `labels` identifies the label everywhere. If two labels
+  have the same score, the label with the smaller index comes first.
 
   Attributes:
-    labels: L descriptors. First come the n_trained labels of the training label
-      space, then held-out labels, then new labels that were added by name, then
-      gold labels outside the space, which no model scores.
+    labels: L descriptors. First come the labels of the training label space,
+      then held-out labels, then new labels that were added by name after
+      training, then outside labels (gold labels that no model scores).
     train_counts: int32 [L], training documents per label; 0 for held-out, new
       and outside labels.
     n_train: number of training documents.
@@ -256,7 +261,10 @@ class LabelSpace:
 
   @property
   def n_inside(self) -> int:
-    """Returns the number of labels inside the space; they come first."""
+    """Returns the number of labels inside the label space.
+
+    These labels come before the labels outside the label space.
+    """
     return self.n_trained + self.n_held_out + self.n_new
 
   @property
@@ -276,13 +284,16 @@ class LabelSpace:
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns slice name -> bool [L]; see slice_masks."""
+    """Returns the mask of each label slice: slice name -> bool [L].
+
+    See slice_masks.
+    """
     return slice_masks(self.train_counts, self.held_out)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes labels.jsonl: one label and its training count per line, in order.
 
-    A label that is not trained has a field held_out, new or outside.
+    A label that is not trained has a field `held_out`, `new` or `outside`.
     """
     parts = (self.n_trained, self.n_held_out, self.n_new, self.n_outside)
     flags = itertools.chain(*map(itertools.repeat, _FLAGS, parts))
@@ -294,7 +305,7 @@ class LabelSpace:
 
   @classmethod
   def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
-    """Reads a file that save wrote.
+    """Reads a file that `save` wrote.
 
     Args:
       path: the labels.jsonl.
@@ -313,7 +324,7 @@ class LabelSpace:
     if not len(labels):
       faults.add_empty(path, 'label', 0)
     for row in labels.ids.row_of.repeated():
-      faults.add(path, saved.lines[row], _OUT_OF_PLACE.format(labels.ids[row]))
+      faults.add(path, saved.lines[row], f'duplicate label {labels.ids[row]!a}')
     faults.settle()
     return cls(
       labels=labels,
@@ -349,7 +360,10 @@ class _SavedLabels:
       part = max(i for i, flag in enumerate(_FLAGS) if flag in ('', *row))
       self.sizes[part] += 1
       if any(self.sizes[part + 1 :]):
-        fields.faults.append(_OUT_OF_PLACE.format(label.id))
+        fields.faults.append(
+          f'label {label.id!a} is in the wrong place; the order is trained, '
+          'held out, new, outside'
+        )
       self._faults.extend(self._path, number, fields.faults)
       yield label
 

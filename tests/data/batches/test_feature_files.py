@@ -157,7 +157,7 @@ FAULTS = {
   ),
   'lengths of fewer tokens': (
     lambda s: save(s, numbers(4), lengths=[1, 1, 0, 1]),
-    r'lengths\.npy: the sum is 3 tokens, but .*train\.npy has 4 v',
+    r'lengths\.npy: the sum of lengths is 3, but .*train\.npy has 4 v',
   ),
   'negative length': (
     lambda s: save(s, numbers(4), lengths=[1, -1, 3, 1]),

@@ -90,7 +90,7 @@ def test_files_are_found_by_name(tmp_path):
   assert not faults.count
   assert only_file(found['b'], faults).name == 'b.jsonl'
   assert faults.shown == [
-    f'{tmp_path}/b.jsonl.gz: the folder has b.jsonl too: keep only one of them'
+    f'{tmp_path}/b.jsonl.gz: the folder has b.jsonl too; keep one of the two'
   ]
 
 

@@ -182,6 +182,6 @@ def test_a_missing_split_is_one_of_json(folder):
   with pytest.raises(DataError) as caught:
     read_htc(data(folder))
   assert str(caught.value) == (
-    f'{folder}: no split here: there must be a file like train.json or '
-    'wos_train.json; there are: label_map'
+    f'{folder}: no split to read; expected a file like train.json or '
+    'wos_train.json; found: label_map'
   )

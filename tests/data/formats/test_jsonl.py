@@ -87,7 +87,7 @@ def test_a_file_that_is_no_split_does_no_harm(folder):
 def test_no_split_but_another_file(folder):
   (folder / 'train.jsonl').rename(folder / 'all.jsonl')
   (folder / 'dev.jsonl.gz').unlink()
-  with pytest.raises(DataError, match='no split here: .*; there are: all$'):
+  with pytest.raises(DataError, match='no split to read; .*; found: all$'):
     read(folder)
 
 
@@ -97,7 +97,7 @@ def test_a_split_that_is_not_wanted_is_not_read(folder):
 
 
 def test_a_split_that_is_wanted_must_be_there(folder):
-  with pytest.raises(DataError, match="no split 'test'; there are: train, dev"):
+  with pytest.raises(DataError, match="no split 'test'; found: train, dev"):
     read(folder, ['test'])
 
 

@@ -89,8 +89,8 @@ def test_gzipped_whatever_its_name(write):
   ('text', 'message'),
   [
     (b'', ' the file is empty'),
-    (b'2 3 4\n1 0:1\n', ' 1 rows, but its header says 2'),
-    (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: more rows than the 1 of the header'),
+    (b'2 3 4\n1 0:1\n', ' 1 rows, but the header says 2'),
+    (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: more rows than the header says (1)'),
     (b'1 3 4\n1 0:1 3:1\n', '2: feature 3 is not in 0..2'),
     (b'1 3 4\n4 0:1\n', '2: label 4 is not in 0..3'),
     (b'2 3 4\n\n2,1,2 0:1\n', '3: label 2 occurs twice'),

@@ -51,7 +51,7 @@ def test_labels_in_order_with_parents(tmp_path):
       'Root\ta\nb\tc\n',
       ["2: 'b' is never a child; put it below Root or below another label"],
     ),
-    ('Root\ta\na\tRoot\n', ["2: Root is below 'a'"]),
+    ('Root\ta\na\tRoot\n', ["2: Root is a child of 'a'"]),
     ('Root\ta\t\tb\n', ['1: name 3 is empty']),
     (
       'Root\ta\n \tb\n\x01\tc\n',

@@ -150,9 +150,9 @@ def test_faults(folder, name, text, says):
 
 def test_no_such_files(folder, tmp_path_factory):
   empty = tmp_path_factory.mktemp('empty')
-  with pytest.raises(DataError, match='there must be a train.txt'):
+  with pytest.raises(DataError, match='expected a train.txt'):
     load(empty)
-  with pytest.raises(DataError, match="no split 'own'; there are: train, test"):
+  with pytest.raises(DataError, match="no split 'own'; found: train, test"):
     load_corpus(data(folder), 0, splits=['own'])
 
 

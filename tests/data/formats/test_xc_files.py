@@ -127,7 +127,7 @@ def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
     (
       read_xc_scores,
       b'1 2 2\n0 1:1\n',
-      '1: the header `N L`, numbers of documents and labels, is missing; a '
+      '1: the header `N L` (numbers of documents and labels) is missing; a '
       'score file must start with this header',
     ),
     (

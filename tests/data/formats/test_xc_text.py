@@ -71,7 +71,7 @@ def test_further_splits(folder):
   (folder / 'own.json').write_bytes(lines(TST[0]))
   assert list(load_corpus(data(folder), 0).splits) == ['train', 'dev', 'test']
   assert list(load_corpus(data(folder), 0, splits=['own']).splits) == ['own']
-  with pytest.raises(DataError, match="no split 'x'; there are: train, dev"):
+  with pytest.raises(DataError, match="no split 'x'; found: train, dev"):
     load_corpus(data(folder), 0, splits=['x'])
 
 
@@ -156,9 +156,7 @@ def test_a_folder_that_lacks_something(folder, tmp_path):
   with pytest.raises(DataError, match='must be a trn.json or trn.json.gz'):
     read_xc_repo(data(empty))
   (empty / 'x.json').write_text('{}\n')
-  with pytest.raises(
-    DataError, match='a trn.json or trn.json.gz; there are: x'
-  ):
+  with pytest.raises(DataError, match='a trn.json or trn.json.gz; found: x'):
     read_xc_repo(data(empty))
   with pytest.raises(ConfigError, match='data.dir is not set'):
     read_xc_repo(XcRepoData())

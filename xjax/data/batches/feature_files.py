@@ -49,7 +49,7 @@ def word_features(
       document has the vectors of its first max_tokens words.
 
   Returns:
-    N rows; a document without words has no vectors.
+    The vectors of the N documents. A document without words has no vectors.
   """
   vector = functools.cache(
     lambda word: host_generator(0, 'word_features', word).standard_normal(
@@ -79,7 +79,8 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
     ids: N document ids. The files may have further documents, in any order.
 
   Returns:
-    N rows in the order of ids, memory-mapped.
+    The vectors of the N documents, in the order of `ids`. A vector is read
+    from disk only when it is used.
 
   Raises:
     DataError: a file is missing or damaged, the files contradict each other, or
@@ -194,7 +195,7 @@ def _read_vectors(path: pathlib.Path) -> np.ndarray:
   if vectors.ndim != 2 or not vectors.shape[1]:
     raise DataError(
       f'{path}: the array has shape {vectors.shape}, but it must be '
-      '[documents, D], or [tokens, D] with a file of lengths'
+      '[documents, D] or, if there is a file of lengths, [tokens, D]'
     )
   return vectors
 
@@ -218,7 +219,7 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
     raise DataError(f'{path}: the number in row {lengths.argmin()} is negative')
   if lengths.sum() != n_vectors:
     raise DataError(
-      f'{path}: the sum is {lengths.sum()} tokens, but {stem}.npy has '
+      f'{path}: the sum of lengths is {lengths.sum()}, but {stem}.npy has '
       f'{n_vectors} vectors'
     )
   return lengths

@@ -9,7 +9,9 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import PAD
 
-_DIGESTED = 64  # the digest covers the vectors of about 64 documents
+# The digest covers the vectors of 64 to 127 documents, or of all documents if
+# there are fewer.
+_DIGESTED = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,8 +113,8 @@ class FeatureRows:
       width: int, number of vectors per document after padding.
 
     Returns:
-      float32 [len(rows), width, D], 0 after the end of a document and in the
-      rows of PAD.
+      float32 [len(rows), width, D]. Entries are 0 after a document's last
+      vector, and for a PAD in `rows`.
 
     Raises:
       DataError: a value is NaN or infinite.

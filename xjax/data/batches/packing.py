@@ -1,7 +1,8 @@
 """Packs short documents of a batch into shared rows.
 
-In each group (see Packing), documents are placed from the longest to the
-shortest. Each document goes to the first row with enough room
+Documents share rows only within a group. A group is the documents of one
+micro-batch on one device. In each group, documents are placed from the longest
+to the shortest. Each document goes to the first row with enough room
 (first-fit-decreasing bin packing).
 """
 
@@ -20,17 +21,16 @@ _SHAPES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-  """Defines which documents of a batch may share rows.
+  """Divides a batch into groups of documents that can share rows.
 
-  Documents share rows only within a group. A group is the documents of one
-  micro-batch on one device.
+  A group is the documents of one micro-batch on one device.
 
   Attributes:
     devices: number of devices along the data axis, over all processes. Each
       device has consecutive documents of the batch.
-    accumulate: number of micro-batches. The documents of a device go to the
-      micro-batches in turn. The rows of a device go to the micro-batches in
-      turn too.
+    accumulate: number of micro-batches. Document i of a device belongs to
+      micro-batch i % accumulate. Row i of a device belongs to micro-batch
+      i % accumulate too.
   """
 
   devices: int = 1
@@ -165,8 +165,8 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
 def _round_rows(rows: int, documents: int) -> int:
   """Rounds up a group's number of rows, so that few different numbers occur.
 
-  The result is a multiple of a step, but at most the number of documents. The
-  step is an eighth of the number of documents.
+  The step is an eighth of the number of documents, rounded up. The result is
+  a multiple of the step, but at most the number of documents.
   """
   step = -(-documents // _SHAPES)
   return min(-(-rows // step) * step, documents)

@@ -43,11 +43,11 @@ class SparseDocuments(Sequence):
     return self.rows.shape[1]
 
   def select(self, rows: np.ndarray) -> 'SparseDocuments':
-    """Returns the given documents without labels, in the order of `rows`."""
+    """Returns the given documents in the order of `rows`; drops the labels."""
     return SparseDocuments(self.source, self.rows[rows])
 
   def with_width(self, n_features: int) -> 'SparseDocuments':
-    """Returns the same documents as rows of n_features columns.
+    """Returns the same documents, but with n_features columns.
 
     Raises:
       DataError: a document has a feature outside 0..n_features - 1.

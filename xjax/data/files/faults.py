@@ -27,9 +27,11 @@ class Faults:
   """Collects the faults in all files of a corpus, as `file:line: message`.
 
   Args:
-    on_error: what the method settle does with faults. RAISE: it raises an
-      error. SKIP: it logs them, but a fatal fault raises an error. None: every
-      fault is fatal, and the error does not suggest SKIP.
+    on_error: what the method `settle` does with faults.
+
+      - RAISE: raises an error. If no fault is fatal, the error suggests SKIP.
+      - SKIP: logs the faults. If a fault is fatal, raises an error.
+      - None: raises an error, because every fault is fatal.
 
   Attributes:
     count: number of faults so far.
@@ -101,7 +103,7 @@ class Faults:
     """Raises an error for the faults, or logs how many records are left out.
 
     Raises:
-      DataError: there are faults that may not be skipped; see check.
+      DataError: there are faults that cannot be skipped (see `check`).
     """
     if summary := self.check():
       logging.warning('%s', summary)
@@ -114,7 +116,7 @@ class Faults:
       faults; '' if there are no faults.
 
     Raises:
-      DataError: there are faults, and one is fatal or on_error is RAISE.
+      DataError: a fault is fatal, or there are faults and on_error is RAISE.
     """
     if not self.count:
       return ''

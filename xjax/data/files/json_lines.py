@@ -71,7 +71,7 @@ def find_files(
 def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
   """Returns the first path, and adds a fault for every further path."""
   for path in paths[1:]:
-    message = f'the folder has {paths[0].name} too: keep only one of them'
+    message = f'the folder has {paths[0].name} too; keep one of the two'
     faults.add(path, None, message, fatal=True)
   return paths[0]
 
@@ -247,8 +247,9 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   """Reads one JSON object, and rejects everything that is not strict JSON.
 
   Raises:
-    Fault: the text is not UTF-8 or not a JSON object, is nested too deeply,
-      contains NaN, infinity or a number that is too long, or has a field twice.
+    Fault: the text is not UTF-8, is not a JSON object, is nested too deeply, or
+      contains one of these: NaN, infinity, a number that is too long, an object
+      that has a field twice.
   """
   try:
     if isinstance(text, bytes):
@@ -382,7 +383,10 @@ class Fields:
     return ''
 
   def _has(self, name: str, required: bool) -> bool:
-    """Returns whether a field exists; a missing required field is a fault."""
+    """Returns whether a field exists.
+
+    If a required field is missing, a fault is added.
+    """
     if name in self.row:
       return True
     if required:

@@ -11,7 +11,7 @@ from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import parse_object
 
 _PLAIN = re.compile(r'[\w-][\w.-]*', re.ASCII)
-_LARGEST = 2**26  # bytes; a tokenizer with 250,000 pieces has 2**24
+_LARGEST = 2**26  # bytes; a tokenizer with 250,000 pieces has 2**24 bytes
 
 
 def has_file(folder: pathlib.Path, name: str) -> bool:
@@ -27,7 +27,8 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 
   Args:
     folder: the folder of the model.
-    name: name of the file. The name may come from another file in the folder.
+    name: name of the file. The name is checked too, because it can come from
+      another file in the folder.
 
   Raises:
     DataError: the file is outside the folder, or does not exist.
@@ -55,7 +56,7 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Checks a file as safe_path does, checks its size, and returns its path.
 
-  The size may be at most 2**26 bytes, so this function is not for weights.
+  The file must have at most 2**26 bytes, so this function is not for weights.
 
   Raises:
     DataError: see safe_path, or the file is too large.
@@ -70,7 +71,7 @@ def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def read_small_file(folder: pathlib.Path, name: str) -> bytes:
-  """Reads a file that does not hold weights.
+  """Reads a small file of a model's folder, such as a config.
 
   Raises:
     DataError: see safe_small_path, or the file cannot be read.

@@ -96,7 +96,8 @@ class DataConfig(ConfigPart, abstract=True):
 
     Args:
       fields: fields of a JSON object.
-      default_id: the document's id if the object has no id.
+      default_id: the document's id if the object has no id. If default_id is
+        None, an object without an id is faulty.
       need_labels: whether the object must have labels.
     """
     return read_document(fields, default_id, need_labels)

@@ -115,7 +115,8 @@ class RawSplit:
 
   Attributes:
     ids: N document ids.
-    gold: N rows of indices into RawCorpus.label_ids, in the source's order.
+    gold: N rows of indices into RawCorpus.label_ids. The indices of a row need
+      not be sorted.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
   """
@@ -151,13 +152,13 @@ def choose_splits(
   """
   rank = {name: i for i, name in enumerate(USUAL)}
   ordered = sorted(present, key=lambda name: (rank.get(name, len(rank)), name))
-  others = f'; there are: {", ".join(ordered)}' if ordered else ''
+  others = f'; found: {", ".join(ordered)}' if ordered else ''
   for name in wanted:
     if name not in ordered:
       raise DataError(f'{source}: no split {name!r}{others}')
   chosen = {*wanted, *(USUAL if usual else ())}
   if chosen.isdisjoint(ordered):
-    raise DataError(f'{source}: no split here: there must be {example}{others}')
+    raise DataError(f'{source}: no split to read; expected {example}{others}')
   return [name for name in ordered if name in chosen]
 
 
@@ -198,7 +199,7 @@ class RawCorpus:
 
     Args:
       source: name of the source, for messages.
-      labels: descriptors in order.
+      labels: descriptors in the order of the source.
       splits: name -> documents by random access.
 
     Raises:
@@ -294,7 +295,7 @@ class SplitDraft:
       for temporary files.
 
   Attributes:
-    ids: document ids, as keys.
+    ids: a dict whose keys are the document ids.
     records: the records that were passed to `add`, by random access.
   """
 
@@ -352,7 +353,7 @@ class SplitDraft:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredDocuments(Sequence):
-  """Makes documents from their records at each access.
+  """Makes a document from its record at each access.
 
   Attributes:
     records: N records by random access.

@@ -42,13 +42,13 @@ class HtcLabels(enum.Enum):
 
 @dataclasses.dataclass
 class HtcConfig(ConfigPart):
-  """Configures the taxonomy, and which labels documents keep."""
+  """Says which file is the taxonomy, and which labels documents keep."""
 
   taxonomy: str = field(
     '',
-    'The name of the taxonomy in data.dir, a file with lines '
+    'The name of the taxonomy file in data.dir. Each line of the file is '
     '`parent<TAB>child<TAB>child...`. If this field is empty, the only file '
-    'with "tax" in its name is read.',
+    'with "tax" in its name is read. JSON files do not count.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
@@ -67,7 +67,7 @@ class HtcData(DataConfig):
   """
 
   htc: HtcConfig = field(
-    HtcConfig, 'The taxonomy, and which labels documents keep.'
+    HtcConfig, 'The taxonomy file, and the labels that documents keep.'
   )
 
   label_field = 'doc_label'
@@ -214,14 +214,15 @@ class _WithAncestors:
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
   """Finds the files of each split.
 
-  The last word of a file name is the split, as in wos_train.json. If no file
-  name ends with `train`, then `train` may be an earlier word, as in
-  nyt_train_all.json. The same holds for dev and test. The words `val` and
-  `valid` mean dev. A file with another name is a split of its own.
+  A file name consists of words that are separated by `_`, `-` or `.`. The last
+  word is the split, as in wos_train.json. If no file name ends with `train`, an
+  earlier word can be `train`, as in nyt_train_all.json. The same holds for dev
+  and test. The words `val` and `valid` mean dev. Each file with another name is
+  a split of its own.
   """
   files = find_files(folder, 'jsonl?')
   if not files:
-    raise DataError(f'{folder}: no split here: there must be {_EXAMPLE}')
+    raise DataError(f'{folder}: no split to read; expected {_EXAMPLE}')
   words = {stem: _WORDS.split(stem) for stem in files}
   last = {stem: _split_of(words[stem][-1:]) for stem in files}
   splits: dict[str, list[pathlib.Path]] = {}
@@ -233,7 +234,7 @@ def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def _split_of(words: Sequence[str]) -> str:
-  """Returns the split that is among the words; '' for no or several splits."""
+  """Returns the only split among the words; '' for no or several splits."""
   named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
   return named.pop() if len(named) == 1 else ''
 

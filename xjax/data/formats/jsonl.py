@@ -1,11 +1,15 @@
-"""Reads your own text as JSON lines: {split}.jsonl[.gz], labels.jsonl[.gz].
+"""Reads your own text from {split}.jsonl[.gz] and labels.jsonl[.gz].
 
-A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}. A label
-is {"id", "name", "alt": [...], "parents": [ids], "description"}, where only the
-id is required. Other fields are ignored. labels.jsonl is optional. Without
-this file, a label's id is its name. With this file, all labels of documents
-must be in the file. The usual splits are train, dev and test. Any other split
-is read only if it is requested.
+Each line is a JSON object:
+
+- A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}.
+- A label is {"id", "name", "alt": [...], "parents": [ids], "description"}. Only
+  the id is required.
+
+Other fields are ignored. The file labels.jsonl is optional. Without this file,
+a label's id is its name. With this file, all labels of documents must be in the
+file. The usual splits are train, dev and test. Any other split is read only if
+it is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +48,10 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class JsonlData(DataConfig):
-  """Configures your own text: {split}.jsonl[.gz], labels.jsonl[.gz]."""
+  """Configures a corpus of your own text.
+
+  The files are {split}.jsonl[.gz] and labels.jsonl[.gz].
+  """
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     return read_jsonl(self, splits, usual)

@@ -51,7 +51,8 @@ class SparseRows:
     header: the counts of the header, (N, L) or (N, D, L); () without a header.
       If the header is (N, L), an entry `index:value` is a label and its value.
       Otherwise, an entry is a feature and its value.
-    labels: N rows of the labels that stand before the entries, ascending.
+    labels: N rows of labels. A row has the labels that stand before the entries
+      of a line, ascending.
     entries: N rows of the indices of the entries, in the order of the file.
     values: values of the entries; float64 for labels, float32 for features.
   """
@@ -73,7 +74,7 @@ class SparseRows:
 
     Args:
       rows: N rows of labels or entries.
-      is_bad: bool [len(rows.values)].
+      is_bad: bool [len(rows.values)], whether each value is bad.
       message: says what is wrong; {} stands for the first bad value.
 
     Raises:
@@ -118,7 +119,7 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
     rows = feed.parse()
   if header and len(rows.labels) != header[0]:
     n = len(rows.labels)
-    raise DataError(f'{path}: {n} rows, but its header says {header[0]}')
+    raise DataError(f'{path}: {n} rows, but the header says {header[0]}')
   return rows
 
 
@@ -163,7 +164,7 @@ class _Feed(io.RawIOBase):
     for self.line, line in lines:
       if self.header and len(self.piece_counts) == self.header[0]:
         if line.strip():
-          self.fail(f'more rows than the {self.header[0]} of the header')
+          self.fail(f'more rows than the header says ({self.header[0]})')
         continue
       if not self.row.fullmatch(line):
         self.fail(self._row_fault(line))
@@ -237,7 +238,7 @@ class _ScoreFeed(_Feed):
 
 
 def _row_bounds(lengths: np.ndarray, piece_counts: np.ndarray) -> np.ndarray:
-  """Returns the bounds of N rows, int64 [N + 1].
+  """Returns the indptr of a Ragged of N rows, int64 [N + 1].
 
   Args:
     lengths: integers, number of values in each line that the parser got.

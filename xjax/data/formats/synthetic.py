@@ -12,10 +12,11 @@ Labels:
 Documents:
 
 - A document has a few labels, most of them from one topic.
-- The text mentions each label of the document, and has stop words and noise.
+- The text mentions each label of the document. It also has stop words and noise
+  words.
 - A mention is the name or the alternative name of a label. Some words of the
   name are dropped. In some mentions, a word of a parent's name is added.
-- The noise includes nouns from names of other labels.
+- Some noise words are nouns from names of other labels.
 """
 
 from collections.abc import Sequence
@@ -193,7 +194,7 @@ def _make_labels(
 class _Author:
   """Generates the labels and the text of documents.
 
-  Labels are drawn by integer weights, so that the result is the same on all
+  Labels are drawn with integer weights, so that the result is the same on all
   platforms.
   """
 

@@ -102,7 +102,7 @@ class _TaxonomyDraft:
       )
     messages += [f'{c!a} occurs twice' for c in _repeated_names(children)]
     if ROOT in children:
-      messages.append(f'{ROOT} is below {parent!a}')
+      messages.append(f'{ROOT} is a child of {parent!a}')
     if parent:
       self._lines.setdefault(parent, number)
     if self._faults.extend(self._path, number, messages):

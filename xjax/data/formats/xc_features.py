@@ -151,8 +151,8 @@ def _labels(
 ) -> Labels:
   """Returns all columns as labels.
 
-  The number of labels comes from the headers and from the file of names. If
-  there are no headers and no names, the number is the largest label plus 1.
+  The headers and the file of names give the number of labels. Without headers
+  and names, the number of labels is the largest label plus 1.
 
   Args:
     files: the feature files.

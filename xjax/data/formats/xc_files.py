@@ -24,7 +24,7 @@ from xjax.data.files.json_lines import numbered_lines, open_text
 from xjax.data.formats.svmlight import MOST, SparseRows, read_sparse
 
 NO_HEADER = (
-  'the header `N L`, numbers of documents and labels, is missing; a score file '
+  'the header `N L` (numbers of documents and labels) is missing; a score file '
   'must start with this header'
 )
 NOT_GOLD = 'the value of gold label {} must be 0 or 1'
@@ -131,7 +131,7 @@ def read_pairs(
   The first document and the first label have number 0. In a pair, label and
   document are the same item, so the label is no useful prediction for the
   document. This label is removed before the best labels of the document are
-  selected. Other labels stay, also those with score 0.
+  selected. Other labels stay, even if their score is 0.
 
   Args:
     path: the file.
@@ -171,7 +171,7 @@ def _is_count(token: bytes) -> bool:
 
 
 def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
-  """Finds the labels that are paired with the document of their row.
+  """Finds the labels that form a pair with the document of their row.
 
   Args:
     rows: N rows of labels.

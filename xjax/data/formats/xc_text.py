@@ -5,8 +5,8 @@ A folder has trn.json, tst.json and perhaps dev.json. Each line is a document,
 where content and target_rel may be missing. A column is the number of a label.
 
 The names of labels are in lbl.json, with one line {"title"} per label, or in
-Y.txt, with one name per line. The first line describes column 0. Each
-file may be gzipped.
+Y.txt, with one name per line. The first line describes column 0. Each file may
+be gzipped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -132,7 +132,7 @@ def read_xc_repo(
   described = _Columns(_read_labels(folder, files.pop(_LABELS, []), faults))
   files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
   if not files:
-    raise DataError(f'{data.dir}: no split here: there must be {_EXAMPLE}')
+    raise DataError(f'{data.dir}: no split to read; expected {_EXAMPLE}')
   draft = Draft(default_cache_dir(data))
   zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
@@ -180,7 +180,9 @@ def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
 
 
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
-  """Packs labels in the order of lines; makes a label for each missing line.
+  """Packs labels in the order of lines.
+
+  If a line is missing, its label gets the column as its name.
 
   Args:
     lines: pairs of a line number and a label; line numbers ascend.

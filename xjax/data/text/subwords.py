@@ -98,7 +98,7 @@ class Subwords:
   def fit(cls, texts: Iterable[str], max_words: int = 1000) -> 'Subwords':
     """Makes a small tokenizer like BERT's, for encoders without pretraining.
 
-    All pieces are in lower case:
+    All pieces are in lower case. The pieces are:
 
     - each character of the texts, as a piece that starts a word
     - each character of the texts, as a piece inside a word
@@ -172,8 +172,8 @@ class Subwords:
   ) -> list[np.ndarray]:
     """Returns the ids of each text, int32 [n], with special tokens.
 
-    The library uses several cores, unless the environment variable
-    TOKENIZERS_PARALLELISM is false. The ids are the same in both cases.
+    The library `tokenizers` uses several cores, unless the environment variable
+    TOKENIZERS_PARALLELISM is false. The ids do not depend on the variable.
 
     Args:
       texts: the texts. A text without words gets only special tokens.
@@ -208,9 +208,9 @@ class Subwords:
   def spans(
     self, text: str, max_tokens: int | None = None
   ) -> list[tuple[int, int] | None]:
-    """Returns the place (start, end) in the text of each token of encode().
+    """Returns the place (start, end) of each token that `encode` returns.
 
-    The token comes from text[start:end]. The place of a special token is None.
+    A token comes from text[start:end]. The place of a special token is None.
 
     Raises:
       DataError: the tokenizer fails.
@@ -265,8 +265,8 @@ class Subwords:
 def _first_words(text: str, length: int) -> str:
   """Shortens a text to at most `length` characters, without cutting a word.
 
-  The text is cut before a space that follows a word. If its first characters
-  have no such space, the text is not cut.
+  The text is cut before the last possible space that follows a word. If there
+  is no such space, the text is not cut.
 
   Args:
     text: any text.
@@ -290,10 +290,11 @@ def document_subwords(
 ) -> list[WordPlace]:
   """Returns the place of each token of encode(document.text(), max_tokens).
 
-  The place of a special token is empty. It is the start of the text or the end
-  of the last piece. A piece of several spaces may contain the newline between
-  two zones. Such a piece belongs to the first of the two zones. The result is
-  empty for a document without text.
+  - A special token has an empty place: the start of the text or the end of the
+    last piece.
+  - If a piece contains the newline between two zones, the piece belongs to the
+    first of the two zones.
+  - If a document has no text, the result is empty.
 
   Raises:
     DataError: the tokenizer fails.

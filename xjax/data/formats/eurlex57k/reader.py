@@ -1,4 +1,4 @@
-"""Reads EURLEX57K, which is prepared once in the cache for random access."""
+"""Reads EURLEX57K; prepares it once, in the cache, for random access."""
 
 from collections.abc import Mapping, Sequence
 import contextlib
@@ -43,7 +43,10 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class Eurlex57kData(DataConfig):
-  """Configures EURLEX57K, as the official archive or a folder of JSON lines."""
+  """Configures EURLEX57K.
+
+  The source is the official archive or a folder of JSON lines.
+  """
 
   label_field = 'concepts'
   full_text = FULL_TEXT
@@ -109,7 +112,8 @@ def _open_or_remove(folder: pathlib.Path, source: str) -> RawCorpus | None:
     return _open(folder, source)
   except DAMAGE as error:
     logging.warning('%s is damaged (%s) and is prepared again', folder, error)
-  # The folder is renamed first, since other processes may remove it too.
+  # Other processes may remove the folder at the same time. So each process
+  # renames the folder first: only one process can rename it.
   aside = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}')
   with contextlib.suppress(FileNotFoundError):
     folder.rename(aside)
@@ -154,7 +158,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 
 
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
-  """Writes the index: ids and gold of all documents, and all descriptors."""
+  """Writes the ids and gold labels of all documents, and all descriptors."""
   draft: Draft = builder.draft
   index: dict[str, Any] = {
     'label_ids': draft.label_ids,
@@ -181,7 +185,8 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   """Opens the data that _prepare wrote, and warns about left-out records.
 
   Raises:
-    Exception: the data is incomplete or damaged; DAMAGE lists the types.
+    Exception: the data is incomplete or damaged. DAMAGE contains all types of
+      this exception.
   """
   index = json.loads((folder / INDEX).read_text('utf-8'))
   for name, size in index['sizes'].items():
@@ -224,7 +229,7 @@ def _open_split(
 
 
 def _document(example: Mapping[str, Any]) -> Document:
-  """Makes the document of a prepared example, whose texts are bytes."""
+  """Makes a document from a prepared example, and decodes its texts."""
   record = {
     name: [part.decode('utf-8') for part in value]
     if name in ('concepts', 'main_body')

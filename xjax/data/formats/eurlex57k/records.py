@@ -56,7 +56,8 @@ def input_document(
 
   Args:
     fields: fields of the record. Faults are added to fields.faults.
-    default_id: the id of a record without an id; None: an id is required.
+    default_id: the id of a record without an id. If default_id is None, an id
+      is required.
     need_labels: whether concepts are required.
   """
   names = (*ZONES, 'uri', 'type')

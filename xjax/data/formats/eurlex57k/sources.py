@@ -18,8 +18,8 @@ from xjax.data.formats.draft import USUAL
 
 CONCEPTS = 'eurovoc_en.json'
 EXPECTED = (
-  'expected the official archive (datasets.zip, or unpacked: '
-  'dataset/{train,dev,test}/*.json), or {train,dev,test}.jsonl[.gz]'
+  'expected the official archive datasets.zip, its files '
+  'dataset/{train,dev,test}/*.json, or {train,dev,test}.jsonl[.gz]'
 )
 
 # Yields the file name, line number and object of each record of a split. The
@@ -32,8 +32,8 @@ class Source:
   """Holds the files of one copy of EURLEX57K.
 
   Attributes:
-    splits: name -> function that reads the split, for those of train, dev and
-      test that exist.
+    splits: name -> function that reads the split. The names are train, dev and
+      test; splits that do not exist are left out.
     files: all files of this copy.
     concepts: the file of the descriptors, or None.
   """
@@ -75,7 +75,7 @@ def find_source(path: pathlib.Path, faults: Faults) -> Source:
 
 
 def _concepts(*folders: pathlib.Path) -> pathlib.Path | None:
-  """Returns the first file of descriptors in the folders."""
+  """Returns the file of descriptors in the first folder that has this file."""
   paths = (folder / CONCEPTS for folder in folders)
   return next((path for path in paths if path.is_file()), None)
 
