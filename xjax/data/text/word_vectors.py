@@ -77,8 +77,8 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
     raise DataError(
       f'{path}:1: the format is unknown; the first line must be the number of '
-      'words and the dimension (word2vec), or a word and its numbers with single '
-      'spaces between them (GloVe)'
+      'words and the dimension (word2vec), or a word and its numbers, with '
+      'single spaces (GloVe)'
     )
   return Layout(len(numbers), False, None, 0)
 
