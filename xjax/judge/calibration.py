@@ -304,4 +304,4 @@ def _check_fields(read: Calibration) -> None:
   if not isinstance(read.digest, str):
     raise ValueError('the digest is not text')
   if (read.method is Method.NONE) != isinstance(read.reason, str):
-    raise ValueError('the method none needs a reason, other methods have none')
+    raise ValueError('the method none, and no other method, needs a reason')

@@ -271,9 +271,8 @@ class _Part:
   def _largest_difference(self, metric: str, who: str) -> float:
     """Returns the largest possible difference between two systems.
 
-    If the metric is a share, the largest difference is 1. If a replicate is
-    above 1 or below 0, the largest difference is larger than 1. For other
-    metrics, the largest difference is inf.
+    If the metric is a share, the result is 1. If a replicate is above 1 or
+    below 0, the result is larger than 1. For other metrics, the result is inf.
     """
     if not self.table[metric].metric.is_share:
       return np.inf
@@ -353,8 +352,8 @@ def _correct_p_values(
 ) -> list[Any]:
   """Returns copies of rows, with the corrected p-values in `holm`.
 
-  The p-values of all rows are corrected together, by Holm's method. They are
-  read from the given field of the rows.
+  The given field has the p-value of a row. The p-values of all rows are
+  corrected together, by Holm's method.
   """
   values = [getattr(row, field) for row in rows]
   corrected = iter(holm([p for p in values if p is not None]))

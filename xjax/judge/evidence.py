@@ -173,7 +173,7 @@ class Evidence:
       yield rows, self.seen.documents(documents).replace(outside=outside)
 
   def terms(self) -> np.ndarray:
-    """Returns what each document adds to each of M sums; see documents."""
+    """Returns what each document adds to each of M sums; see `documents`."""
     return self.documents()[0]
 
   def documents(self) -> tuple[np.ndarray, np.ndarray]:

@@ -194,7 +194,7 @@ class Tfidf:
   The weight of an n-gram in a text is tf * (ln((1 + N) / (1 + d)) + 1), where d
   of the N training documents contain the n-gram. If the n-gram occurs c times
   in the text, tf is c, or 1 + ln c if config.sublinear is set. Each row of
-  weights is divided by its Euclidean norm. The result is equal to that of
+  weights is divided by its Euclidean norm. These weights are equal to those of
   scikit-learn's TfidfVectorizer.
 
   Attributes:

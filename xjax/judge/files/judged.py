@@ -52,9 +52,9 @@ class JudgeFiles:
     depth: K, largest number of labels that are kept per document. If None, all
       labels of a predictions.npz are kept; for other files, K is the argument
       `depth` of read_judged.
-    score_kind: kind of the scores in `predictions`. A predictions.npz contains
-      this kind. For other files, None means probabilities if the file has JSON
-      lines and all scores are from 0 to 1, and margins otherwise.
+    score_kind: kind of the scores in `predictions`. If None, JSON lines whose
+      scores are all from 0 to 1 have probabilities, and other files have
+      margins. But a predictions.npz contains the kind of its scores.
   """
 
   predictions: str | os.PathLike

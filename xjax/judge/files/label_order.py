@@ -1,4 +1,4 @@
-"""Reads the label ids of the columns of other files from a file."""
+"""Reads a file with the label id of each column of other files."""
 
 from collections.abc import Sequence
 import dataclasses

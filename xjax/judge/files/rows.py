@@ -250,9 +250,10 @@ def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   """Removes pairs of a document and a label from top-k lists.
 
   A list is full if it does not end in PAD. If a full list loses a label, the
-  next label of the document is not known. So all lists are cut to the length of
-  the shortest list that was full before. A list that is not full has all
-  predicted labels of its document, so its length does not count.
+  next label of the document is not known. So after the pairs are removed, all
+  lists are cut to the length of the shortest list that was full before. A list
+  that was not full has all predicted labels of its document, so its length does
+  not count.
 
   Args:
     lists: lists of N documents.

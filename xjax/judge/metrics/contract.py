@@ -149,7 +149,7 @@ class Protocol:
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
-    """Returns the kinds of metrics that need no user's file and no dev set."""
+    """Returns the kinds of metrics that need no extra file and no dev split."""
     from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
     simple = (kind for kind in self.kinds if kind not in from_user)
     return tuple(kind for kind in simple if not kind.endswith(TUNED))

@@ -83,7 +83,7 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
   Returns:
     float64 CSR [L, N]. A row has norm 1, or is 0 if the label has no documents.
     The dot product of the rows of labels l and m is n_lm / sqrt(n_l n_m), in
-    [0, 1], where n_l documents have label l, and n_lm documents have both labels.
+    [0, 1], where n_l documents have label l, and n_lm documents have both.
   """
   # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize
