@@ -80,11 +80,11 @@ MATRICES: dict[str, tuple[bytes, str]] = {
   ),
   'complex scores': (
     matrix(data=np.ones(3) * 1j),
-    ' data: is complex128 [3], must be a vector of numbers',
+    ' data: is complex128 [3], but must be a vector of numbers',
   ),
   'a shape of three': (
     matrix(shape=np.array([3, 4, 1])),
-    ' shape: is [3, 4, 1], must be [documents, labels]',
+    ' shape: is [3, 4, 1], but must be [documents, labels]',
   ),
   'no data': (without(matrix(), 'data'), ' data: missing'),
   'one array too many': (matrix(extra=np.zeros(1)), ' extra: unknown array'),

@@ -1,15 +1,16 @@
 """Fits a calibration of a model's scores on dev, and saves it in a file.
 
-The calibration is fitted and judged on all entries of the lists of the slice
-`all`, because readers see the probabilities of these entries. All entries have
-equal weight. An entry of a document without gold counts as wrong.
+Each document has a list of the labels with the highest scores. The calibration
+is fitted and judged on all entries of these lists, because readers see the
+probabilities of these entries. (In terms of slices, these are the lists of the
+slice `all`.) All entries have equal weight. An entry of a document without gold
+counts as wrong.
 
-A list has the labels with the highest scores, so list entries are not a fair
-sample of all (document, label) pairs. The calibration says nothing about labels
-that are not listed.
+List entries are not a fair sample of all (document, label) pairs. The
+calibration says nothing about labels that are not listed.
 
-Rankings use the raw scores. So do metrics at a threshold, including probability
-0.5. A calibration changes neither.
+Rankings, and metrics at a threshold such as probability 0.5, are computed from
+the raw scores. So a calibration does not change them.
 """
 
 import dataclasses
@@ -38,7 +39,8 @@ from xjax.judge.metrics.calibration_error import (
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
-# Probabilities stay this far from 0 and 1, whose logits would be infinite.
+# Probabilities stay this far from 0 and 1, because the logits of 0 and 1 are
+# infinite.
 _TINY = 1e-12
 
 
@@ -294,7 +296,7 @@ def _check_fields(read: Calibration) -> None:
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
     raise ValueError('a field is not a finite number')
   if read.a <= 0:
-    raise ValueError('a must be above 0')
+    raise ValueError('the field `a` must be above 0')
   if read.method is Method.AUTO:
     raise ValueError('the method must not be auto')
   if not all(type(count) is int and count >= 0 for count in counts):
@@ -302,4 +304,4 @@ def _check_fields(read: Calibration) -> None:
   if not isinstance(read.digest, str):
     raise ValueError('the digest is not text')
   if (read.method is Method.NONE) != isinstance(read.reason, str):
-    raise ValueError('only the method none has a reason, and it must have one')
+    raise ValueError('the method none, and no other method, needs a reason')

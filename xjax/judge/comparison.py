@@ -53,7 +53,7 @@ class SystemDifference:
     interval: confidence interval of the difference, by the paired bootstrap.
     p: two-sided p-value of approximate randomization.
     holm: p after Holm's correction for the number of systems.
-    note: why `baseline` or `value` is None; '' if there are two values.
+    note: why `baseline` or `value` is None; '' if both values exist.
   """
 
   slice: str
@@ -271,8 +271,8 @@ class _Part:
   def _largest_difference(self, metric: str, who: str) -> float:
     """Returns the largest possible difference between two systems.
 
-    For a metric whose largest value is 1, this is 1, or more if a replicate is
-    above 1. For other metrics, it is inf.
+    If the metric is a share, the result is 1. If a replicate is above 1 or
+    below 0, the result is larger than 1. For other metrics, the result is inf.
     """
     if not self.table[metric].metric.is_share:
       return np.inf
@@ -350,9 +350,10 @@ def clip_interval(
 def _correct_p_values(
   rows: Sequence[SystemDifference] | Sequence[Gain], field: str
 ) -> list[Any]:
-  """Returns rows whose `holm` has the corrected p-values of a field.
+  """Returns copies of rows, with the corrected p-values in `holm`.
 
-  The p-values of all rows are corrected together, by Holm's method.
+  The given field has the p-value of a row. The p-values of all rows are
+  corrected together, by Holm's method.
   """
   values = [getattr(row, field) for row in rows]
   corrected = iter(holm([p for p in values if p is not None]))

@@ -72,8 +72,8 @@ class ComparisonPlan:
     for name in self.metrics:
       if kind_of(name) not in known_kinds or '@k' in name or '@0' in name:
         raise ConfigError(
-          f'--metrics: {name!r} is unknown; known metrics, with a number in '
-          'place of k: ' + ', '.join(known_kinds)
+          f'--metrics: {name!r} is unknown; known metrics (write a number '
+          'instead of k): ' + ', '.join(known_kinds)
         )
     kinds = {*map(kind_of, self.metrics), _BINNED, f'{_BINNED}[]'}
     return JudgeRequest(

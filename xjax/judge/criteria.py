@@ -27,10 +27,10 @@ class Criteria:
 
   Attributes:
     ks: cut-offs k.
-    kinds: kinds of metrics to print. The kind `P@k` prints P at every cut-off.
-      If empty, all metrics are printed.
-    protocols: the conventions to follow. The result's notes are about the first
-      protocol.
+    kinds: kinds of metrics to print. The kind `P@k` stands for P at every
+      cut-off. If empty, all metrics are printed.
+    protocols: the conventions to follow. The notes in the result of `judge` are
+      about the first protocol.
     propensity: A and B of the formula for propensities, which give the weights
       of labels.
     weights_L: float64 [L], inverse propensities to use instead of the formula;

@@ -33,8 +33,8 @@ from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'
-# With fewer training documents, the constant C of the propensity formula is
-# negative.
+# With fewer than 3 training documents, the constant C of the propensity formula
+# is negative.
 _LEAST_TRAIN = 3
 
 
@@ -107,8 +107,8 @@ class Evidence:
     # only if a metric needs the counts.
     seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
     with exact():
-      # Every block needs the weights of all labels, so the weights are copied
-      # to the device only once.
+      # Every block of documents needs the weights of all labels. To copy them
+      # only once, they are put on the device here.
       weights = jax.device_put(seen.weights(weights))
     return cls(
       part=part,
@@ -140,7 +140,9 @@ class Evidence:
   def sets(self) -> tuple[str, ...]:
     """Returns the suffix of each set of decisions.
 
-    The suffixes of cut-offs, such as `@5`, come before those of thresholds.
+    There is a set for each cut-off and for each threshold. A set consists of
+    the labels that are assigned to the documents. The suffixes of cut-offs,
+    such as `@5`, come before the suffixes of thresholds.
     """
     if not self.form.n_labels:
       return ()
@@ -171,14 +173,15 @@ class Evidence:
       yield rows, self.seen.documents(documents).replace(outside=outside)
 
   def terms(self) -> np.ndarray:
-    """Returns what each document adds to form.terms, float64 [M, N]."""
+    """Returns what each document adds to each of M sums; see `documents`."""
     return self.documents()[0]
 
   def documents(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns the terms of each document, and which terms are known.
 
     Returns:
-      values: float64 [M, N], what each document adds to form.terms.
+      values: float64 [M, N], what each document adds to each of the M sums
+        whose names are in form.terms.
       known: bool [M, N], False where the document's list is too short.
     """
     shape = len(self.form.terms), len(self.part)
@@ -256,7 +259,8 @@ class Evidence:
       )
       correct_only = {f'{name}{end}' for name in self._correct_only}
       for name in self._label_sums[end]:
-        # All correct decisions may be known although some wrong ones are not.
+        # All correct decisions can be known even if some wrong decisions are
+        # unknown.
         n = n_unfound if name in correct_only else n_short
         if n:
           short[name] = n, f'{n:,} of {n_all:,} documents {reason}'
@@ -292,7 +296,10 @@ def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
 def _weights(
   part: Slice, criteria: Criteria, n_train: int
 ) -> tuple[Weights, str]:
-  """Returns the weights of labels, and why there are no propensities, or ''."""
+  """Returns the weights of labels, and why there are no propensities.
+
+  If there are propensities, the second result is ''.
+  """
   weights_L, absent = criteria.weights_L, ''
   if weights_L is None and n_train < _LEAST_TRAIN:
     absent = (
@@ -317,7 +324,7 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
 
 
 def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
-  """Returns the needs for which the criteria have no input."""
+  """Returns the needs of metrics that neither argument satisfies."""
   inputs = {
     Needs.PROPENSITIES: weights.labels_L,
     Needs.RANK_WEIGHTS: weights.ranks_LK,
@@ -328,13 +335,14 @@ def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
 
 @functools.cache
 def _check_adds_zero(metric: LabelMetric) -> None:
-  """Checks that a label adds 0 to a metric's sums if it has only zero counts.
+  """Checks that a label adds 0 to a metric's sums if all its counts are 0.
 
   If there are very many labels, labels that are neither predicted nor gold are
-  left out of the sums.
+  left out of the sums. So such a label must add 0.
 
   Raises:
-    ConfigError: such a label does not add 0. The message names the metric.
+    ConfigError: a label whose counts are 0 does not add 0. The message names
+      the metric.
   """
   with exact():
     zero_L, n_docs = jnp.zeros(1), jnp.ones(())

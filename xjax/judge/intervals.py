@@ -1,6 +1,7 @@
-"""Computes confidence intervals of metrics, and sums of significance tests.
+"""Computes intervals of metrics, and the sums that significance tests need.
 
-Intervals come from the bootstrap, and tests from approximate randomization.
+The intervals are confidence intervals from the bootstrap. The tests are
+approximate randomization tests.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,8 +56,8 @@ def bootstrap(
     level: confidence level of the intervals.
 
   Returns:
-    Metric -> interval, for metrics that have a value. A metric may have no
-    interval if too many replicates have no value; see significance.interval.
+    Metric -> interval, for metrics that have a value. If too many replicates of
+    a metric have no value, the metric is left out; see significance.interval.
   """
   names = sum_names(m for m in table.values() if has_value(evidence, m))
   (sums,) = bootstrap_sums([evidence], names, seed, replicates)
@@ -78,7 +79,7 @@ def intervals(
     level: confidence level of the intervals.
 
   Returns:
-    Metric -> interval, as bootstrap returns it.
+    Metric -> interval, as in the result of bootstrap.
   """
   by_metric = {}
   for name, measure in table.items():
@@ -99,9 +100,9 @@ def _clip_interval(
 
   Possible values are at least 0. A share is also at most 1.
   """
-  # With a user's negative weights, a metric may be below 0, and PSP-raw may be
-  # above 1. So the limits are moved to include all replicates. Entropy is not a
-  # share and has no upper limit.
+  # Some metrics can leave this range: PSP-raw can be above 1, and a metric with
+  # negative weights of the user can be below 0. So the limits are moved to
+  # include all replicates. Entropy is not a share and has no upper limit.
   most = max(1.0, float(np.nanmax(values_R)))
   most = most if measure.metric.is_share else np.inf
   least = min(0.0, float(np.nanmin(values_R)))
@@ -138,8 +139,8 @@ def bootstrap_sums(
 
   Returns:
     For each system, name -> float64 [replicates + groups]. The sums of the
-    replicates come first. The sums for the jackknife follow; each of them
-    leaves out one group of documents.
+    replicates come first. The sums for the jackknife follow. Each sum for the
+    jackknife leaves out one group of documents.
   """
   if not names:
     return [{} for _ in systems]

@@ -23,9 +23,9 @@ from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
 
 PROTOCOL = XJAX.name
-# Metrics has these keys in addition to the names of protocols. NOTES says why a
-# value is None. INTERVALS has the confidence interval of a value. REASONS says
-# why a value differs from the value under the first protocol.
+# A result of judge has these keys in addition to the names of protocols. NOTES
+# says why a value is None. INTERVALS has the confidence interval of a value.
+# REASONS says why a value differs from the value under the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # key of the note that lists were cut from other lists
 SEARCH = 'search'  # key of the note that labels of high score may be missing
@@ -113,10 +113,9 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
-  """Yields the name of a slice, some protocols, and evidence for all of them.
+  """Yields a slice's name, a group of protocols, and the group's evidence.
 
-  If a slice has the same labels under several protocols, these protocols share
-  the evidence.
+  Under the protocols of a group, the slice has the same labels.
   """
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
@@ -273,7 +272,7 @@ def judge_slice(
   deepest = max(evidence.form.ks)
   if part.is_cut and (n_short := part.n_short(deepest)):
     reasons[LISTS] = (
-      f'cut from the lists of all labels, which have {part.depth} labels; '
+      f'cut from lists of other slices, with at most {part.depth} labels each; '
       f'{n_short:,} of {len(part):,} documents ({n_short / len(part):.1%}) '
       f'have fewer than {deepest} labels left'
     )
@@ -317,8 +316,8 @@ def document_lines(
 ) -> Iterator[str]:
   """Yields a JSON line with the metrics of each document.
 
-  A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has as many
-  of the best labels as the largest cut-off. A line has all metrics of the first
+  A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has the
+  best labels, up to the largest cut-off. A line has all metrics of the first
   protocol that can be computed for a single document. For a mean over
   documents, such as P@5, the value is the document's term. For a ratio of sums,
   such as PSP@5, the value is the ratio of the document's terms. A value is null

@@ -59,7 +59,10 @@ def test_byte_pairs_of_a_folder(roberta_folder, tmp_path):
 @pytest.mark.parametrize(
   ('names', 'said'),
   [
-    ({}, 'has no tokenizer: none of tokenizer.json, vocab.txt, or'),
+    (
+      {},
+      'has no tokenizer; the folder must have tokenizer.json, or vocab.txt, or',
+    ),
     ({'vocab.json': '{}'}, 'has no tokenizer'),
     ({'vocab.txt': 'a\nb\n'}, r'vocab.txt: .*the vocabulary has no \[UNK\]'),
     ({'vocab.txt': ''}, 'vocab.txt'),

@@ -110,9 +110,9 @@ SHORT = binary()[:-3]
 FAULTS = {
   b'': 'vectors: the file is empty and has no',
   b' \n\n': 'vectors: the file is empty and has no',
-  b'word\n': 'vectors:1: the first line is neither word2vec .* nor GloVe',
-  b'some words here\n': 'vectors:1: the first line is neither',
-  b'{"a": 1}\n': 'vectors:1: the first line is neither',
+  b'word\n': 'vectors:1: the format is unknown; .*word2vec.*GloVe',
+  b'some words here\n': 'vectors:1: the format is unknown',
+  b'{"a": 1}\n': 'vectors:1: the format is unknown',
   b'\xff\xfea\0 \0001\0\n\0': 'vectors:1: UTF-16',
   b'0 3\n': 'vectors:1: states 0 words of 3 numbers',
   b'3 0\n': 'vectors:1: states 3 words of 0 numbers',
@@ -122,13 +122,13 @@ FAULTS = {
   b'2 2\nof 1 2\na 2\n': 'vectors:3: has 1 numbers, but other rows have 2',
   b'of 1 2\na 2 3 4\n': 'vectors:2: has 3 numbers, but other rows have 2',
   b'of 1 2\n\na 3 4\n': 'vectors:2: has 0 numbers',
-  b'of 1 2\nthe 1 x\n': "vectors:2: the word 'the': a number of its vector",
-  b'of 1 2\nthe 1 nan\n': "vectors:2: the word 'the': a number of its vector",
-  b'of 1 2\nthe 1 -inf\n': "vectors:2: the word 'the': a number of its vector",
-  b'of 1 2\nthe 1 1e39\n': "vectors:2: the word 'the': a number of its vector",
-  b'of 1 2\nthe 1_0 1\n': "vectors:2: the word 'the': a number of its vector",
-  b'of 1 2\nthe 1 --1\n': "vectors:2: the word 'the': a number of its vector",
-  b'1 2\nof 1 x\n': "vectors:2: the word 'of': a number of its vector",
+  b'of 1 2\nthe 1 x\n': "vectors:2: the vector of 'the' has a number",
+  b'of 1 2\nthe 1 nan\n': "vectors:2: the vector of 'the' has a number",
+  b'of 1 2\nthe 1 -inf\n': "vectors:2: the vector of 'the' has a number",
+  b'of 1 2\nthe 1 1e39\n': "vectors:2: the vector of 'the' has a number",
+  b'of 1 2\nthe 1_0 1\n': "vectors:2: the vector of 'the' has a number",
+  b'of 1 2\nthe 1 --1\n': "vectors:2: the vector of 'the' has a number",
+  b'1 2\nof 1 x\n': "vectors:2: the vector of 'of' has a number",
   b'1 99999999999\nof 1 2\n': (
     'vectors:2: has 2 numbers, but other rows have 99999'
   ),
@@ -146,10 +146,10 @@ FAULTS = {
   b'9 1' + binary()[3:]: 'vectors: byte ',
   b'2 1\n' + b'\0' * 200_000: 'byte 4, word 1 of 2: the word does not end',
   binary(vectors=VECTORS * np.float32([np.nan])): (
-    "vectors: byte 4: the word 'the': a number of its vector"
+    "vectors: byte 4: the vector of 'the' has a number"
   ),
   binary(vectors=VECTORS + np.float32([0, np.inf])): (
-    "vectors: byte 4: the word 'the': a number of its vector"
+    "vectors: byte 4: the vector of 'the' has a number"
   ),
 }
 

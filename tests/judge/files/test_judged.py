@@ -231,7 +231,7 @@ def test_lists_as_text_whose_ids_are_columns(files):
   assert str(caught.value) == (
     f"{files['scores']}:1: label 'fish' is unknown; {files['gold']} has column "
     'numbers, so label ids must be numbers from 0 to 4, or a file of labels '
-    'must say which label each column belongs to'
+    'must contain the label id of each column'
   )
 
 

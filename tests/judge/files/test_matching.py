@@ -158,8 +158,9 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
   )
   without(files['gold'], [[2]])
   assert told(predictions=files['scores'], gold=files['gold']).startswith(
-    'gold: has column numbers, but no header with the number of columns, and '
-    "the label ids of scores are not numbers (such as 'law'); use label ids"
+    'gold: has column numbers, but no header with the number of columns, so '
+    'the columns cannot be matched with the label ids of scores, such as '
+    "'law'; use label ids"
   )
   write_pairs(files['more'], np.array([[0, 1]]))
   assert told(predictions=files['scores'], filter=files['more']).startswith(
@@ -174,8 +175,8 @@ def test_labels_in_order_name_the_columns(files):
   message = told(predictions=files['scores'], gold=files['gold'])
   assert message == (
     "gold:1: label 'sea' is unknown; scores has column numbers, so label ids "
-    'must be numbers from 0 to 2, or a file of labels must say which label '
-    'each column belongs to'
+    'must be numbers from 0 to 2, or a file of labels must contain the label '
+    'id of each column'
   )
   files['labels'].write_text('law\ntax\nsea\n')
   write_pairs(files['more'], np.array([[0, 1]]))

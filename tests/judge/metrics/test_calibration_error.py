@@ -193,7 +193,7 @@ def test_log_loss_by_hand():
     ([2, 2, 2], [True, False, True], 'all scores are equal'),
     ([1, np.inf, -1], [True, False, True], 'not finite'),
     ([1, np.nan, -1], [True, False, True], 'not finite'),
-    ([3, -1, -2, 1], [False, True, False, False], 'do not have the higher'),
+    ([3, -1, -2, 1], [False, True, False, False], 'do not tend to have higher'),
   ],
 )
 def test_where_nothing_can_be_fitted_it_says_why(fit, scores, correct, says):

@@ -37,9 +37,10 @@ def frequent_ngrams(
 ) -> dict[str, int]:
   """Selects frequent n-grams, and counts the texts that contain each n-gram.
 
-  Only n-grams that min_count and max_share allow can be selected. The n-grams
-  that occur most often are selected. If two n-grams occur equally often, the
-  n-gram with fewer words is preferred, and then the n-gram that occurs first.
+  An n-gram is frequent if it is in at least min_count texts, and in at most the
+  share max_share of the texts. Of these n-grams, the max_features n-grams that
+  occur most often are selected. If two n-grams occur equally often, the n-gram
+  with fewer words is preferred, and then the n-gram that occurs first.
 
   The function needs about 70 bytes of memory per word of the texts, whatever
   max_ngram is.
@@ -54,8 +55,8 @@ def frequent_ngrams(
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
-  # Each column of `kept` describes one selected n-gram. The rows are the
-  # negative number of occurrences, the number of words, the place of the first
+  # Each column of `kept` describes one selected n-gram. The rows are minus the
+  # number of occurrences, the number of words, the place of the first
   # occurrence, and the number of documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
@@ -190,10 +191,11 @@ def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
 class Tfidf:
   """Turns texts into rows of weighted n-grams.
 
-  If an n-gram occurs c times in a text, and in d of N training documents, it
-  has the weight f (ln((1 + N) / (1 + d)) + 1). The factor f is c, or 1 + ln c
-  if config.sublinear is set. Then each row is divided by its Euclidean norm.
-  These are the weights of scikit-learn's TfidfVectorizer.
+  The weight of an n-gram in a text is tf * (ln((1 + N) / (1 + d)) + 1), where d
+  of the N training documents contain the n-gram. If the n-gram occurs c times
+  in the text, tf is c, or 1 + ln c if config.sublinear is set. Each row of
+  weights is divided by its Euclidean norm. These weights are equal to those of
+  scikit-learn's TfidfVectorizer.
 
   Attributes:
     config: lengths, limits and weighting of n-grams.
@@ -220,10 +222,11 @@ class Tfidf:
       counts = frequent_ngrams(texts, config)
     if not counts:
       raise DataError(
-        f'no n-gram of {config.min_ngram} to {config.max_ngram} words is in '
-        f'enough documents (data.tokens.min_count={config.min_count}) and in a '
-        f'small enough share (data.tokens.max_share={config.max_share}) of the '
-        f'{len(texts)} documents of train'
+        f'train has {len(texts)} documents, but no usable n-gram of '
+        f'{config.min_ngram} to {config.max_ngram} words; an n-gram must be in '
+        f'at least {config.min_count} documents (data.tokens.min_count), and '
+        f'in at most the share {config.max_share} of the documents '
+        '(data.tokens.max_share)'
       )
     counts_D = np.array(list(counts.values()), np.float64)
     idf_D = np.log((1 + len(texts)) / (1 + counts_D)) + 1
@@ -251,7 +254,8 @@ class Tfidf:
     """Computes the features of N texts.
 
     Returns:
-      float32 [N, D]. A row has norm 1 or is empty; its columns ascend.
+      float32 [N, D]. A row has norm 1, or is empty. The entries of a row are
+      sorted by column.
     """
     if not len(texts):  # scikit-learn raises an error for an empty list
       return sparse.csr_array((0, self.n_features), dtype=np.float32)

@@ -1,14 +1,13 @@
 """Caches the token ids of a split in a file.
 
-A cache file has three parts:
+Each cache file has a key, which is a digest of everything that decides the ids.
+The name of the file contains the first half of the key. The file has three
+parts:
 
 1. the ids of all documents, little-endian int32
 2. the number of ids of each document, little-endian int32
 3. a trailer: a format mark, the total number of ids, the number of documents,
    and a SHA-256 checksum of the key and of parts 1 and 2
-
-The key is a digest of everything that decides the ids. The file's name contains
-the first half of the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,9 +126,10 @@ def tokenise(
   Args:
     split: N documents, with only the zones that are to be read.
     vocab: turns texts into token ids.
-    max_tokens: int, largest number of tokens that are read from the start of a
-      document. If by_zone is set, they are read from the start of each zone.
-    cache_dir: folder of all caches. Several runs may use it at the same time.
+    max_tokens: int, largest number of tokens per document. If by_zone is set,
+      this is the largest number of tokens per zone. Later tokens are left out.
+    cache_dir: folder of all caches. Several runs can use the folder at the same
+      time.
     by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
       two zones, and zones without words are left out.
 

@@ -71,7 +71,7 @@ def canonical_json(settings: Settings) -> str:
 
 
 def padding_settings(token: str, id_: int) -> Settings:
-  """Returns the field `padding` of the settings for a padding token."""
+  """Returns the value of the field `padding` for a given padding token."""
   return {
     'strategy': 'BatchLongest',
     'direction': 'Right',
@@ -83,7 +83,7 @@ def padding_settings(token: str, id_: int) -> Settings:
 
 
 def pad_tokens(settings: Settings) -> list[str]:
-  """Returns the padding token in the field `padding`, or an empty list."""
+  """Returns a list with the padding token of the field `padding`, if any."""
   padding = settings.get('padding')
   name = padding.get('pad_token') if isinstance(padding, dict) else None
   return [name] if isinstance(name, str) else []
@@ -130,8 +130,8 @@ def word_pieces(
 
   Args:
     ids: piece -> id; pieces inside a word start with ##.
-    unknown, first, last: special tokens, which must be in ids.
-    others: further special tokens; those that are not in ids are ignored.
+    unknown, first, last: special tokens, which must be in `ids`.
+    others: further special tokens. Tokens that are not in `ids` are ignored.
     **normal: the arguments of normalizers.BertNormalizer.
   """
   tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
@@ -153,9 +153,9 @@ TOKENIZER = 'tokenizer.json'
 WORD_PIECES = 'vocab.txt'
 BYTE_PAIRS = ('vocab.json', 'merges.txt')
 
-# tokenizer_config.json may change these parts of tokenizer.json, if a part has
-# the given type. The inner dictionaries map names of settings in
-# tokenizer_config.json to names in tokenizer.json.
+# tokenizer_config.json can change settings in these parts of tokenizer.json.
+# A part changes only if it has the type that is given first. The inner
+# dictionaries map names in tokenizer_config.json to names in tokenizer.json.
 _RENAMED = {
   'normalizer': (
     'BertNormalizer',
@@ -199,8 +199,8 @@ def folder_settings(
     settings = _read_byte_pairs(folder, config)
   else:
     raise DataError(
-      f'{folder}: has no tokenizer: none of {TOKENIZER}, {WORD_PIECES}, or '
-      f'{" with ".join(BYTE_PAIRS)}'
+      f'{folder}: has no tokenizer; the folder must have {TOKENIZER}, or '
+      f'{WORD_PIECES}, or both {" and ".join(BYTE_PAIRS)}'
     )
   if pad := _token(config, 'pad_token', ''):
     settings['padding'] = {'pad_token': pad}

@@ -76,8 +76,9 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
     raise DataError(
-      f'{path}:1: the first line is neither word2vec (count and dimension) nor '
-      'GloVe (a word and its numbers, separated by single spaces)'
+      f'{path}:1: the format is unknown; the first line must be the number of '
+      'words and the dimension (word2vec), or a word and its numbers, with '
+      'single spaces (GloVe)'
     )
   return Layout(len(numbers), False, None, 0)
 
@@ -154,7 +155,8 @@ def _binary_rows(
 ) -> Iterator[tuple[int, bytes, bytes]]:
   """Yields the rows of a binary file, which is open at the first row."""
   size, base = 4 * layout.dim, layout.start
-  # buffer[at:] is read but not yielded; it starts at the file's byte base + at.
+  # buffer[at:] was read but not yielded. Its first byte is the file's byte
+  # base + at.
   buffer, at = b'', 0
   for row in range(layout.count):
     while (end := buffer.find(b' ', at)) < 0 or len(buffer) <= end + size:
@@ -196,8 +198,8 @@ _DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
 # float() also accepts 'nan' and '1_0', which this pattern excludes.
 _NUMBERS = re.compile(rb'[-+.0-9eE ]+')
 # These are the sources of a vector: no row yet, the row of the same word, and
-# (for a word like DDDD) the row of a number like 2003. A source with a larger
-# number replaces a source with a smaller number.
+# (for a word like DDDD) the row of a number like 2003. A vector from a later
+# source in this list replaces a vector from an earlier source.
 _NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 
@@ -238,11 +240,11 @@ def read_word_vectors(
   The file may be larger than memory. It is read once, and only the numbers of
   the vocabulary's words are parsed and checked.
 
-  A row's word must be equal to the vocabulary's word. If several rows have the
-  same word, the first row is used. A vocabulary word such as DDDD stands for
-  all numbers of four digits. It gets the vector of the first such number in the
-  file. If the file is sorted by frequency, this is the most frequent number. If
-  the file has no such number, as in law2vec, the row DDDD itself is used.
+  A word of the vocabulary gets the vector of the first row with the same word.
+  But a word such as DDDD, which stands for all numbers of four digits, gets the
+  vector of the first such number in the file. If the file is sorted by
+  frequency, this is the most frequent number. If the file has no such number,
+  as in law2vec, the row DDDD itself is used.
 
   Args:
     path: file in the format of word2vec (text or binary) or GloVe (text), plain
@@ -263,7 +265,7 @@ def read_word_vectors(
       if fault:
         where = f': byte {place}' if layout.binary else f':{place}'
         shown = word.decode('utf-8', 'replace')[:80]
-        raise DataError(f'{path}{where}: the word {shown!a}: {fault}')
+        raise DataError(f'{path}{where}: the vector of {shown!a} {fault}')
   in_file = table.source > _NO_SOURCE
   logging.info(
     '%s: %d of %d words found, %d dimensions',
@@ -303,7 +305,7 @@ class _VectorTable:
     """Stores the vector of a row if the vocabulary needs it.
 
     Returns:
-      A message if the row is faulty, else None.
+      What is wrong with the vector if the row is faulty, else None.
     """
     source = _SAME_WORD
     row = self._rows.get(word)
@@ -315,7 +317,7 @@ class _VectorTable:
       return None
     values = self._read(numbers)
     if values is None or not np.isfinite(values).all():
-      return 'a number of its vector is not finite or cannot be read'
+      return 'has a number that is not finite or cannot be read'
     self.vectors[row] = values
     self.source[row] = source
     return None
@@ -345,7 +347,8 @@ def write_word_vectors(
     vectors: float [n, D], saved as float32.
 
   Raises:
-    ValueError: a word has white space in it, or there are not n words.
+    ValueError: a word is empty or contains white space, or the number of words
+      is not n.
     WriteError: the file cannot be written.
   """
   with atomic_write(path, 'wb') as file:

@@ -48,8 +48,8 @@ def _marks() -> str:
   return ''.join(f'{chr(first)}-{chr(last)}' for first, last in runs)
 
 
-# No character below U+0300 is a mark. The pattern excludes these characters
-# before it looks for marks, which keeps European text fast.
+# No character below U+0300 is a mark. To keep European text fast, the pattern
+# excludes these characters before it searches the long list of marks.
 _WORD = re.compile(rf'[^\W_]+(?:(?![\x00-\u02ff])[{_marks()}]+[^\W_]*)*')
 _DIGIT = re.compile(r'\d')
 
@@ -206,7 +206,7 @@ class Vocabulary:
     return cls(tuple(words))
 
 
-# NFC never joins a character below this one with the character before it.
+# NFC never joins a character below U+0300 with the character before it.
 _FIRST_MARK = '\u0300'
 
 
@@ -214,8 +214,9 @@ class WordPlace(NamedTuple):
   """Holds the place of a word in a document.
 
   Attributes:
-    zone: name of the zone with the word.
-    start, end: the word is the characters [start, end) of the zone's text.
+    zone: name of the zone that contains the word.
+    start, end: the word consists of the characters [start, end) of the zone's
+      text.
   """
 
   zone: str

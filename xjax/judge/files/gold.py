@@ -62,8 +62,9 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """Reads how often labels occur in training.
 
   Args:
-    path: a file in a format of read_gold. The gold of a predictions.npz belongs
-      to other documents, so its training counts are read instead.
+    path: a file in a format of read_gold. A predictions.npz has gold of judged
+      documents, not of training documents. So its training counts are read
+      instead of its gold.
 
   Returns:
     rows: the labels of each training document. For a predictions.npz, this is a

@@ -38,24 +38,23 @@ class JudgeFiles:
   Attributes:
     predictions: a sparse matrix saved by scipy, an XC-repository score file,
       a predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}.
-    gold: gold labels in a format of read_gold. If None, the gold of a
-      predictions.npz is used; other predictions have no gold.
+    gold: gold labels in a format of read_gold. If None, the gold in
+      `predictions` is used. Only a predictions.npz can have gold.
     train_labels: gold labels of the training set in a format of read_gold, or a
-      predictions.npz with training counts. If None, the training counts of
-      `predictions` are used if it is a predictions.npz; other predictions have
-      no training counts.
+      predictions.npz with training counts. If None, the training counts in
+      `predictions` are used. Only a predictions.npz can have training counts.
     filter: pairs of a document and a label that must not be predicted.
     inv_prop: inverse propensities, one per label.
-    labels: label ids in the order of columns; see read_label_order. They become
-      the ids of the columns of `predictions`. Unless all ids are numbers, they
-      also become the ids of the columns of the other files. Files that have
-      label ids do not change.
+    labels: label ids in the order of columns; see read_label_order. If
+      `predictions` has columns without label ids, the columns get these ids. If
+      at least one id is not a number, the columns of the other files get these
+      ids, too. A file that has label ids keeps its ids.
     depth: K, largest number of labels that are kept per document. If None, all
-      labels of a predictions.npz are kept; for other files, the caller of
-      read_judged decides.
-    score_kind: kind of the scores, if the file does not contain it. If None,
-      JSON lines with scores from 0 to 1 have probabilities, and other files
-      have margins.
+      labels of a predictions.npz are kept; for other files, K is the argument
+      `depth` of read_judged.
+    score_kind: kind of the scores in `predictions`. If None, JSON lines whose
+      scores are all from 0 to 1 have probabilities, and other files have
+      margins. But a predictions.npz contains the kind of its scores.
   """
 
   predictions: str | os.PathLike
@@ -78,9 +77,9 @@ def read_judged(
   - Documents are matched by id if the predictions and the gold have document
     ids, otherwise by row. Predictions without document ids get those of the
     gold file.
-  - A filter is applied before the best labels are selected. But if a file has
-    top-k lists (see cut_length), the filter makes the lists shorter; see
-    without_pairs.
+  - A filter is applied before the best labels are selected. But if the
+    predictions are top-k lists (see cut_length), the filter makes the lists
+    shorter; see without_pairs.
 
   Args:
     files: the files.
@@ -89,9 +88,9 @@ def read_judged(
 
   Returns:
     predictions: the lists of `all` have the best labels of each document,
-      sorted by descending score. Labels with equal scores are sorted by column,
-      but labels from JSON lines keep the order of the file. A label that is not
-      in a document's row is not predicted. If there are no training counts,
+      sorted by descending score. Labels with equal scores are sorted by column.
+      But in JSON lines, such labels keep the order of the file. A label that is
+      not in a document's row is not predicted. If there are no training counts,
       n_train is 0.
     inverse_propensities: float64 [L], or None.
 
@@ -151,9 +150,9 @@ class _Contents:
   Attributes:
     scored: the predicted labels.
     saved: the predictions of a predictions.npz; None for other files.
-    others: name of another file -> rows. A filter has no rows. Inverse
-      propensities are one row of all columns, whose scores are the inverse
-      propensities.
+    others: name of another file -> rows. For a filter, there are no rows. For
+      inverse propensities, there is one row with all columns, and the scores
+      are the inverse propensities.
     n_train: number of training documents; 0 if it is not known.
     known_labels: the labels of all files.
   """
@@ -172,7 +171,8 @@ class _Contents:
     if files.labels is not None:
       order = read_label_order(files.labels)
       scored = order.name(scored)
-      # If all ids are column numbers, columns without ids match them already.
+      # If all ids are column numbers, the columns of other files already match
+      # these ids.
       if not order.numbered:
         others = {name: order.name(rows) for name, rows in others.items()}
     known_labels = known_labels_of(scored, tuple(others.values()))
@@ -202,7 +202,7 @@ def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
 
 
 def _filter_pairs(contents: _Contents) -> np.ndarray | None:
-  """Reads the filter, int64 [pairs, 2]: a document row and a label per pair."""
+  """Reads the filter's pairs (document row, label), int64 [pairs, 2]."""
   source = contents.others.get('filter')
   if source is None:
     return None
@@ -246,7 +246,7 @@ def _select_lists(
 
 
 def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
-  """Returns the kind of the scores that the user chose, else a guess."""
+  """Returns the score kind that the user chose, or guesses the kind."""
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
     scored.check(outside, 'the score of label {} is not from 0 to 1')

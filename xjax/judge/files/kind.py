@@ -12,12 +12,14 @@ from xjax.data.formats.svmlight import is_row, parse_header
 
 
 class FileKind(enum.Enum):
-  """Lists the known formats of files with predictions or gold labels."""
+  """Defines the known formats of files with predictions or gold labels."""
 
   PREDICTIONS = 'predictions.npz'
   SPARSE = 'a sparse matrix saved by scipy (.npz: csr, csc or coo)'
   XC_SCORES = 'rows `label:score` under a header `N L`'
-  XC_LABELS = 'rows `label,label feature:value`, perhaps under `N D L`'
+  XC_LABELS = (
+    'rows `label,label feature:value`, with or without a header `N D L`'
+  )
   LISTS = 'JSON lines with labels'
   EURLEX = 'JSON lines with concepts'
   XC_TEXT = 'JSON lines with target_ind'

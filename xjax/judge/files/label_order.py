@@ -1,4 +1,4 @@
-"""Reads a file that says which label each column of other files belongs to."""
+"""Reads a file with the label id of each column of other files."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,7 +18,7 @@ _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 
 
 def column_numbers(labels: Sequence[str]) -> np.ndarray:
-  """Converts ids to column numbers, int64; ids of another form become -1."""
+  """Converts ids to column numbers, int64; an id of another form becomes -1."""
   numbers = (int(i) if _NUMBER.fullmatch(i) else -1 for i in labels)
   return np.fromiter(numbers, np.int64, len(labels))
 
@@ -43,13 +43,14 @@ class LabelOrder:
   def name(self, source: LabelRows) -> LabelRows:
     """Adds label ids to the rows of a file whose labels are column numbers.
 
-    The rows of a file that has label ids do not change.
+    If the file has label ids, its rows are returned unchanged.
 
     Args:
       source: rows of a file.
 
     Raises:
-      DataError: the number of columns differs from the number of labels.
+      DataError: the number of columns differs from the number of labels, or a
+        column number is too large.
     """
     if source.labels is not None:
       return source
@@ -73,7 +74,7 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
   Raises:
     DataError: the file cannot be read, a line has no id, an id occurs twice, or
       the ids are column numbers but not in ascending order. In the last case,
-      the column of a label could be its number or its line.
+      the column of a label is not clear: it could be the id or the line number.
   """
   with open_text(path) as file:
     lines = list(numbered_lines(file, path))

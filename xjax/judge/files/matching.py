@@ -43,7 +43,7 @@ class KnownLabels:
       source: rows of a file.
 
     Raises:
-      DataError: a label is not known, or the file has another number of
+      DataError: a label is not known, or the file has a wrong number of
         columns.
     """
     values = self.indices(source)[source.rows.values]
@@ -74,7 +74,7 @@ class KnownLabels:
       source: rows of a file.
 
     Raises:
-      DataError: the labels of columns are not known, or the file has another
+      DataError: the labels of columns are not known, or the file has a wrong
         number of columns.
     """
     if source.labels is None and self.columns is None:
@@ -125,7 +125,7 @@ class KnownLabels:
       indices[source.rows.values] < 0,
       f'label {{}} is unknown; {self.path} has column numbers, so label ids '
       f'must be numbers from 0 to {len(self.labels) - 1}, or a file of labels '
-      'must say which label each column belongs to',
+      'must contain the label id of each column',
     )
     return indices
 
@@ -135,16 +135,18 @@ def known_labels_of(
 ) -> KnownLabels:
   """Returns all labels of predictions and of the files for judging them.
 
-  A file has label ids, or it has only column numbers.
+  A file either has label ids, or has columns without ids.
 
-  If the predictions have columns, the columns are the labels. Every other file
-  must have the same number of columns, or ids that are column numbers.
+  If the predictions have columns without ids, the columns are the labels. Every
+  other file must have the same number of columns, or ids that are column
+  numbers.
 
   If all files have ids, labels are matched by id. The labels of the predictions
   come first. Labels that are only in other files follow, sorted.
 
-  If the predictions have ids and another file has columns, there are three
-  cases:
+  If the predictions have ids and another file has columns without ids, there
+  are three cases. (The ids of the predictions have an order if scored.n_labels
+  is set.)
 
   - The ids have no order. If a file has a header with the number of columns,
     the columns are the labels, and all ids must be column numbers. If there is
@@ -158,7 +160,7 @@ def known_labels_of(
     have a header with the same number of columns.
 
   Args:
-    scored: the predictions. Their ids have an order if n_labels is set.
+    scored: the predictions.
     others: the other files.
 
   Raises:
@@ -234,9 +236,10 @@ def _column_count(
 
 
 def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
-  """Returns, for each of n columns, the index of the label with this number.
+  """Returns the label index of each of n columns, int64.
 
-  The indices are int64. A column without a label gets -1.
+  The id of a column's label is the number of the column. A column without a
+  label gets -1.
   """
   numbers = column_numbers(labels)
   used = np.flatnonzero((numbers >= 0) & (numbers < n))
@@ -255,9 +258,10 @@ def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
     if other.n_labels is None:
       raise DataError(
         f'{other.path}: has column numbers, but no header with the number of '
-        f'columns, and the label ids of {scored.path} are not numbers (such as '
-        f'{scored.labels[0]!a}); use label ids, or add a header `N L`, or give '
-        'a file of labels that has the label id of each column'
+        'columns, so the columns cannot be matched with the label ids of '
+        f'{scored.path}, such as {scored.labels[0]!a}; use label ids, or add a '
+        'header `N L`, or give a file of labels that has the label id of each '
+        'column'
       )
   logging.info(
     'labels are matched by order: column 0 of %s is %a of %s, and so on',

@@ -249,10 +249,11 @@ def cut_length(scored: LabelRows) -> int:
 def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   """Removes pairs of a document and a label from top-k lists.
 
-  If a full list loses a label, the label that follows the list is not known. So
-  all lists are cut to the length of the shortest list that was full. A list
-  that is not full ends in PAD. It has all predicted labels of its document, so
-  its length does not count.
+  A list is full if it does not end in PAD. If a full list loses a label, the
+  next label of the document is not known. So after the pairs are removed, all
+  lists are cut to the length of the shortest list that was full before. A list
+  that was not full has all predicted labels of its document, so its length does
+  not count.
 
   Args:
     lists: lists of N documents.
@@ -260,7 +261,7 @@ def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
     path: the file of the lists, for messages.
 
   Raises:
-    DataError: a list would lose all labels.
+    DataError: a full list would lose all labels.
   """
   listed = lists.ids != PAD
   rows = Ragged(

@@ -17,7 +17,7 @@ FORMATS = ('csr', 'csc', 'coo')
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   """Reads a sparse matrix that has a row per document and a column per label.
 
-  A stored value counts as an entry, including a stored 0. Nothing is unpickled.
+  Each stored value is an entry, even if it is 0. No pickle is loaded.
 
   Args:
     path: an .npz file of a csr, csc or coo matrix.
@@ -28,7 +28,7 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
 
   Raises:
     DataError: the file is damaged, is not such a matrix, or has impossible
-      values; an entry occurs twice, or its value is not finite.
+      values; an entry occurs twice, or a value is not finite.
   """
   arrays = Arrays.read(path)
   arrays.left.pop('_is_array', None)
@@ -70,19 +70,21 @@ def _format(arrays: Arrays) -> str:
 def _shape(arrays: Arrays) -> tuple[int, int]:
   shape = _numbers(arrays, 'shape', 'iu')
   if len(shape) != 2 or shape.min() < 0 or shape.max() > MOST:
-    arrays.fail('shape', f'is {shape.tolist()}, must be [documents, labels]')
+    arrays.fail(
+      'shape', f'is {shape.tolist()}, but must be [documents, labels]'
+    )
   return int(shape[0]), int(shape[1])
 
 
 def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
-  """Takes the vector `name`; the dtype.kind of its dtype must be in `kinds`."""
+  """Takes the vector `name`, whose dtype.kind must be in `kinds`."""
   if name not in arrays.left:
     arrays.fail(name, 'missing')
   array = arrays.left.pop(name)
   if array.ndim != 1 or array.dtype.kind not in kinds:
     arrays.fail(
       name,
-      f'is {array.dtype} {list(array.shape)}, must be a vector of numbers',
+      f'is {array.dtype} {list(array.shape)}, but must be a vector of numbers',
     )
   return array
 

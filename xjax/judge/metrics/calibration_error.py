@@ -80,7 +80,9 @@ def fit_temperature(
   """
   _check(scores_N, correct_N)
   if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
-    raise CannotFit('the sign of the scores alone says which are correct')
+    raise CannotFit(
+      'the sign of the scores alone says which listed labels are correct'
+    )
   return _fit(scores_N, correct_N, (0.0, 1.0), shifted=False)
 
 
@@ -91,8 +93,8 @@ def fit_platt(
 
   Let there be n+ correct and n- wrong decisions. The target of a correct
   decision is (n+ + 1) / (n+ + 2) instead of 1. The target of a wrong decision
-  is 1 / (n- + 2) instead of 0. These targets have a finite best fit, also if a
-  threshold separates the correct decisions from the wrong decisions.
+  is 1 / (n- + 2) instead of 0. With these targets, the best fit is finite, even
+  if a threshold separates the correct decisions from the wrong decisions.
 
   Args:
     scores_N: float, finite scores in any unit, one per decision.
@@ -111,7 +113,7 @@ def fit_platt(
 
 
 def platt_targets(correct_N: Bool[np.ndarray, ' N']) -> tuple[float, float]:
-  """Returns the target of wrong decisions, then that of correct decisions."""
+  """Returns two targets, of wrong decisions and of correct decisions."""
   right = int(correct_N.sum())
   return 1 / (len(correct_N) - right + 2), (right + 1) / (right + 2)
 
@@ -124,7 +126,8 @@ def log_loss(
 ) -> float:
   """Computes the mean log loss of decisions, in nats.
 
-  The loss of a decision is -t log p - (1 - t) log(1 - p).
+  If p is the probability of a decision, and t is its target, the loss of the
+  decision is -t log p - (1 - t) log(1 - p).
 
   Args:
     fitted: the sigmoid that computes p.
@@ -171,12 +174,11 @@ def _fit(
   scale = float(np.abs(widest).max())
   loss = _Loss(scores_N, correct_N, targets, centre, scale)
   # Start from the best constant function, where a = 0. The loss is convex. So
-  # the best slope is above 0 exactly if the derivative of the loss by a is
-  # below 0 at this start.
+  # the best slope is above 0 only if the loss falls as a rises from 0.
   share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
   start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
   if loss(start)[1][0] >= 0:
-    raise CannotFit('correct labels do not have the higher scores')
+    raise CannotFit('correct labels do not tend to have higher scores')
   a, b = _minimise(loss, start, 2 if shifted else 1)
   return Sigmoid(float(a / scale), float(b - a / scale * centre))
 

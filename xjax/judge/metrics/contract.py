@@ -36,7 +36,7 @@ DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
 # labels up to the largest index of a gold or predicted label.
 LABELS, GOLD_LABELS = 'labels', 'labels with gold'
 UP_TO_LARGEST = 'labels up to largest'
-# Names of the number of correct decisions and of the number of all decisions.
+# Names of two counts: of correct decisions, and of all decisions.
 CORRECT, PREDICTED = 'correct', 'predicted'
 AT_K = '@k'
 # One number, or one number for each replicate.
@@ -46,6 +46,8 @@ Value = Numbers | np.floating
 
 class Ratio(enum.Enum):
   """Says how a protocol computes PSnDCG@k from the PSDCG of all documents.
+
+  PSDCG is the propensity-scored DCG of a document.
 
   SUMS: the sum of PSDCG over documents, divided by the sum of the largest
     possible PSDCG.
@@ -112,15 +114,15 @@ class Protocol:
       as 'P@k' or 'micro-F1'. The tool also prints each metric whose class has
       this protocol in Metric.protocols.
     skip_without_gold: whether means over documents leave out documents without
-      gold. If not, a document without gold counts as 0. This makes no
-      difference to a ratio of sums or means, such as PSP.
+      gold. If not, a document without gold counts as 0. A metric that is a
+      ratio of two sums, such as PSP, has the same value in both cases.
     frequent_from: a label is frequent if it has at least this many training
       documents. A label with fewer training documents, but at least one, is in
       the slice `few`.
     psndcg: how PSnDCG@k is computed.
     psr: what PSR@k divides a document's hits by.
     coverage_over: coverage@k is the covered share of these labels.
-    macro_over: macro-averages at k are means over these labels.
+    macro_over: macro-averages at a cut-off are means over these labels.
   """
 
   name: str
@@ -147,7 +149,7 @@ class Protocol:
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
-    """Returns the kinds of metrics that need neither a user's file nor dev."""
+    """Returns the kinds of metrics that need no extra file and no dev split."""
     from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
     simple = (kind for kind in self.kinds if kind not in from_user)
     return tuple(kind for kind in simple if not kind.endswith(TUNED))
@@ -339,7 +341,7 @@ class DocumentMetric(Metric):
 class PerLabel:
   """Holds each label's counts for a set of decisions.
 
-  An array may have leading axes *R for replicates.
+  An array can have leading axes *R for replicates.
 
   Attributes:
     correct_L: float64, number of documents for which the label is predicted and
@@ -576,7 +578,7 @@ def _measures(
     for measure in metric.measures(protocol, points):
       if kind_of(measure.name) not in kinds:
         continue
-      # A metric may occur twice, for example if a cut-off is repeated.
+      # A metric can occur twice, for example if a cut-off is repeated.
       twin = table.get(measure.name, measure).metric
       if type(twin) is not type(metric):
         both = type(twin), type(metric)

@@ -38,7 +38,7 @@ def intra_list_diversity(
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
   diversity = {}
   for j in range(max(ks)):
-    # PAD comes last: if place j has a label, all earlier places have labels.
+    # PAD comes last. So if place j has a label, all earlier places have labels.
     rows = np.flatnonzero(ids_NK[:, j] != PAD) if j < ids_NK.shape[1] else ()
     for i in range(j if len(rows) else 0):
       first, second = ids_NK[rows, i], ids_NK[rows, j]
@@ -61,8 +61,8 @@ def _products(
     pairs + np.maximum(first, second), return_inverse=True
   )
   products = np.zeros(len(pairs))
-  # The vectors of frequent labels have many values that are not 0, so few pairs
-  # are multiplied at a time.
+  # The vectors of frequent labels have many values that are not 0. To save
+  # memory, few pairs are multiplied at a time.
   for start in range(0, len(pairs), _PAIRS):
     block = slice(start, start + _PAIRS)
     left, right = np.divmod(pairs[block], vectors_LD.shape[0])
@@ -83,7 +83,7 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
   Returns:
     float64 CSR [L, N]. A row has norm 1, or is 0 if the label has no documents.
     The dot product of the rows of labels l and m is n_lm / sqrt(n_l n_m), in
-    [0, 1], where n_l documents have label l, and n_lm documents have l and m.
+    [0, 1], where n_l documents have label l, and n_lm documents have both.
   """
   # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize

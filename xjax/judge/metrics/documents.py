@@ -159,7 +159,7 @@ class RawPSP(_Weighed):
 class PSnDCG(_Weighed):
   """Divides the propensity-scored DCG by its maximum (Bhatia et al.).
 
-  Both are summed over documents before the division.
+  DCGs and maxima are summed over documents before the division.
   """
 
   name = 'PSnDCG@k'
@@ -224,10 +224,10 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """Divides PSR@k by the PSR@k of the best possible list, as in PSRByCount.
+  """Divides PSR@k by the PSR@k of the best possible list.
 
-  In the numerator and in the denominator, a document's term is divided by the
-  document's number of gold labels.
+  PSR@k is computed as in PSRByCount: a document's propensity-scored hits are
+  divided by the document's number of gold labels.
   """
 
   name = 'PSR-norm@k'
