@@ -264,7 +264,7 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
   if ALL_PROTOCOLS in names:
     return tuple(PROTOCOLS.values())
   if not names:
-    raise ConfigError('--protocol: name at least one protocol')
+    raise ConfigError('--protocol: give at least one protocol')
   for name in names:
     if name not in PROTOCOLS:
       raise ConfigError(

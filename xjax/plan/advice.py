@@ -18,7 +18,7 @@ from xjax.score.heads.update import FusedSGD
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64
-_LEAST_SAVING = 0.05  # share of a device's bytes that a change must save
+_LEAST_SAVING = 0.05  # a change must save at least this share of the bytes
 
 Fields = dict[str, Any]  # values to set, by the path of their field
 
@@ -165,7 +165,8 @@ def _choose_changes(
     else:
       break
     size, config = smallest, _with(config, fields)
-    for earlier in chosen:  # fields that are set again keep their place
+    # Fields that are set again keep their place in `chosen`.
+    for earlier in chosen:
       if earlier.keys() == fields.keys():
         earlier.update(fields)
         break

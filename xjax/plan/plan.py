@@ -129,7 +129,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 class Planner:
-  """Plans variants of a run, and traces equal steps of variants only once.
+  """Plans variants of a run; a step that variants share is traced only once.
 
   Attributes:
     sizes: the sizes of the run.
@@ -420,7 +420,8 @@ def traced_step(
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
   if shards > 1 or _is_one_vs_all(config):
-    # A device may hold padding rows. The program computes them like other rows.
+    # A device may hold padding rows. The program treats padding
+    # rows like other rows.
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
