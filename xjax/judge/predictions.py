@@ -311,7 +311,7 @@ class Predictions:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Predictions':
-    """Reads and checks predictions.npz, which any program may have written.
+    """Reads and checks predictions.npz, written by xjax or another program.
 
     Raises:
       DataError: the file is missing or damaged; or an array is missing, has a

@@ -33,7 +33,7 @@ from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
 
-# A run may use this share of a device's memory. Programs, and gaps between
+# A run can use this share of a device's memory. Programs, and gaps between
 # arrays, need the remaining memory.
 USABLE = 0.9
 ROWS, GRADIENTS, PASS = 'label rows', 'gradients', 'pass over labels'
@@ -98,7 +98,7 @@ class Plan:
 
   @property
   def usable(self) -> float:
-    """Returns how many bytes of a device's memory a run may use."""
+    """Returns how many bytes of a device's memory a run can use."""
     return USABLE * self.chip.memory
 
   @property
@@ -148,7 +148,7 @@ class Planner:
       devices: number of devices.
       compile_: whether to compile the step, if this machine has devices of the
         chip's platform. After compiling, the memory is known more exactly.
-        Compiling may take minutes.
+        Compiling can take minutes.
 
     Raises:
       ConfigError: the batches or the mesh do not fit the devices; the documents

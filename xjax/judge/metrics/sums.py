@@ -159,14 +159,14 @@ class LabelCounts:
   """Holds counts of documents per label.
 
   Documents without gold labels count too: every label that is predicted for
-  such a document is wrong.
+  such a document is wrong. There are Q sets of decisions: a set for each
+  cut-off and a set for each score threshold.
 
   Attributes:
-    correct_QL: int64, documents for which the label is predicted and gold, for
-      each of Q sets of decisions.
-    predicted_QL: int64, documents for which the label is predicted, for each
-      set of decisions.
-    gold_L: int64, documents for which the label is gold.
+    correct_QL: int64, number of documents for which the label is predicted and
+      gold.
+    predicted_QL: int64, number of documents for which the label is predicted.
+    gold_L: int64, number of documents for which the label is gold.
   """
 
   correct_QL: jax.Array
