@@ -57,7 +57,7 @@ MISTAKES = {
   '--metrics=ILD': '--metrics: ILD@k needs --similarity',
   '--metrics=micro-F1-tuned': 'micro-F1-tuned needs a dev split, which only',
   '--protocol=lmct': "--protocol: 'lmct' is unknown",
-  '--protocol=': '--protocol: name at least one protocol',
+  '--protocol=': '--protocol: give at least one protocol',
   '--propensity=1': '--propensity=(1.0,): needs two numbers',
   '--propensity=nan,1': '--propensity=(nan, 1.0): needs two numbers',
   '--slices=bin:9-1': '--slices: bin:9-1 is empty',

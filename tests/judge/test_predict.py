@@ -110,7 +110,9 @@ def test_documents_missing_or_twice_are_refused():
   with pytest.raises(ValueError, match='4 documents of dev are in no batch'):
     predict(scorer, batches(16), split, SPACE, 3)
   twice = [*batches(20), *batches(20)]
-  with pytest.raises(ValueError, match='0 documents .* 20 are in several'):
+  with pytest.raises(
+    ValueError, match='0 documents .* 20 are in several batches'
+  ):
     predict(scorer, twice, split, SPACE, 3)
 
 

@@ -271,7 +271,7 @@ def test_another_shape_is_refused(path, name):
     ('all/scores', at((2, 0), np.inf), 'a score is infinite'),
     ('all/scores', at((2, 2), NONE), 'a score is infinite'),
     ('few/scores', at((0, 2), -9), 'the score of -1 is not -inf'),
-    ('all/scores', at((0, 2), 0.5), 'a score is higher than the one before'),
+    ('all/scores', at((0, 2), 0.5), 'a score is higher than the score before'),
     ('all/scores', lambda a: a[:, :2], r'should be float32 \[3, 3\]'),
     ('all/scores', lambda a: a.astype(np.float64), 'is float64'),
     ('gold/indices', at(0, 6), 'not in 0..5'),

@@ -83,8 +83,8 @@ def test_labels_that_only_one_calls_frequent():
   assert metrics['xjax']['frequent']['n_labels'] == 4
   assert metrics['lmtc']['frequent']['n_labels'] == 2
   why = (
-    '2 labels are frequent for only one of the two: xjax requires 50 training '
-    'documents, lmtc requires 51'
+    '2 labels are frequent under only one of the protocols: xjax requires 50 '
+    'training documents, lmtc requires 51'
   )
   for name in ('frequent', 'few'):
     assert told(name, 'lmtc', 'n_labels', metrics) == why
@@ -96,23 +96,23 @@ def test_averaged_labels():
   metrics = judged(ks=(1, 2, 3))
   # Gold are a, b, c, d, e and g: six of eight. The first of no list is h.
   assert told('all', 'napkinxc', 'coverage@1', metrics) == (
-    'coverage is over all 8 labels in xjax, over the 6 labels that are gold '
-    'here in napkinxc'
+    'coverage in xjax is over all 8 labels, in napkinxc over the 6 labels that '
+    'are gold for a document'
   )
   ours, theirs = metrics['xjax']['all'], metrics['napkinxc']['all']
   assert theirs['coverage@1'] == pytest.approx(ours['coverage@1'] * 8 / 6)
   for k in (1, 2):
     assert told('all', 'napkinxc', f'macro-F1@{k}', metrics) == (
-      'the mean is over all 8 labels in xjax, over the 7 labels up to the '
-      'largest index that is gold or listed in napkinxc'
+      'the mean in xjax is over all 8 labels, in napkinxc over the 7 labels up '
+      'to the largest index that is gold or listed'
     )
     assert theirs[f'macro-F1@{k}'] == pytest.approx(
       ours[f'macro-F1@{k}'] * 8 / 7
     )
   # Counted up to the largest of the slice; and h is listed where few are left.
   assert told('few', 'napkinxc', 'macro-F1@1', metrics) == (
-    'the mean is over all 3 labels in xjax, over the 2 labels up to the '
-    'largest index that is gold or listed in napkinxc'
+    'the mean in xjax is over all 3 labels, in napkinxc over the 2 labels up '
+    'to the largest index that is gold or listed'
   )
   assert 'macro-F1@3' not in metrics[REASONS]['napkinxc']['few']
 

@@ -42,20 +42,20 @@ def test_documents_without_gold():
 
 def test_labels():
   assert filled('coverage@5', XJAX, NAPKINXC) == [
-    'coverage is over all 100 labels in xjax, over the 60 labels that are gold '
-    'here in napkinxc'
+    'coverage in xjax is over all 100 labels, in napkinxc over the 60 labels '
+    'that are gold for a document'
   ]
   assert filled('macro-F1@5', NAPKINXC, XJAX) == [
-    'the mean is over the 90 labels up to the largest index that is gold or '
-    'listed in napkinxc, over all 100 labels in xjax'
+    'the mean in napkinxc is over the 90 labels up to the largest index that '
+    'is gold or listed, in xjax over all 100 labels'
   ]
   assert filled('macro-F1', XJAX, NAPKINXC) == []
 
 
 def test_frequent():
   sentence = (
-    '7 labels are frequent for only one of the two: xjax requires 50 training '
-    'documents, lmtc requires 51'
+    '7 labels are frequent under only one of the protocols: xjax requires 50 '
+    'training documents, lmtc requires 51'
   )
   assert filled('RP@5', XJAX, LMTC, 'few') == [sentence]
   assert filled('RP@5', XJAX, LMTC, 'zero') == []

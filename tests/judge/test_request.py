@@ -105,7 +105,7 @@ def test_metrics_by_name(name, kinds):
     ('kinds', ('P@5',), "'P@5' is unknown; .*set cut-offs with --ks"),
     ('kinds', ('ILD',), 'ILD@k needs --similarity'),
     ('kinds', ('weighted',), 'weighted@k needs --rank_weights'),
-    ('protocols', (), 'name at least one protocol'),
+    ('protocols', (), 'give at least one protocol'),
     (
       'protocols',
       ('lmct',),

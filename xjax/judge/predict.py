@@ -46,9 +46,9 @@ def predict(
     depth: K, length of the lists.
 
   Raises:
-    ValueError: a document is in no batch or in several batches; or the scorer
-      ranks a label at or above index scorer.n_labels, or gives a label two
-      scores.
+    ValueError: a document is in no batch or in several batches; the scorer
+      ranks a label whose index is not below scorer.n_labels; or the scorer
+      gives a label two different scores for one document.
   """
   masks = space.masks()
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
@@ -62,7 +62,7 @@ def predict(
   if (seen != 1).any():
     raise ValueError(
       f'{(seen == 0).sum()} documents of {split.name} are in no batch, '
-      f'{(seen > 1).sum()} are in several'
+      f'{(seen > 1).sum()} are in several batches'
     )
   if ids.size and ids.max() >= scorer.n_labels:
     raise ValueError(

@@ -15,7 +15,7 @@ from xjax.judge.calibration import Calibration, readable_scores
 
 
 class AttendedWord(NamedTuple):
-  """Holds a word of a document, and how much a label attends to it.
+  """Holds a word of a document, and how much a label attends to the word.
 
   Attributes:
     word: the word as it is written in the text.
@@ -34,7 +34,7 @@ class AttendedWord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
-  """Holds a predicted label, and how much it attends to every word.
+  """Holds a predicted label, and how much the label attends to every word.
 
   Attributes:
     id: id of the label.
@@ -97,7 +97,8 @@ def attended_words(
     document: the document.
     words: all words that the model read. An encoder's special tokens, which are
       words without characters, are left out of the result.
-    at_W: int, indices into words; indices of at least len(words) are left out.
+    at_W: int, indices into `words`; indices at or above len(words) are left
+      out.
     weights_W: float, attention to the word at each index.
   """
   return tuple(
@@ -137,7 +138,7 @@ def prediction_line(
     labels: descriptors by label index.
     kind: the kind of the scores.
     calibration: the calibration of the scores, if there is one.
-    whys: for each of the K labels, the words that it attends to.
+    whys: for each of the K labels, the words that the label attends to.
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()

@@ -140,7 +140,7 @@ _SELECTED_BY = re.compile(
 # Two scores of a label count as equal within these tolerances, because scores
 # are rounded.
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
-_ENTRIES = 1 << 21  # most list entries that are compared at a time
+_ENTRIES = 1 << 21  # maximum number of list entries that are compared at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ class Predictions:
 
   @property
   def selection(self) -> str:
-    """Returns a text about the search for the labels of highest score."""
+    """Returns a description of the search for the labels of highest score."""
     kind, _, size = self.selected_by.partition('=')
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
@@ -311,12 +311,12 @@ class Predictions:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Predictions':
-    """Reads and checks predictions.npz, which any program may have written.
+    """Reads and checks predictions.npz, written by xjax or another program.
 
     Raises:
-      DataError: the file is missing or damaged, or an array is missing, has
-        another dtype or shape, or has impossible values; the message names the
-        file and the array.
+      DataError: the file is missing or damaged; or an array is missing, has a
+        wrong dtype or shape, or has impossible values. The message contains
+        the path of the file and the name of the array.
     """
     arrays = Arrays.read(path)
     predictions = _parse(arrays)
@@ -435,7 +435,7 @@ def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
   outside = (held_out < 0) | (held_out >= n_labels)
   arrays.check(name, outside, f'not in 0..{n_labels - 1}')
   if not len(held_out) or len(np.unique(held_out)) < len(held_out):
-    arrays.fail(name, 'must have at least one label, and each label once')
+    arrays.fail(name, 'must have at least one label, and no label twice')
   return held_out
 
 
@@ -473,7 +473,7 @@ def _lists(
   finite_pad = pad & ~np.isneginf(scores)
   check(f'{name}/scores', finite_pad, f'the score of {PAD} is not -inf')
   rises = scores[:, 1:] > scores[:, :-1]
-  check(f'{name}/scores', rises, 'a score is higher than the one before')
+  check(f'{name}/scores', rises, 'a score is higher than the score before')
   if kind is ScoreKind.PROBABILITY:
     outside = ~pad & ((scores < 0) | (scores > 1))
     check(f'{name}/scores', outside, 'a score is not from 0 to 1')

@@ -127,7 +127,8 @@ def _is_unexplained(
 ) -> bool:
   """Returns whether a missing value needs an explanation.
 
-  It needs none if the first protocol has the same metric without a value.
+  No explanation is needed if the value is also missing under the first
+  protocol.
   """
   return metric in theirs and (metric not in ours or ours[metric] is not None)
 
@@ -166,11 +167,11 @@ def reasons(
     slice_name: name of the slice that is judged.
 
   Returns:
-    Sentences with these fields for str.format, which are numbers:
+    Sentences with fields for str.format. Each field stands for a number:
 
     - {without_gold}: documents that have no gold in the slice.
     - {labels}: all labels of the slice.
-    - {gold_labels}: labels of the slice that are gold for a document.
+    - {gold_labels}: labels of the slice that are gold for some document.
     - {up_to_largest}: labels up to the largest index that is gold or listed.
     - {between}: labels that are frequent under only one of the two protocols.
   """
@@ -211,8 +212,8 @@ def _metric_of(kind: str) -> Metric | None:
 
 _COUNTS = ('n_docs', 'n_skipped')
 _FREQUENT = (
-  '{between} labels are frequent for only one of the two: {us} requires '
-  '{our_from} training documents, {them} requires {their_from}'
+  '{between} labels are frequent under only one of the protocols: {us} '
+  'requires {our_from} training documents, {them} requires {their_from}'
 )
 _SKIPPED = (
   '{without_gold} documents have no gold label: skipped by {us}, counted as 0 '
@@ -244,7 +245,7 @@ _PSR = {
 }
 _AVERAGED = {
   AveragedLabels.ALL: 'all {labels} labels',
-  AveragedLabels.GOLD: 'the {gold_labels} labels that are gold here',
+  AveragedLabels.GOLD: 'the {gold_labels} labels that are gold for a document',
   AveragedLabels.UP_TO_LARGEST: (
     'the {up_to_largest} labels up to the largest index that is gold or listed'
   ),
@@ -256,8 +257,8 @@ def _averaged_over(
 ) -> str:
   """Returns a sentence that says which labels the two means include."""
   return (
-    f'{subject} is over {_AVERAGED[ours]} in {{us}}, over '
-    f'{_AVERAGED[theirs]} in {{them}}'
+    f'{subject} in {{us}} is over {_AVERAGED[ours]}, in {{them}} over '
+    f'{_AVERAGED[theirs]}'
   )
 
 

@@ -33,7 +33,7 @@ ALL_PROTOCOLS = 'all'
 
 
 class Similarity(enum.Enum):
-  """Says how the similarity of labels is measured, for the metric ILD."""
+  """Says how ILD (intra-list diversity) measures the similarity of labels."""
 
   NONE = 'none'
   DESCRIPTORS = 'descriptors'
@@ -55,11 +55,12 @@ class JudgeRequest:
       frequency are always included.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
       of tab-separated lines; if '', only the run's descriptors are used.
-    similarity: how the similarity of labels is measured, for the metric ILD.
+    similarity: how the metric ILD measures the similarity of labels.
     rank_weights: .npy file of float [L, K], the weight W of each label at each
       place, for the metric weighted@k; '' if there is none.
-    alphas: recalls for the metric alpha-coverage, from 0 to 1.
-    draws: numbers of documents in a draw, for the metric n'-coverage.
+    alphas: recalls from 0 to 1, for the metric coverage[a]@k; a is a recall.
+    draws: numbers of documents, for the metric coverage[n]@k; n documents are
+      drawn.
     replicates: number of bootstrap replicates; if 0, there are no intervals.
     seed: seed of the bootstrap's draws.
   """
@@ -264,7 +265,7 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
   if ALL_PROTOCOLS in names:
     return tuple(PROTOCOLS.values())
   if not names:
-    raise ConfigError('--protocol: name at least one protocol')
+    raise ConfigError('--protocol: give at least one protocol')
   for name in names:
     if name not in PROTOCOLS:
       raise ConfigError(

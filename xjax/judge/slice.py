@@ -90,7 +90,10 @@ class Slice:
     return self.lists.ids.shape[1]
 
   def n_short(self, k: int) -> int:
-    """Counts lists with fewer than k labels, except lists with all labels."""
+    """Counts the lists with fewer than k labels.
+
+    A list that has all labels of the slice is not counted.
+    """
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
@@ -195,7 +198,7 @@ def _cut_lists(
   }
   if not others:
     return lists.cut(mask), floor
-  # The slices in `others` may not have all labels of this slice.
+  # Some labels of this slice may be in none of the slices in `others`.
   covered = np.zeros_like(mask)
   for name in others:
     covered |= predictions.masks[name]

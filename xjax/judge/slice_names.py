@@ -60,7 +60,7 @@ def named_slices(
   predictions: Predictions,
   described: Mapping[str, Label],
 ) -> dict[str, np.ndarray]:
-  """Makes the slices that a user requests, besides frequent, few and zero.
+  """Makes the slices that a user requests in addition to the standard slices.
 
   Args:
     names: names of slices. `bin:1-9` has the labels with 1 to 9 training

@@ -1,8 +1,8 @@
 """Defines the interfaces of losses and of label weights.
 
-Very few labels of a document are gold. So a loss is computed in two parts: a
-dense part, which treats all labels as if they were not gold, and a sparse part
-for the few gold labels. Labels are processed in chunks.
+For each document, very few labels are gold. So a loss is computed in two parts:
+a dense part, which treats all labels as if they were not gold, and a sparse
+part for the few gold labels. Labels are processed in chunks.
 """
 
 import abc
@@ -45,8 +45,8 @@ class LossConfig(ConfigPart, abstract=True):
     Its logit is the score of the label before training. By default, the
     probability is the label's prior. If a model must give all documents the
     same scores, the logits of the priors minimise binary cross entropy without
-    label weights, and nearly minimise softmax cross entropy. They do not
-    minimise focal loss, or a loss with label weights.
+    label weights, and nearly minimise softmax cross entropy. These logits do
+    not minimise focal loss, or a loss with label weights.
 
     Args:
       priors_L: float64, priors of the labels, strictly between 0 and 1.
@@ -62,7 +62,7 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
   """Chooses the label weights, which can be combined with any loss.
 
   Attributes:
-    even: whether all labels have the same weight, so that build returns None.
+    even: whether all labels have the same weight. If so, build returns None.
   """
 
   even: ClassVar[bool] = False
@@ -138,10 +138,10 @@ class ChunkLoss:
     """Returns the loss of labels that are not gold, and its derivative.
 
     Args:
-      logits_BC: float32. A logit of -inf has loss 0. It marks padding labels,
-        rows that only fill the batch, and gold labels. If the loss is
-        normalised, gold labels keep their logits, because this part of the loss
-        also depends on them.
+      logits_BC: float32. The value -inf marks padding labels, rows that only
+        fill the batch, and gold labels; the loss of these entries is 0. But if
+        the loss is normalised, gold labels keep their logits, because the
+        derivative also depends on these logits.
       weight_C: float32, factor of each label's loss, or None if all are 1.
 
     Returns:

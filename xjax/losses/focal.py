@@ -12,7 +12,7 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class FocalConfig(LossConfig):
-  """Configures the focal loss (Lin et al. 2017), whose scores are logits.
+  """Chooses the focal loss (Lin et al. 2017), so that scores are logits.
 
   The focal loss moves probabilities towards 0.5. This does not change the
   ranking, and eval.calibration corrects the probabilities.
@@ -41,8 +41,8 @@ class Focal(LabelLoss):
 
   The formula is eq. 5 of Lin et al. (2017), or eq. 4 if a_t is 1. p_t is the
   probability of the correct decision: sigmoid(z) for a gold label, and
-  1 - sigmoid(z) for any other label. With gamma 0 and
-  alpha 0, the loss is binary cross entropy.
+  1 - sigmoid(z) for any other label. With gamma 0 and alpha 0, the loss is
+  binary cross entropy.
 
   Attributes:
     gamma: exponent of 1 - p_t, at least 0.

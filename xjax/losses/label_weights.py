@@ -28,7 +28,7 @@ class EvenWeights(LabelWeightsConfig):
 
 @dataclasses.dataclass
 class ClassBalancedWeights(LabelWeightsConfig):
-  """Weights a label by its effective number of documents (Cui et al. 2019).
+  """Gives larger weights to labels with fewer documents (Cui et al. 2019).
 
   In the paper, each example has one gold class, and all terms of the example
   are multiplied by the weight of this class. Here a document has many labels,
@@ -59,7 +59,8 @@ class PropensityWeights(LabelWeightsConfig):
   """Gives weight 2 / p_l - 1 to gold labels, and weight 1 to other labels.
 
   These are the weights of Qaraei et al. 2021. p_l is the propensity of label l
-  (Jain et al. 2016). Its parameters A and B are set by eval.propensity.
+  (Jain et al. 2016). The parameters A and B of the propensity formula are set
+  by eval.propensity.
   """
 
   def build(

@@ -18,9 +18,10 @@ class SoftmaxConfig(LossConfig):
 
   Labels compete: a score has a meaning only in comparison with the other scores
   of the same document. So a calibration on dev turns scores into probabilities,
-  and micro-F1-tuned is the F1 to compare. A head computes its products twice,
-  because a first pass over the labels computes the sum over all labels. Only
-  the label weights of gold labels are used.
+  and systems should be compared by micro-F1-tuned, whose threshold is tuned on
+  dev. A head computes its products twice, because a first pass over the labels
+  computes the sum over all labels. Only the label weights of gold labels are
+  used.
   """
 
   averaged: bool = field(

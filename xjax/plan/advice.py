@@ -18,7 +18,7 @@ from xjax.score.heads.update import FusedSGD
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64
-_LEAST_SAVING = 0.05  # share of a device's bytes that a change must save
+_LEAST_SAVING = 0.05  # a change must save at least this share of the bytes
 
 Fields = dict[str, Any]  # values to set, by the path of their field
 
@@ -33,16 +33,17 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-  """Holds the changes that make a run fit."""
+  """Holds changes that reduce the memory of a run, until the run fits."""
 
   # The total of a change includes the effect of the changes before it. No field
   # is set twice. The change that saves most comes first; a change of the model
   # comes last.
   changes: tuple[Change, ...]
   fits: bool  # whether the run fits with all changes
-  # The smallest number of devices with which the run fits, or None if there is
-  # no such number. If `fits` is true, this number is for the run without the
-  # changes, else for the run with all changes.
+  # The plan's number of devices is doubled until the run fits. This change
+  # has the resulting number, or is None if no number up to MOST_DEVICES is
+  # enough. If `fits` is true, the number is for the run without the changes,
+  # else for the run with all changes.
   devices: Change | None
 
 
@@ -84,7 +85,7 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 
 
 def advice(plan: Plan, planner: Planner) -> Advice:
-  """Returns changes that make a plan fit.
+  """Returns changes that reduce the memory of a plan, until the plan fits.
 
   The totals are estimates. If XLA has computed the memory of the plan, all
   estimates are scaled so that the estimate for the plan equals XLA's total.
@@ -165,7 +166,8 @@ def _choose_changes(
     else:
       break
     size, config = smallest, _with(config, fields)
-    for earlier in chosen:  # fields that are set again keep their place
+    # Fields that are set again keep their place in `chosen`.
+    for earlier in chosen:
       if earlier.keys() == fields.keys():
         earlier.update(fields)
         break

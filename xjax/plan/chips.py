@@ -35,7 +35,7 @@ class Chip:
   bfloat16: float  # operations on 2-byte operands with sums in float32
   float32: float  # operations on float32 operands at full precision
   network: float = 0.0  # bytes sent to other devices; 0 without a network
-  neighbours: int = 1  # number of devices in the network, with this device
+  neighbours: int = 1  # number of devices in the network, including this device
 
   def peak(self, operand_bytes: int) -> float:
     """Returns the peak rate of operations on operands of the given size."""
@@ -116,6 +116,6 @@ def chip_named(name: str) -> Chip:
   if kind not in _KINDS:
     raise ConfigError(
       f'--chip: this machine has a {kind!r}, whose rates are not known; choose '
-      f'the most similar of the chips that are known: {names}'
+      f'the most similar of these chips: {names}'
     )
   return _KINDS[kind]

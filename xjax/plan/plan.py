@@ -33,7 +33,7 @@ from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
 
-# A run may use this share of a device's memory. Programs, and gaps between
+# A run can use this share of a device's memory. Programs, and gaps between
 # arrays, need the remaining memory.
 USABLE = 0.9
 ROWS, GRADIENTS, PASS = 'label rows', 'gradients', 'pass over labels'
@@ -98,7 +98,7 @@ class Plan:
 
   @property
   def usable(self) -> float:
-    """Returns how many bytes of a device's memory a run may use."""
+    """Returns how many bytes of a device's memory a run can use."""
     return USABLE * self.chip.memory
 
   @property
@@ -129,7 +129,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 class Planner:
-  """Plans variants of a run, and traces equal steps of variants only once.
+  """Plans variants of a run; a step that variants share is traced only once.
 
   Attributes:
     sizes: the sizes of the run.
@@ -148,7 +148,7 @@ class Planner:
       devices: number of devices.
       compile_: whether to compile the step, if this machine has devices of the
         chip's platform. After compiling, the memory is known more exactly.
-        Compiling may take minutes.
+        Compiling can take minutes.
 
     Raises:
       ConfigError: the batches or the mesh do not fit the devices; the documents
@@ -420,7 +420,8 @@ def traced_step(
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
   if shards > 1 or _is_one_vs_all(config):
-    # A device may hold padding rows. The program computes them like other rows.
+    # A device may hold padding rows. The program treats padding
+    # rows like other rows.
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))

@@ -74,8 +74,10 @@ def program_cost(
   Args:
     program: the program, as in jax.stages.Traced.jaxpr. For a loop of unknown
       length, one iteration is counted.
-    donated: the arguments that the program may overwrite. `held` does not
-      include the bytes of arguments.
+    donated: the arguments that the program is allowed to overwrite.
+
+  Returns:
+    The cost. Its field `held` does not include the bytes of arguments.
   """
   jaxpr = program.jaxpr
   values = {var: _Value(var.aval) for var in [*jaxpr.invars, *jaxpr.constvars]}
@@ -196,9 +198,10 @@ def _in_memory(steps: list[_Step]) -> set[_Value]:
 def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
   """Returns the bytes that an operation must read and write.
 
-  Bytes that the body of a loop moves are not included. Three assumptions save
-  bytes: a sum is computed together with its operands, a slice is read in place,
-  and a result that updates an array is written directly into this array.
+  Bytes that the body of a loop moves are not included. This function assumes
+  that a sum is computed together with its operands, that a slice is read in
+  place, and that a result that updates an array is written directly into this
+  array.
   """
   (eqn, inputs, outputs), name = step, _name(step[0])
   written = sum(value.bytes for value in outputs if value in arrays)
@@ -217,7 +220,7 @@ def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
 def _inner_cost(eqn: jex.JaxprEqn) -> ProgramCost:
   """Returns the cost of the body of a loop or branch, or of a product.
 
-  The cost of any other operation is 0 here.
+  For any other operation, the result is 0.
   """
   params = eqn.params
   match _name(eqn):

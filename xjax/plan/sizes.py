@@ -124,7 +124,7 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
       assumed.append('the encoder has the sizes of BERT-base')
   elif not tokens.dense:
     words = tokens.max_words
-    assumed.append(f'{words:,} words')
+    assumed.append(f'the vocabulary has {words:,} words')
   shape = BatchShape(batch, batch, tokens.max_tokens, 0, POSITIVES)
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.

@@ -68,11 +68,11 @@ def compare_runs(
   """Reads systems, and compares every other system with the first system.
 
   Runs that differ only in their seeds are one system. Tests and intervals use
-  the run of a system that is best on dev, as in Chalkidis et al. 2019, section
-  5.
+  one run per system: the run that is best on dev, as in Chalkidis et al. 2019,
+  section 5.
 
   Args:
-    arguments: paths of workdirs, folders of evaluations or prediction files.
+    arguments: paths of workdirs, of evaluation folders or of prediction files.
     plan: what to compare; if plan.propensity is empty, the propensity of the
       first config is used.
     split: split of the workdirs; if '', it is chosen as in sources.read_runs.
@@ -133,7 +133,7 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
   """Checks that all runs have the same labels and training counts.
 
   Raises:
-    DataError: two runs differ; the message names them and the difference.
+    DataError: two runs differ; the message says which runs differ, and how.
   """
   first, *others = runs
   ours = first.predictions
@@ -143,8 +143,8 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
     if tuple(ours.labels) != tuple(theirs.labels):
       raise DataError(
         f'{who} do not rank the same labels in the same order: '
-        f'{len(ours.labels)} and {len(theirs.labels)} labels; give files of '
-        'other tools the same --gold and --train_labels'
+        f'{len(ours.labels)} and {len(theirs.labels)} labels; give the same '
+        '--gold and --train_labels for all files of other tools'
       )
     same = np.array_equal(ours.train_counts, theirs.train_counts)
     if ours.n_train != theirs.n_train or not same:

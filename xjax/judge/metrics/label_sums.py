@@ -55,8 +55,8 @@ class LabelTable:
   """Holds the slice and the frequency bins of labels, for label_sums.
 
   Attributes:
-    upto_L: int64, for each label, how many labels of the slice have an index
-      that is not above the label's index.
+    upto_L: int64, for each label, the number of labels of the slice that have
+      the same index or a smaller index.
     bins_FL: bool, True for the labels of each frequency bin.
   """
 
@@ -108,11 +108,11 @@ def label_sums(
 
   Returns:
     totals: name -> float64. For `correct`, `predicted` and the sums of the
-      metrics, this is the sum over all labels. For `labels up to largest`, it
-      is the number of labels of the slice up to the largest index of a label
-      that is predicted or gold.
-    binned: name -> float64, the sum over the labels of each bin, only for sums
-      of metrics with is_binned.
+      metrics, the value is the sum over all labels. For `labels up to largest`,
+      the value is the number of labels of the slice up to a certain index: the
+      largest index of a predicted or gold label.
+    binned: name -> float64, one sum per bin, over the labels of the bin. Only
+      the sums of metrics with is_binned are included.
   """
   labels = PerLabel(
     *(jnp.asarray(x, jnp.float64) for x in (correct_L, predicted_L, gold_L)),

@@ -34,9 +34,9 @@ def f_beta(
 
   F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1, this is
   the F1 of "Re-evaluating Extreme Multi-label Text Classification Methods in
-  Tail Label Prediction" (anonymous ACL submission), eq. 1. There, a label that
-  is never predicted has F1 0. With other values of beta, this is the F of
-  Schultheis et al. 2022, section 3.2.
+  Tail Label Prediction" (anonymous ACL submission), eq. 1. In that paper, a
+  label that is never predicted has F1 0. With other values of beta, F_beta is
+  the F of Schultheis et al. 2022, section 3.2.
 
   Args:
     correct_L: float, TP, number of documents for which the label is predicted
@@ -260,11 +260,11 @@ class SampledCoverage(LabelMetric):
 
 
 class Entropy(LabelMetric):
-  """Computes the entropy, in bits, of the labels of correct predictions.
+  """Computes how evenly the correct predictions are spread over the labels.
 
-  The entropy is log2 C - (sum over labels of c log2 c) / C, where c is the
-  number of correct predictions of a label, and C is the sum of c over all
-  labels (Schultheis et al. 2022, eq. 15-16).
+  This number is the entropy, in bits: log2 C - (sum over labels of
+  c log2 c) / C, where c is the number of correct predictions of a label, and C
+  is the sum of c over all labels (Schultheis et al. 2022, eq. 15-16).
   """
 
   name = 'entropy@k'

@@ -73,10 +73,10 @@ class Outcomes:
     return Decisions(docs, self.gold.values, np.ones(len(docs), bool))
 
   def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
-    """Counts the labels up to each document's largest label, int [N].
+    """Counts, for each document, the labels up to a certain index, int [N].
 
-    A document's largest label is the label with the largest index among the
-    document's gold and predicted labels. Only labels of the slice are counted.
+    This index is the largest index of the document's gold and predicted labels.
+    Only labels of the slice are counted.
 
     Args:
       end: the suffix of a set of decisions, such as `@5`.
@@ -87,7 +87,10 @@ class Outcomes:
     return largest_N
 
   def zeros(self) -> 'Outcomes':
-    """Returns outcomes of the same documents in which all counts are 0."""
+    """Returns outcomes of the same documents without any labels.
+
+    All terms are 0.
+    """
     return dataclasses.replace(
       self,
       terms={name: np.zeros_like(row) for name, row in self.terms.items()},
@@ -126,14 +129,16 @@ class Counts:
 class Slots:
   """Assigns a slot, which is a row of the count arrays, to each counted label.
 
-  The first slots are for summed labels, whose terms are added to the sums:
+  The first slots are for summed labels. The argument `only_correct` of the
+  method `of` says which labels are summed:
 
-  - If a label without a correct decision adds 0 to all sums, only labels with a
-    correct decision are summed.
-  - Otherwise, all labels that are predicted or gold are summed.
+  - If `only_correct` is true, only labels with a correct decision are summed,
+    because other labels would add 0 to all sums.
+  - If `only_correct` is false, all labels that are predicted or gold are
+    summed.
 
-  If all gold labels are counted, the gold labels that are not summed have the
-  slots after the first slots.
+  The next slots are for gold labels that are not summed. These slots exist only
+  if the argument `count_gold` is true.
 
   Attributes:
     labels_H: int, the summed labels, in the order of their slots.
@@ -161,12 +166,11 @@ class Slots:
     """Assigns slots to the labels of two outcomes.
 
     Args:
-      before: outcomes of the documents at weight 0.
-      after: outcomes of the same documents at weight 1.
+      before: outcomes of the documents if all weights are 0.
+      after: outcomes of the same documents if all weights are 1.
       ends: suffixes of the sets of decisions whose labels are counted.
       count_gold: whether all gold labels are counted.
-      only_correct: whether a label without a correct decision adds 0 to all
-        sums.
+      only_correct: whether labels without a correct decision add 0 to all sums.
     """
     sets = [outcomes.sets[end] for outcomes in (before, after) for end in ends]
     every = [*sets, before.gold_decisions, after.gold_decisions]
@@ -184,11 +188,11 @@ class Slots:
     return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Counts decisions per label, for any weights of the documents.
+    """Counts decisions per label, as a function of the documents' weights.
 
     Args:
-      before: decisions about the documents at weight 0.
-      after: decisions about the documents at weight 1.
+      before: decisions about the documents if all weights are 0.
+      after: decisions about the documents if all weights are 1.
       n_slots: only labels in the first n_slots slots are counted.
     """
     first, last = (self._matrix(x, n_slots) for x in (before, after))
@@ -216,7 +220,8 @@ def _distinct(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _round_up(n: int) -> int:
   """Rounds a number up, so that few sizes occur and few programs are compiled.
 
-  The result is a multiple of 64. For n above 512, it is at most n * 9 / 8.
+  The result is a multiple of 64. If n is above 512, the result is at most
+  n * 9 / 8.
   """
   step = max(1 << max(n.bit_length() - 4, 0), 64)
   return -(-max(n, 1) // step) * step

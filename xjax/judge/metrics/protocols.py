@@ -26,8 +26,8 @@ from xjax.judge.metrics.contract import (
 
 _THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
 
-# By default, `xjax` is in Metric.protocols. So this protocol prints all metrics
-# of xjax and all metrics that a user adds.
+# By default, the field `protocols` of a metric contains `xjax`. So this
+# protocol prints all metrics of xjax and all metrics that a user adds.
 XJAX = Protocol(
   name='xjax',
   title='xjax',

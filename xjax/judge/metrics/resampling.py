@@ -39,13 +39,13 @@ class Reweighing:
     """Prepares the sums.
 
     Args:
-      names: names of the sums. A sum is a term or a fixed sum of the outcomes,
-        or a sum over labels.
-      before: outcomes of the documents at weight 0. In a bootstrap, this is
-        after.zeros().
-      after: outcomes of the same documents at weight 1. A document of weight w
-        adds w times the difference between `after` and `before` to the sums
-        and to the counts per label.
+      names: names of the sums to compute: terms of the outcomes, fixed sums of
+        the outcomes, and sums over labels.
+      before: outcomes of the documents if all weights are 0. In a bootstrap,
+        these outcomes are after.zeros().
+      after: outcomes of the same documents if all weights are 1. A document of
+        weight w adds w times the difference between `after` and `before` to
+        the sums and to the counts per label.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -150,8 +150,8 @@ class _SetSums:
   Attributes:
     correct: counts of correct decisions per label.
     predicted: counts of all decisions per label.
-    sums: a sum over all labels -> names of the frequency bins for which this
-      sum is computed too.
+    sums: a sum over all labels -> names of frequency bins. The same sum is also
+      computed over the labels of each of these bins.
     rows: name of a bin, or '' for all labels -> float64 [H], 1 for labels in
       the bin, else 0.
   """
@@ -188,7 +188,11 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Computes the sums of R replicates, as F names -> float64 [F, R]."""
+    """Computes the sums of R replicates.
+
+    Returns:
+      Tuple of F names -> float64 [F, R], a row per name.
+    """
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
     # Each sum is a separate program, because XLA runs a program with one sum on

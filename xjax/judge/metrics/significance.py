@@ -7,8 +7,8 @@ from jaxtyping import Float, Shaped
 import numpy as np
 import scipy.special
 
-# Two numbers count as equal if their relative difference is smaller, because
-# the rounding of a sum depends on the order of its terms.
+# Two numbers count as equal if their relative difference is below this number,
+# because the rounding of a sum depends on the order of its terms.
 _ROUNDING = 1e-10
 
 
@@ -48,8 +48,8 @@ def interval(
   the standard error of the bootstrap.
 
   Args:
-    values_R: float64 [R], values of the replicates. The value is NaN if the
-      denominator is 0; such replicates are left out.
+    values_R: float64 [R], the value of each replicate. A value is NaN if its
+      denominator is 0. Replicates whose value is NaN are left out.
     value: the value on all documents, where each document counts once.
     level: share of the replicates inside the interval.
     left_out_values: float64 [groups]. The documents are split into groups of
@@ -153,8 +153,8 @@ def paired_t_p(
 def holm(p_values: Sequence[float]) -> list[float]:
   """Corrects p-values for the number of tests (Holm 1979).
 
-  The i-th smallest of m p-values is multiplied by m - i + 1. If a product is
-  below the product of a smaller p-value, the larger product replaces it.
+  The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
+  below the product of a smaller p-value is raised to the latter product.
   Products above 1 become 1. All tests whose corrected p-value is at most alpha
   are significant at the family-wise error rate alpha. The order of the p-values
   is kept.

@@ -14,7 +14,7 @@ def judged_masks(
   held_out: Int[np.ndarray, ' held_out'],
   frequent_from: int = FREQUENT_FROM,
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the labels of each slice to judge; the slice `all` comes first.
+  """Returns the labels of each judged slice; the slice `all` comes first.
 
   Args:
     train_counts: int [L], training documents per label.

@@ -109,10 +109,12 @@ def document_terms(
     form: which sums to compute.
 
   Returns:
-    values: float64 [M, B] (float32 outside metrics.exact), in the order of
-      form.terms. Padding rows are 0. Documents without gold are 0 too, except
-      in the term `documents`.
-    known: bool [M, B], False where the list is too short for the value.
+    values: float64 [M, B], float32 outside metrics.exact. The M terms are in
+      the order of form.terms. The values of rows that only fill the block are
+      0. The values of documents without gold are also 0, except in the term
+      `documents`.
+    known: bool [M, B], False where the value is not known, because the list is
+      too short.
   """
   lists = documents.ranked(form.ks, weights)
   every_B, has_gold_B = jnp.ones_like(lists.whole_B), lists.gold_B > 0
@@ -157,14 +159,14 @@ class LabelCounts:
   """Holds counts of documents per label.
 
   Documents without gold labels count too: every label that is predicted for
-  such a document is wrong.
+  such a document is wrong. There are Q sets of decisions: a set for each
+  cut-off and a set for each score threshold.
 
   Attributes:
-    correct_QL: int64, documents for which the label is predicted and gold, for
-      each of Q sets of decisions.
-    predicted_QL: int64, documents for which the label is predicted, for each
-      set of decisions.
-    gold_L: int64, documents for which the label is gold.
+    correct_QL: int64, number of documents for which the label is predicted and
+      gold.
+    predicted_QL: int64, number of documents for which the label is predicted.
+    gold_L: int64, number of documents for which the label is gold.
   """
 
   correct_QL: jax.Array
@@ -213,7 +215,7 @@ class LabelCounts:
 def rank_sets(
   ids_BK: Int[Array, 'B K'], ks: tuple[int, ...]
 ) -> Int[Array, 'B K']:
-  """Returns the index of the first cut-off that includes each place.
+  """Returns, for each place, the index of the first cut-off that includes it.
 
   A place beyond all cut-offs gets the index len(ks).
 
@@ -254,14 +256,16 @@ class Sums:
 
   Attributes:
     terms_M: float64, sums of document_terms. Integers are exact up to 2^53.
-    unknown_M: int64, documents with gold whose list is too short for the term.
-    counts: counts per label. The first sets of decisions belong to the
-      cut-offs. The set of a cut-off holds the decisions at places after the
-      previous cut-off, up to this one. The other sets belong to the thresholds.
-    short_Q: int64, documents whose list is too short to know all decisions of
-      the set.
-    unfound_Q: int64, documents in short_Q that may have a correct decision
-      among the unknown ones.
+    unknown_M: int64, number of documents with gold whose term is not known,
+      because the list is too short.
+    counts: counts per label and set of decisions. The first sets belong to the
+      cut-offs, and the other sets belong to the thresholds. The set of a
+      cut-off k holds the decisions at places after the previous cut-off, up to
+      place k.
+    short_Q: int64, number of documents whose list is too short to know all
+      decisions of the set.
+    unfound_Q: int64, number of documents in short_Q whose unknown decisions may
+      include a correct decision.
     form: says which sums these are.
   """
 
@@ -332,7 +336,8 @@ class Sums:
     """Returns, for each term, how many documents have too short a list.
 
     Returns:
-      Name of a term -> number of documents, without numbers that are 0.
+      Name of a term -> number of documents. Terms whose number is 0 are left
+      out.
     """
     counts = np.asarray(self.unknown_M).tolist()
     return {

@@ -48,14 +48,17 @@ def learning_curves(groups: Sequence[Group]) -> Block:
   ]
   panels = [panel for panel in panels if panel.lines]
   if not panels:
-    return Text('Learning curves: none of these systems has a metrics.jsonl.')
+    return Text(
+      'There are no learning curves, because none of these runs has a '
+      'metrics.jsonl.'
+    )
   return Picture(
     svg=line_panels(panels, [group.name for group in groups]),
     alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
     caption=(
-      'The curves are from metrics.jsonl. The dev metric chooses the '
-      f'checkpoint: {", ".join(metrics)}. There is one line per run; all seeds '
-      'of a system have the same colour.'
+      'The curves are from metrics.jsonl. The checkpoint is chosen by the '
+      f'metric on dev ({", ".join(metrics)}). There is one line per run; all '
+      'seeds of a system have the same colour.'
     ),
   )
 
@@ -246,8 +249,8 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
       lines.append(Line(group.name, np.asarray(x), np.asarray(y), labels))
   if not lines:
     return Text(
-      'Coverage against precision is not among these metrics; a metrics.json '
-      'written by this version of xjax has both.'
+      'These metrics do not contain precision and coverage at the same '
+      'cut-offs; a metrics.json written by this version of xjax contains both.'
     )
   return Picture(
     svg=scatter_lines(
@@ -266,9 +269,10 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
       for line in lines
     ),
     caption=(
-      'One point per cut-off k; the number at a point is k. Coverage is the '
-      'share of all labels that are predicted correctly among the first k '
-      'labels of at least one document (Schultheis et al. 2022, eq. 13).'
+      'There is one point per cut-off k; the number at a point is k. A label '
+      'is covered if it is predicted correctly for at least one document, '
+      'among the first k labels. Coverage is the share of all labels that are '
+      'covered (Schultheis et al. 2022, eq. 13).'
     ),
   )
 
@@ -304,12 +308,12 @@ def _reliability_picture(
       for kind, diagram in kinds.items()
     ),
     caption=(
-      'All entries of the saved lists over all labels are divided into 15 bins '
-      'by their predicted probability. A point shows which share of the labels '
-      'in a bin is correct. A system is too confident if its points are below '
-      'the diagonal, and not confident enough if they are above. ECE, the '
-      'expected calibration error, is the mean distance from the diagonal, '
-      'weighted by the number of entries in a bin.'
+      "Each entry of the documents' saved lists (slice all) is put into one of "
+      '15 bins by its predicted probability. A point shows which share of the '
+      'entries in a bin is correct. A system is too confident if its points '
+      'are below the diagonal, and not confident enough if its points are '
+      'above the diagonal. ECE, the expected calibration error, is the mean '
+      'distance from the diagonal, weighted by the number of entries in a bin.'
       + (
         ' If a system has several runs, the first run is shown.'
         if several

@@ -1,4 +1,4 @@
-"""Draws matplotlib figures as SVG text that is the same on every run."""
+"""Draws matplotlib figures as SVG text; equal data always give equal text."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -28,7 +28,7 @@ _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
 _LONGEST = 40  # maximum number of characters of a name on a picture
 _ROOM = 110  # maximum number of characters of names in a row of a legend
-_NUMBERED = 4  # the numbers of more bars in a category would overlap
+_NUMBERED = 4  # if a category has more bars, their numbers would overlap
 _WIDTH = 12.2  # inches; this is 1170 px, the width of a page
 _STYLE = {
   'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
