@@ -157,8 +157,8 @@ def _keep_metrics(
 ) -> JudgedRun:
   """Keeps the saved metrics of a run if they use the shared propensities.
 
-  If the propensities differ, the metrics that depend on propensities are
-  computed again, unless the run is `alone`. In both cases a remark is added.
+  If the propensities differ, a remark is added. The metrics that depend on
+  propensities are then computed again, unless the run is `alone`.
   """
   kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)

@@ -111,8 +111,8 @@ def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """Draws the labels that a unified head treats as unseen, to calibrate scores.
 
-  Only labels with 1 to 20 training documents are drawn, because hiding such
-  rare labels costs little. The rare labels are ranked by frequency, and the
+  Only labels with 1 to 20 training documents are drawn, so that training loses
+  little. The rare labels are ranked by frequency, and the
   drawn labels are spread evenly over this ranking.
 
   Returns:

@@ -161,7 +161,7 @@ class Prediction(NamedTuple):
     id: id of the label.
     name: name of the label.
     score: float, the probability of the label. If the model computes margins
-      and the run has no calibration, it is the margin of the label instead.
+      and the run has no calibration, the score is the margin of the label.
   """
 
   id: str
@@ -270,8 +270,8 @@ class Predictor:
       documents: texts, or documents whose zones are read as in training.
       k: int, length of the lists; if the run has fewer labels, the lists are
         shorter.
-      features: vectors of each document, float [D] or [tokens, D]; None if the
-        run does not read vectors.
+      features: an array per document, float [D] or [tokens, D]; None if the run
+        does not read vectors.
 
     Returns:
       A list of labels for each document, best label first.

@@ -72,7 +72,7 @@ def _block(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTally:
-  """Counts the documents of each label.
+  """Holds counts of documents for each label.
 
   A label is predicted for a document if the label is among the first k entries
   of the document's list.

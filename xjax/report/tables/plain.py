@@ -141,7 +141,11 @@ def _warn_below_prior(
 def _explain_dashes(
   system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Yields lines that explain dashes, a line per reason and its slices."""
+  """Yields lines that explain dashes.
+
+  If values of several slices are missing for the same reason, the slices share
+  a line.
+  """
   names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     for topic in (LISTS, SEARCH):

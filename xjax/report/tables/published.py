@@ -153,9 +153,9 @@ def datasets() -> tuple[str, ...]:
 
 
 def find_dataset(name: str) -> str | None:
-  """Returns the dataset that has a name, or None if there is none.
+  """Returns the dataset that is called `name`, or None if there is none.
 
-  Upper and lower case are equal, and punctuation except dots is ignored.
+  Case is ignored, and so is punctuation except dots.
   """
   dataset_of = {_plain(dataset): dataset for dataset in datasets()}
   return dataset_of.get(_plain(name))
