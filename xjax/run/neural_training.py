@@ -112,8 +112,8 @@ def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """Draws the labels that a unified head treats as unseen, to calibrate scores.
 
   Only labels with 1 to 20 training documents are drawn, so that training loses
-  little. The rare labels are ranked by frequency, and the
-  drawn labels are spread evenly over this ranking.
+  little. These rare labels are ranked by frequency, and the drawn labels are
+  spread evenly over this ranking.
 
   Returns:
     bool [L], True for hidden labels.
