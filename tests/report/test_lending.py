@@ -44,8 +44,8 @@ def test_a_matrix_takes_all_from_a_workdir(workdir, whole, tmp_path):
   assert tuple(found.doc_ids) == tuple(home.predictions.doc_ids)
   assert tuple(found.labels) == tuple(whole.labels)
   assert run.remark == (
-    'sparse has no ids, so its rows and columns were matched with the rows and '
-    'columns of one by position.'
+    'sparse or one has no ids, so their rows and columns were matched by '
+    'position.'
   )
   expected = judge(whole)['xjax']
   for name, values in judge(found)['xjax'].items():

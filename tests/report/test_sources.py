@@ -130,13 +130,13 @@ def with_ends(ends):
     ),
     (
       lambda m: m['xjax']['few'].pop('n_docs'),
-      r"not metrics of xjax: a field is missing or .* \('n_docs'\)",
+      r"a field of the metrics is missing or .* \('n_docs'\)",
     ),
     (lambda m: m['xjax'].pop('all'), "no slice 'all'"),
     (lambda m: m.clear(), "no slice 'all'"),
     (with_ends([0.9, 0.95]), r'P@1 of all is 0.\d+, outside of .*0.9, 0.95'),
-    (with_ends([0.9]), 'not intervals of xjax'),
-    (with_ends('ab'), 'not intervals of xjax'),
+    (with_ends([0.9]), 'the intervals are not in the form of xjax'),
+    (with_ends('ab'), 'the intervals are not in the form of xjax'),
   ],
 )
 def test_metrics_that_do_not_belong(workdir, change, message):

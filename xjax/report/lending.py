@@ -31,7 +31,8 @@ def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
     The same systems in the same order; workdirs are unchanged.
 
   Raises:
-    DataError: no system has gold, or the numbers of rows or columns differ.
+    DataError: no system has gold; the lender has no gold for a document; or the
+      numbers of rows or columns differ.
   """
   lenders = [run for run in runs if run.predictions.gold is not None]
   if not lenders:
@@ -92,8 +93,8 @@ def _remark(run: JudgedRun, lender: JudgedRun, completed: Predictions) -> str:
   if not matched:
     return ''
   return (
-    f'{run.name} has no ids, so its {matched} were matched with the {matched} '
-    f'of {lender.name} by position.'
+    f'{run.name} or {lender.name} has no ids, so their {matched} were matched '
+    'by position.'
   )
 
 

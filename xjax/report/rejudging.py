@@ -32,17 +32,19 @@ def judge_runs(
   The propensities are taken from `request`. If the request has no propensities,
   they are taken from the first run whose config has propensities.
 
-  A run without metrics is judged. If the request has criteria other than
-  replicates, all runs are judged. Otherwise saved metrics are kept, with one
-  exception: if there are several runs, and a run was judged with other
-  propensities, the metrics that depend on propensities are computed again.
+  - A run without metrics is judged.
+  - If the request has criteria other than replicates, all runs are judged.
+  - Otherwise a run keeps its saved metrics, with one exception. If there are
+    several runs, and this run was judged with other propensities, its metrics
+    that depend on propensities are computed again.
 
   Args:
     runs: runs of the same documents.
     request: criteria to judge by; JudgeRequest() has no criteria.
-      - With replicates, intervals are added to metrics without an interval.
-      - Without cut-offs, a judged run keeps its cut-offs. A run that was not
-        judged takes the cut-offs of the first judged run.
+      - If the request has replicates, intervals are added to metrics that have
+        no interval.
+      - If the request has no cut-offs, a judged run keeps its cut-offs. A run
+        that was not judged takes the cut-offs of the first judged run.
 
   Returns:
     The same runs, each with metrics.
@@ -89,8 +91,8 @@ def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   """Gives all runs the label weights of the first run with weights from a file.
 
   Returns:
-    float64 [L] for each run; the weights are matched by label id. If no run has
-    weights from a file, None for each run.
+    float64 [L] for each run; the weights are matched by label id. The values
+    are None if no run has weights from a file.
 
   Raises:
     DataError: a label has no weight.
@@ -125,9 +127,9 @@ def _criteria(
 ) -> Criteria:
   """Returns the requested criteria.
 
-  Cut-offs that are not requested are those of the run's metrics, or those of
-  `usual` if the metrics have no cut-offs. Propensities that are not requested
-  are those of `usual`.
+  If no cut-offs are requested, the cut-offs of the run's metrics are used. If
+  the metrics have no cut-offs either, the cut-offs of `usual` are used. If no
+  propensities are requested, the propensities of `usual` are used.
   """
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
@@ -155,8 +157,8 @@ def _keep_metrics(
 ) -> JudgedRun:
   """Keeps the saved metrics of a run if they use the shared propensities.
 
-  Otherwise the metrics that depend on propensities are computed again. But if
-  the run is `alone`, all metrics are kept, and a remark is added.
+  If the propensities differ, a remark is added. The metrics that depend on
+  propensities are then computed again, unless the run is `alone`.
   """
   kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)
@@ -178,7 +180,7 @@ def _keep_metrics(
 
 
 def _slices(run: JudgedRun) -> list[str]:
-  """Returns the names of the additional slices that can be computed again."""
+  """Returns the frequency bins and label levels that can be judged again."""
   described = any(label.parents for label in run.labels)
   names = dict.fromkeys(name for _, name, *_ in every_metric(run.metrics))
   return [

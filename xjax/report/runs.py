@@ -37,7 +37,7 @@ class JudgedRun:
     calibration: calibration of the scores; None for uncalibrated scores.
     weights_L: float64 [L], inverse propensities from a file; None if inverse
       propensities are computed by the formula.
-    criteria: known criteria of the metrics.
+    criteria: criteria of the metrics, as far as known; set by judge_runs.
     remark: note for readers on how the run was judged; '' for none.
   """
 
@@ -95,7 +95,7 @@ class Estimate:
 
 
 def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
-  """Groups the runs of a split whose configs differ only in the seed.
+  """Groups runs of the same split if their configs differ only in the seed.
 
   A run without a config is a group by itself. If two runs have the same config
   and the same seed, the second run is a group by itself. The groups are in the
@@ -114,7 +114,7 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
 
 
 def _update(config: dict[str, Any]) -> dict[str, Any]:
-  """Converts a config to the present format, if it can be converted.
+  """Converts a config to the current format, if it can be converted.
 
   Two runs of one system may have been written by different versions of xjax.
   """

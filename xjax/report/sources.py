@@ -37,9 +37,9 @@ def read_runs(
       workdirs have.
     names: names of the runs, one per argument; if (), the names of the folders
       or files.
-    files: gold, training labels etc., which replace those in the files of
-      predictions. Fields that are still missing are taken from another system
-      (see lend).
+    files: additional files with gold, training labels etc. Their content
+      replaces the content of the prediction files. Fields that are still
+      missing are taken from another system (see lend).
     depth: number of labels kept per document of a score file (see read_judged).
 
   Returns:
@@ -89,8 +89,8 @@ def _common_split(workdirs: Sequence[pathlib.Path]) -> str:
       return split
   judged = '; '.join(f'{w}: {_splits_of(w)}' for w in workdirs)
   raise ConfigError(
-    f'no split was judged in every workdir ({judged}); judge one with '
-    'experiments.evaluate --workdir=DIR --split=NAME'
+    f'no split was judged in every workdir ({judged}); judge the same split in '
+    'each workdir with experiments.evaluate --workdir=DIR --split=NAME'
   )
 
 
@@ -104,7 +104,7 @@ def _name_of(path: pathlib.Path) -> str:
   if path.name == PREDICTIONS:
     path = path.parent
   if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
-    # Several strategies of one run may be compared, so names contain it.
+    # The name contains the strategy, to tell several strategies of a run apart.
     _, dot, strategy = path.name.partition('.')
     return f'{path.parent.parent.name}{dot}{strategy}'
   return path.name if path.is_dir() else path.name.partition('.')[0]
@@ -198,17 +198,16 @@ def _check_metrics(
     missing = [p for p in protocols(metrics) if ALL not in metrics[p]]
   except (KeyError, TypeError) as error:
     raise DataError(
-      f'{path}: not metrics of xjax: a field is missing or has a wrong type '
-      f'({error})'
+      f'{path}: a field of the metrics is missing or has a wrong type ({error})'
     ) from error
   if missing or not counts:
-    raise DataError(f'{path}: not metrics of xjax: no slice {ALL!r}')
+    raise DataError(f'{path}: the metrics have no slice {ALL!r}')
   _check_intervals(metrics, path)
   if counts != {n_docs}:
     raise DataError(
       f'{path}: metrics of {", ".join(map(str, sorted(counts)))} documents, '
-      f'but {PREDICTIONS} next to it has {n_docs}; write both again with '
-      'experiments.evaluate'
+      f'but {PREDICTIONS} in the same folder has {n_docs}; write both files '
+      'again with experiments.evaluate'
     )
 
 
@@ -224,4 +223,6 @@ def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
           'experiments.evaluate'
         )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise DataError(f'{path}: not intervals of xjax') from error
+    raise DataError(
+      f'{path}: the intervals are not in the form of xjax'
+    ) from error

@@ -42,7 +42,7 @@ def describe(
     float32 [len(labels), E], the embeddings.
 
   Raises:
-    DataError: the run has no vector for any word of a label.
+    DataError: no word of a label has a vector in the run.
   """
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:

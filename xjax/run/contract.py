@@ -62,7 +62,7 @@ class Fit(abc.ABC):
 
   @abc.abstractmethod
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Checks, without writing, that the model can be fitted to a corpus.
+    """Checks that the model can be fitted to a corpus; writes nothing.
 
     Args:
       corpus: corpus with a split train.

@@ -136,8 +136,8 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
 
   If the documents are not those of the run, the name contains their digest.
   """
-  # A run that was started without this split has no digest of the split. Then
-  # the split belongs to the run, unless data_dir is another data folder.
+  # If the run was started without this split, it has no digest of the split. In
+  # this case the split counts as the run's own, unless data_dir is given.
   unknown = '' if data_dir else split.digest
   is_own = workdir.digests().get(split.name, unknown) == split.digest
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
@@ -157,7 +157,7 @@ def _judge_chosen(
   workdir: Workdir,
   name: str,
 ) -> tuple[str, Metrics]:
-  """Writes the evaluation of chosen labels; returns its folder and metrics."""
+  """Judges and saves chosen labels; returns the folder's name and metrics."""
   chooser, config = Chooser.of(strategy, model), model.config.eval
   batches = model.inputs.split_batches(split)
   by_score = predict(model.scorer, batches, split, model.space, config.depth)

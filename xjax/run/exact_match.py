@@ -38,7 +38,7 @@ class NamePredictor(Predictor):
 def name_predictor(
   config: Config, space: LabelSpace, folder: Workdir
 ) -> NamePredictor:
-  """Returns a predictor of all labels inside a space, held-out labels included.
+  """Returns a predictor of the trained, held-out and new labels of a space.
 
   Raises:
     DataError: no label has a name.

@@ -153,6 +153,6 @@ def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:
   if profile and not 1 <= profile[0] <= profile[1] <= steps:
     raise ConfigError(
       f'cannot profile steps {profile[0]} to {profile[1]}: the first step must '
-      'be at least 1, and the last step at least the first step and at most '
-      f'config.train.steps={steps}'
+      'be 1 or more, the last step must not be smaller than the first step, '
+      f'and the last step must not be larger than config.train.steps={steps}'
     )

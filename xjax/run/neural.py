@@ -116,13 +116,15 @@ class NeuralFit(Fit):
     """Checks a corpus against the config.
 
     These conditions are checked:
-    - Vectors have the size of the model.
+    - Vectors of documents have the size that the model reads. Labels have
+      vectors if the head needs them.
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels.
     - Each pattern for parameter names in the config has an effect.
 
     Raises:
       ConfigError: one of these conditions is not met.
+      DataError: the file of label vectors has a fault, or lacks a label.
     """
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
@@ -173,7 +175,8 @@ class NeuralFit(Fit):
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
   """Checks that train.steps suits a run that has taken some steps.
 
-  If the schedule is not constant, train.steps must be as before.
+  train.steps must be at least the number of steps taken. If the schedule is not
+  constant, train.steps must be the same as when the run was started.
   """
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
@@ -229,7 +232,8 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   except ConfigError:
     mesh = make_mesh(MeshConfig(), count)
   if config.eval.batch_size % mesh.shape[DATA]:
-    # A label axis works with any batch size, but must divide LABEL_MULTIPLE.
+    # A label axis works with any batch size; its size must divide
+    # LABEL_MULTIPLE.
     while jax.process_count() == 1 and LABEL_MULTIPLE % count:
       count -= 1
     mesh = make_mesh(MeshConfig(data=1, label=-1), count)
@@ -237,7 +241,7 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 
 
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """Reads the vocabulary of a workdir, after writing it if it is absent."""
+  """Reads the vocabulary of a workdir; builds and saves it first if absent."""
   if is_host0() and not folder.vocab.exists():
     vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)

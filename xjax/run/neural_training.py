@@ -51,7 +51,7 @@ from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
-HIDDEN_RANGE = (1, 20)  # training documents of a label that may be hidden
+HIDDEN_RANGE = (1, 20)  # numbers of training documents of hidden labels
 _SHOWN = 16  # an error lists at most this many document ids
 
 
@@ -111,9 +111,9 @@ def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """Draws the labels that a unified head treats as unseen, to calibrate scores.
 
-  Only labels with 1 to 20 training documents are drawn, because hiding such
-  rare labels costs little. The rare labels are ranked by frequency, and the
-  drawn labels are spread evenly over this ranking.
+  Only labels with 1 to 20 training documents are drawn, so that training loses
+  little. These rare labels are ranked by frequency, and the drawn labels are
+  spread evenly over this ranking.
 
   Returns:
     bool [L], True for hidden labels.
@@ -164,8 +164,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # In heads with descriptors, the bias of a label is not one parameter. So
-      # these heads compute their first biases from the priors.
+      # In heads with descriptors, the bias of a label is not a single
+      # parameter. So these heads compute their first biases from the priors.
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,

@@ -30,7 +30,7 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelExplanations:
-  """Holds the tokens to which the labels of N documents attend.
+  """Holds the tokens to which the K labels of each of N documents attend.
 
   Attributes:
     at_NKW: int32, places of the W tokens to which each label attends most. The
@@ -39,8 +39,8 @@ class LabelExplanations:
       last entries are places after the end of the document.
     weights_NKW: float32, attention weights of these tokens.
     words: int, how many words to show for each label, at most W.
-    first: attention weights of all tokens, float32 [K, T] per document, for the
-      first few documents. Padding has weight 0.
+    first: for each of the first few documents, the attention weights of all
+      tokens, float32 [K, T]. Padding has weight 0.
   """
 
   at_NKW: np.ndarray
@@ -161,7 +161,7 @@ class Prediction(NamedTuple):
     id: id of the label.
     name: name of the label.
     score: float, the probability of the label. If the model computes margins
-      and the run has no calibration, the margin of the label.
+      and the run has no calibration, the score is the margin of the label.
   """
 
   id: str
@@ -268,9 +268,10 @@ class Predictor:
 
     Args:
       documents: texts, or documents whose zones are read as in training.
-      k: int, length of the lists; they are shorter if the run has fewer labels.
-      features: vectors of each document, float [D] or [tokens, D]; None if the
-        run does not read vectors.
+      k: int, length of the lists; if the run has fewer labels, the lists are
+        shorter.
+      features: an array per document, float [D] or [tokens, D]; None if the run
+        does not read vectors.
 
     Returns:
       A list of labels for each document, best label first.

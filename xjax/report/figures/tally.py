@@ -72,15 +72,16 @@ def _block(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTally:
-  """Holds numbers of documents per label.
+  """Holds counts of documents for each label.
 
   A label is predicted for a document if the label is among the first k entries
   of the document's list.
 
   Attributes:
-    correct: int64 [L], documents for which the label is predicted and gold.
-    predicted: int64 [L], documents for which the label is predicted.
-    gold: int64 [L], documents for which the label is gold.
+    correct: int64 [L], number of documents for which the label is predicted and
+      gold.
+    predicted: int64 [L], number of documents for which the label is predicted.
+    gold: int64 [L], number of documents for which the label is gold.
   """
 
   correct: np.ndarray
@@ -89,7 +90,7 @@ class LabelTally:
 
   @property
   def lost(self) -> np.ndarray:
-    """Returns int64 [L], documents whose gold label is not predicted."""
+    """Counts documents where a label is gold but not predicted, int64 [L]."""
     return self.gold - self.correct
 
   @property
@@ -101,7 +102,13 @@ class LabelTally:
 def label_tally(
   predictions: Predictions, hits: np.ndarray, k: int
 ) -> LabelTally:
-  """Counts documents per label; `hits` are those of tally(predictions)."""
+  """Counts the documents of each label.
+
+  Args:
+    predictions: predictions with gold.
+    hits: bool [N, K], Tally.hits of the same predictions.
+    k: number of predicted labels per document.
+  """
   ids, n_labels = predictions.lists[ALL].ids[:, :k], len(predictions.labels)
 
   def count(labels: np.ndarray) -> np.ndarray:

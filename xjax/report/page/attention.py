@@ -25,7 +25,7 @@ from xjax.report.page.html import html_file
 
 _HEAD = 4096  # bytes at the start of a file that are searched for the title
 _LEVELS = 8
-_DARKEST = (245, 166, 35)  # RGB; dark text on this colour has a contrast of 8
+_DARKEST = (245, 166, 35)  # RGB; the contrast ratio with dark text is 8
 
 _STYLE = """\
 article { border-top: 1px solid #d4d9df; margin: 28px -4px 0; padding: 0 4px;

@@ -55,8 +55,8 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
 def render_html(page: Page) -> str:
   """Returns the page as HTML, with its pictures and styles included.
 
-  Numbers are shown rounded. The attributes `data-value` and `title` of a table
-  cell hold all digits of its number.
+  The page shows rounded numbers. The attributes `data-value` and `title` of a
+  table cell hold all digits of its number.
   """
   body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
   body += [_section(i, section) for i, section in enumerate(page.sections)]

@@ -1,4 +1,4 @@
-"""Builds tables about systems and the documents and labels of a dataset."""
+"""Builds tables about systems, and about a dataset's documents and labels."""
 
 from collections.abc import Mapping, Sequence
 
@@ -146,6 +146,9 @@ def label_space_remarks(
   predictions: Mapping[str, Predictions],
 ) -> Sequence[str]:
   """Returns a remark for each system with other labels than the first system.
+
+  Systems with equal numbers of labels and of training documents are assumed to
+  have the same labels.
 
   Args:
     predictions: name of a system -> its predictions.

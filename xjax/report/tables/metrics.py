@@ -182,7 +182,10 @@ def _best(
 
 
 def note_listing(groups: Sequence[Group]) -> Listing:
-  """Explains missing values in a list: an item per run, slice and reason."""
+  """Returns a list that explains missing values.
+
+  The list has an item per run, slice and reason.
+  """
   items = []
   for group in groups:
     for run in group.runs:

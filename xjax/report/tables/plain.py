@@ -32,7 +32,8 @@ def plain_slice_table(
 
   Args:
     metrics: metrics of the model, as from judge.judge.judge.
-    prior: metrics of the popularity prior on the same split.
+    prior: metrics of the popularity prior on the same split; None for a table
+      without the prior.
 
   Returns:
     Lines of text, without a newline at the end; values are fractions.
@@ -140,7 +141,11 @@ def _warn_below_prior(
 def _explain_dashes(
   system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Yields lines that explain dashes; slices with one reason share a line."""
+  """Yields lines that explain dashes.
+
+  If values of several slices are missing for the same reason, the slices share
+  a line.
+  """
   names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     for topic in (LISTS, SEARCH):

@@ -84,7 +84,7 @@ def plain_table(table: Table, width: int | None = None) -> str:
   Args:
     table: the table to print.
     width: maximum length of lines; None for no limit. Columns that do not fit
-      are printed in a further table below, which repeats the text columns.
+      are printed in further tables below, which repeat the text columns.
   """
   heads = [' '.join(name.split()) for name in table.columns]
   rows = [

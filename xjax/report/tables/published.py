@@ -153,7 +153,10 @@ def datasets() -> tuple[str, ...]:
 
 
 def find_dataset(name: str) -> str | None:
-  """Returns the dataset with a name; case and punctuation are ignored."""
+  """Returns the dataset that is called `name`, or None if there is none.
+
+  Case is ignored, and so is punctuation except dots.
+  """
   dataset_of = {_plain(dataset): dataset for dataset in datasets()}
   return dataset_of.get(_plain(name))
 
@@ -211,8 +214,8 @@ def _judge_group(
 ) -> dict[str, dict[str, Estimate]]:
   """Judges a system by the conventions of a paper.
 
-  The tool of the paper's protocol may not print some metrics. These metrics are
-  computed by the protocol of xjax.
+  Metrics that the tool of the paper's protocol does not print are computed by
+  the protocol of xjax.
 
   Returns:
     Slice -> metric -> estimate.
@@ -256,7 +259,7 @@ def _conventions(paper: Paper, metrics: Collection[str]) -> str:
 
 
 def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
-  """Returns a table, or several tables if the page is too narrow for one."""
+  """Returns one table, or several tables if one would be wider than a page."""
   columns = list(
     dict.fromkeys((row.slice, metric) for row in rows for metric in row.values)
   )

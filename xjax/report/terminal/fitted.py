@@ -19,14 +19,14 @@ from xjax.run.fit import FitResult
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
-  """Returns as many first words of a text as fit in one line.
+  """Shortens a text to one line by removing words at the end.
 
   The text is cut at the last space in the second half of the line. If there is
   no such space, as in Chinese, the text is cut at the end of the line.
 
   Args:
     text: text of any length.
-    width: maximum number of columns, including `more`.
+    width: maximum number of characters, including `more`.
     more: text that is added at the end if something was left out.
   """
   words = ' '.join(text.split())
@@ -167,7 +167,7 @@ def _next_commands(
 
 
 def _tagging(split: Split, predict: str) -> str:
-  """Returns a command that tags a document, given in the format of this run."""
+  """Returns a command that tags a document in the format of the run's data."""
   if isinstance(split.documents, SparseDocuments):
     return f'{predict} --input={_quote_path(split.documents.source)}'
   text = excerpt(split.documents[0].text(), _TEXT_WIDTH)
@@ -180,7 +180,10 @@ def _tagging(split: Split, predict: str) -> str:
 
 
 def _quote_path(path: str | os.PathLike) -> str:
-  """Quotes a path for the shell; in the current folder, it is made relative."""
+  """Quotes a path for the shell.
+
+  A path inside the current folder is made relative.
+  """
   path = pathlib.Path(path)
   cwd = pathlib.Path.cwd()
   inside = path.is_relative_to(cwd)

@@ -64,7 +64,7 @@ def _rates(plan: Plan) -> list[str]:
 
 def _notes(plan: Plan) -> list[str]:
   chip = plan.chip
-  how = f'estimated from the traced step: {_ESTIMATES[chip.platform]}'
+  how = f'estimated from the traced step; {_ESTIMATES[chip.platform]}'
   if plan.held.compiled:
     how = (
       'the amount that XLA computed when it compiled the step for one device'

@@ -21,7 +21,7 @@ def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
   errors of failed trials, and commands to run next.
 
   Args:
-    session: the sweep of the trials.
+    session: the sweep.
     outcomes: the outcomes of all trials.
 
   Returns:
@@ -74,8 +74,9 @@ def _rows(
 def short_names(keys: Sequence[str]) -> dict[str, str]:
   """Returns key -> short name.
 
-  A short name has only the last part of each field's name. If several keys
-  would have the same short name, these keys are not shortened.
+  A key contains one or more config fields. A short name has only the last part
+  of each field. If several keys would have the same short name, these keys are
+  not shortened.
   """
   short = {
     key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))
