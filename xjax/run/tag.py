@@ -167,8 +167,8 @@ def tag_file(
 
   Raises:
     ConfigError: the value of output, k or explain is impossible; the model
-      cannot explain or add labels; or the strategy needs probabilities, but the
-      run has none.
+      cannot explain labels or score further labels; or the strategy needs
+      probabilities, but the run has none.
     DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)

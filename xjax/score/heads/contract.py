@@ -124,7 +124,7 @@ class DescriptorWeights(enum.Enum):
 
 @dataclasses.dataclass
 class DescriptorConfig(ConfigPart):
-  """Chooses which words the vector of a descriptor averages, and how."""
+  """Chooses how word vectors are averaged into the vector of a descriptor."""
 
   alt: bool = field(
     False, 'Whether the mean includes the words of alternative names.'

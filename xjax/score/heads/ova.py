@@ -156,8 +156,8 @@ class OneVsAll(Head):
       number in `kernel` times 2^exponent.
     bias: b, float32 [L].
     bottleneck: float32 [size of the vector, D], the kernel of a dense layer
-      that reduces the document's vector to D features, or None if
-      there is no such layer.
+      that reduces the document's vector to D features, or None if there is no
+      such layer.
     storage: how the kernel is stored.
   """
 

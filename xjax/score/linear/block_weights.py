@@ -100,7 +100,7 @@ class BlockWeights:
     )
 
   def arrays(self) -> FileArrays:
-    """Returns all attributes except columns as arrays that compress well."""
+    """Returns all attributes except `columns`, as arrays that compress well."""
     steps = np.diff(self.features, prepend=0)
     starts = self.rows[:-1][np.diff(self.rows) > 0]
     steps[starts] = self.features[starts]
