@@ -156,7 +156,7 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns the number of documents, of extra lists, and the time as a dict."""
+    """Returns the number of documents, extra lists and the time, as a dict."""
     n = len(self.predictions)
     return {
       'documents': n,
