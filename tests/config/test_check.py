@@ -185,7 +185,11 @@ def test_exact_match_has_no_training():
     ('model.alt', 1, 'must be bool'),
     ('eval.ks', (5, 100), 'config.eval.depth=50'),
     ('data.tokens.by_zone', True, 'reads zones as one text'),
-    ('data.tokens', FeatureFilesConfig(), 'ExactMatchModel(...) reads Words'),
+    (
+      'data.tokens',
+      FeatureFilesConfig(),
+      'ExactMatchModel(...) reads only Words',
+    ),
     ('train.steps', 3, 'no such field'),
   ],
 )
@@ -230,7 +234,7 @@ def test_rows_that_training_changes_by_themselves():
 @pytest.mark.parametrize(
   ('path', 'value', 'says'),
   [
-    ('train.rows', ByOptimizer(), 'the optimizer trains only float32'),
+    ('train.rows', ByOptimizer(), 'the optimizer trains only float32 weights'),
     ('train.accumulate', 2, 'rows are changed once per batch'),
     ('train.average', EMAConfig(), 'must be NoAverage()'),
     ('train.rows.learning_rate', 0.0, 'above 0'),

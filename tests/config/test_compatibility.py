@@ -45,14 +45,14 @@ def test_models_that_read_no_sparse_features(data, model):
   said = str(raised.value)
   assert '\n' not in said
   assert said.startswith('config.data.tokens=TfidfConfig(...): ')
-  assert f'{type(model).__name__}(...) reads WordsConfig(...)' in said
+  assert f'{type(model).__name__}(...) reads only WordsConfig(...)' in said
 
 
 def test_files_of_features_are_for_other_models():
   with pytest.raises(ConfigError) as raised:
     check_config(Config(data=XcFeaturesData()))
   assert str(raised.value) == (
-    'config.data.tokens=GivenFeaturesConfig(...): NeuralModel(...) reads '
+    'config.data.tokens=GivenFeaturesConfig(...): NeuralModel(...) reads only '
     'WordsConfig(...) or SubwordsConfig(...) or FeatureFilesConfig(...)'
   )
 
@@ -78,8 +78,14 @@ def test_sparse_features_that_can_be(reads_all):
     (JsonlData(tokens=TfidfConfig(first_words=-1)), 'at least 0'),
     (JsonlData(tokens=GivenFeaturesConfig()), 'needs config.data=XcFeat'),
     (SyntheticData(tokens=GivenFeaturesConfig()), 'needs config.data=XcFeat'),
-    (XcFeaturesData(tokens=TfidfConfig()), 'needs config.data=XcFeat'),
-    (XcFeaturesData(tokens=WordsConfig()), 'needs config.data=XcFeat'),
+    (
+      XcFeaturesData(tokens=TfidfConfig()),
+      'Data(...) needs config.data.tokens=Given',
+    ),
+    (
+      XcFeaturesData(tokens=WordsConfig()),
+      'Data(...) needs config.data.tokens=Given',
+    ),
     (
       XcFeaturesData(zones=('a',)),
       "config.data.zones=('a',): must be (), since files of featur",

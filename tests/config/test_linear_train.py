@@ -80,7 +80,7 @@ FAULTS = [
   (linear(solver=Blocks(workers=0)), 'solver.workers=0: must be at least'),
   (
     dataclasses.replace(linear(), data=SyntheticData()),
-    'LinearModel(...) reads TfidfConfig(...) or GivenFeaturesConfig(...)',
+    'LinearModel(...) reads only TfidfConfig(...) or GivenFeaturesConfig(...)',
   ),
 ]
 

@@ -86,7 +86,8 @@ class SparseFit(Fit):
       number: int, number of the file.
       data: training data.
       parts: files of finished parts; these parts are read, not trained again.
-      between: function that is called after each part, and may raise.
+      between: function that is called after each part. An exception that it
+        raises stops the training.
     """
 
   def check_start(self) -> None:
@@ -211,7 +212,7 @@ class TreeFit(SparseFit):
   models = (TreeModel,)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Checks that a label has documents and that the tree can be built.
+    """Checks that some label has documents and that the tree can be built.
 
     Raises:
       ConfigError, DataError: no label has training documents, or the kind of
@@ -221,7 +222,7 @@ class TreeFit(SparseFit):
     self.config.model.tree.check_labels(corpus.label_space)
 
   def record_search(self) -> None:
-    """Writes search.json; after a change, the model will be judged again."""
+    """Writes search.json. If it has changed, the model will be judged again."""
     model, path = self.config.model, self.workdir.model / 'search.json'
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}
@@ -261,7 +262,8 @@ def train_linear(
     data: training data.
     parts: files of finished batches of labels; these batches are read, not
       trained again.
-    between: function that is called from time to time, and may raise.
+    between: function that is called from time to time. An exception that it
+      raises stops the training.
 
   Returns:
     A tree with all labels directly below its root, and the labels' weights.
@@ -297,7 +299,8 @@ def train_tree(
     data: training data.
     number: int, number of the tree in its ensemble; the seed depends on it.
     parts: files of finished parts; these parts are read, not trained again.
-    between: function that is called after each part, and may raise.
+    between: function that is called after each part. An exception that it
+      raises stops the training.
 
   Returns:
     The tree and the weights of its classifiers.

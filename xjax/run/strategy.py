@@ -141,13 +141,13 @@ class ChosenLabels:
   """Holds the labels that a strategy chose for N documents.
 
   Attributes:
-    predictions: predictions whose lists `all` are the chosen labels.
+    predictions: predictions. The lists `all` hold the chosen labels.
     lists: the chosen labels in the order of `predictions`, with the scores of
       the scorer.
     asked_again: int, number of additional lists that the scorer computed for
       documents that had a list before.
-    seconds: float, time to choose the labels. It includes making batches,
-      scoring and compilation. It does not include the lists of slices.
+    seconds: float, time to choose the labels. The time to make batches, to
+      score and to compile is included. The time for the lists of slices is not.
   """
 
   predictions: Predictions
@@ -156,7 +156,7 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns a dict of the number of documents and the cost of the choice."""
+    """Returns the number of documents, extra lists and the time, as a dict."""
     n = len(self.predictions)
     return {
       'documents': n,
@@ -175,7 +175,7 @@ class Chooser:
     request: the user's request.
     strategy: strategy for the labels of the model.
     predictor: the model.
-    sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
+    sigmoid: a and b. A score z has the probability sigmoid(a z + b).
   """
 
   request: StrategyRequest
@@ -284,7 +284,7 @@ def _sigmoid(
 def _batches_of(
   predictor: Predictor, split: Split, features: FeatureRows | None, title: str
 ) -> Callable[[np.ndarray], Iterable[Batch]]:
-  """Returns a function that makes batches of documents from their row numbers.
+  """Returns a function that turns row numbers of documents into batches.
 
   RankedDocuments calls the function. `title` is the title of the progress bar.
   """

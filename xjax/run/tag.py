@@ -64,7 +64,12 @@ class TaggedDocuments:
     )
 
   def lines(self, attention: LabelExplanations | None) -> Iterator[str]:
-    """Yields a JSON line per document, with words if attention is given."""
+    """Yields a JSON line per document.
+
+    Args:
+      attention: result of the method `attention`. The lines then show the words
+        to which each label attends. If None, the lines show no words.
+    """
     for row, id_ in enumerate(self.split.ids):
       whys = None
       if attention is not None:
@@ -132,12 +137,14 @@ def tag_file(
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
-  Only the workdir is needed. With an output X.jsonl, two more files are
-  written. X.npz has the lists of all slices, at least eval.depth long, with
-  scores before calibration. X.metrics.json has the metrics of the documents
-  with gold labels, if there are any. X.npz has gold labels only if all
-  documents have known gold labels, because X.npz cannot say that the gold
-  labels of a document are unknown.
+  The workdir of the run is needed, but not the run's corpus. If the output is
+  X.jsonl, two more files are written:
+
+  - X.npz has the lists of all slices, with scores before calibration. The lists
+    are at least eval.depth long. X.npz has gold labels only if the gold labels
+    of all documents are known, because X.npz cannot mark unknown gold labels.
+  - X.metrics.json has the metrics of the documents with known gold labels. If
+    there is no such document, the file is not written.
 
   Args:
     workdir: folder of the run.
@@ -155,12 +162,13 @@ def tag_file(
       X.metrics.json has the metrics of these lists.
 
   Returns:
-    The contents of a page next to X.jsonl if labels are explained, else None.
+    The contents of a page next to X.jsonl that explains the labels. The result
+    is None if `explain` is 0 or the output is '-'.
 
   Raises:
     ConfigError: the value of output, k or explain is impossible; the model
-      cannot explain or add labels; or the strategy needs probabilities, but the
-      run has none.
+      cannot explain labels or score further labels; or the strategy needs
+      probabilities, but the run has none.
     DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
@@ -235,7 +243,7 @@ def _save_beside(
   Args:
     path: X.jsonl.
     predictions: predictions for N documents.
-    labelled: bool [N], documents with gold.
+    labelled: bool [N], True for documents whose gold labels are known.
     predictor: model of the run.
     strategy: how the labels were chosen; None if they were chosen by score.
   """
@@ -275,12 +283,13 @@ def _check(source: str, output: str, k: int, explain: int) -> None:
 def _gold_of(
   documents: Sequence[Document], space: LabelSpace
 ) -> tuple[Split, LabelSpace, np.ndarray]:
-  """Returns documents with their gold, if they have gold.
+  """Returns the documents as a split with gold labels.
 
   Returns:
-    split: the documents; a document whose labels are not known has no gold.
+    split: the documents. If the labels of a document are not known, the
+      document has no gold labels.
     space: the label space, to which missing labels are appended.
-    labelled: bool [N], documents whose labels are known.
+    labelled: bool [N], True for documents whose labels are known.
   """
   records = [(document.id, document.labels) for document in documents]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())

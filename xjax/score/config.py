@@ -37,13 +37,13 @@ class ModelConfig(ConfigPart, abstract=True):
     if tokens.sparse != data.sparse:
       data_kinds = f'config.data={kinds_that("sparse", DataConfig)}'
       tokens_kinds = kinds_that('sparse', TokensConfig)
-      yield (
-        f'{where}: {tokens_kinds} needs {data_kinds}, and {data_kinds} needs '
-        f'config.data.tokens={tokens_kinds}'
-      )
+      if tokens.sparse:
+        yield f'{where}: needs {data_kinds}'
+      else:
+        yield f'{where}: {data_kinds} needs config.data.tokens={tokens_kinds}'
     elif not isinstance(tokens, self.reads):
       yield (
-        f'{where}: {type(self).__name__}(...) reads '
+        f'{where}: {type(self).__name__}(...) reads only '
         + ' or '.join(f'{kind.__name__}(...)' for kind in self.reads)
       )
     else:
@@ -86,8 +86,8 @@ class SparseModel(ModelConfig, abstract=True):
   Attributes:
     beam: number of nodes that are opened for a document at each depth. The beam
       is ignored if exact is True.
-    exact: whether the search opens every node that may have one of the best
-      labels below it.
+    exact: whether the search opens every node that could have one of the best
+      labels below it. If so, the search misses none of the best labels.
     chained: whether a label's score combines its own classifier with the
       classifiers of the nodes above it.
     n_trees: number of trees of the ensemble; each tree has a file of its own.
@@ -136,7 +136,8 @@ class TreeModel(SparseModel):
   )
   exact: bool = field(
     False,
-    'Whether the search opens every node that may have one of the best labels '
-    'below it. In an ensemble, each tree has its own best labels.',
+    'Whether the search opens every node that could have one of the best '
+    'labels below it. If so, the search misses none of the best labels of a '
+    'tree. In an ensemble, only the labels that the trees find are combined.',
     may_change=True,
   )

@@ -1,9 +1,9 @@
 """Assigns the labels whose names occur verbatim in a document.
 
 The method is Exact Match of Chalkidis et al. 2019, Section 4. It needs no
-training. Texts and names are compared word by word. data.text.words splits them
-into words; here it also keeps digits. Case and punctuation do not matter. A
-part of a word does not match.
+training. Texts and names are split into words (data.text.words, with digits
+kept), and are compared word by word. Case and punctuation do not matter. A part
+of a word does not match.
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,8 @@ class BertConfig(EncoderConfig):
   )
   dropout: float = field(
     0.1,
-    'Dropout rate of the embeddings and of the output of each part of a layer.',
+    'Dropout rate of the embeddings, and of the outputs of self-attention and '
+    'of the feed-forward network in each layer.',
     RATE,
   )
   attention_dropout: float = field(
@@ -60,9 +61,9 @@ class BertConfig(EncoderConfig):
   )
   spare_rows: bool = field(
     False,
-    'Whether the word table of the folder may end with any number of spare '
-    'rows, for which the tokenizer has no ids. If False, the table may have '
-    'spare rows only up to the next multiple of 8, 16, 32, 64 or 128. Any '
+    'Whether the word table of the folder is allowed to end with any number of '
+    'spare rows. The tokenizer has no ids for spare rows. If False, spare rows '
+    'are allowed only up to the next multiple of 8, 16, 32, 64 or 128. Any '
     'other size is an error, because the table seems to belong to another '
     'model.',
     may_change=True,

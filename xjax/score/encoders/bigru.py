@@ -185,7 +185,7 @@ def _states(
   reverse: bool,
   keep_gates: bool,
 ) -> tuple[Float32[Array, 'T B U'], ...]:
-  """Computes the states, and keeps the gates where the gradient needs them.
+  """Computes the states, and the gates if the gradient needs the gates.
 
   Args:
     x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U, reverse:
@@ -239,8 +239,8 @@ def _gru_backward(
   """Returns the gradients of the arguments of `gru`."""
   x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, (r, z, n, q) = saved
   before_TBU = _states_before(h_TBU, reverse)
-  # The factors are derivatives of a step's state with respect to the inputs of
-  # the step's activations.
+  # by_n, by_r and by_z are the derivatives of a step's state with respect to
+  # the inputs of the activations n, r and z.
   real_TB1 = real_TB[:, :, None]
   by_n = (1 - z) * (1 - n**2) * real_TB1
   by_r = by_n * q * r * (1 - r)

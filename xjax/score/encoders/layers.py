@@ -17,7 +17,7 @@ from xjax.score.heads.contract import Frozen
 
 @dataclasses.dataclass
 class EmbeddingConfig(InputConfig):
-  """Chooses word embeddings, which may start from pretrained vectors."""
+  """Chooses word embeddings, which can start from pretrained vectors."""
 
   dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
   dropout: float = field(

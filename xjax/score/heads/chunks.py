@@ -11,7 +11,7 @@ from xjax.core.mesh import DATA, LABEL
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:
-  """Returns the number of this shard's rows that may belong to labels.
+  """Returns the number of this shard's rows that can belong to labels.
 
   The number is static, which means that it is known when JAX traces. If one
   shard has all labels, padding rows are not counted. With several shards, all
@@ -123,7 +123,7 @@ def all_documents(documents: Any, axes: Sequence[str]) -> Any:
 
 
 def own_documents(sums: Any, axes: Sequence[str]) -> Any:
-  """Adds up the shards' sums and returns those of this device's documents.
+  """Adds up sums over shards, and returns the sums of this device's documents.
 
   Args:
     sums: tree of arrays, the sums over this shard's labels. There is one sum

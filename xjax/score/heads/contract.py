@@ -2,7 +2,7 @@
 
 A head is a module. Parameters with one row per label are called label rows.
 Label rows are created with `out_sharding=(LABEL, ...)`, or
-`((LABEL, DATA), ...)` if `axes` is ALL_DEVICES. Label rows are padded to
+`((LABEL, DATA), ...)` if `Head.axes` is ALL_DEVICES. Label rows are padded to
 core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
 labels is scored. The loss (streaming.py) and the selection (select/topk.py) cut
 the rows into chunks and mesh shards.
@@ -124,7 +124,7 @@ class DescriptorWeights(enum.Enum):
 
 @dataclasses.dataclass
 class DescriptorConfig(ConfigPart):
-  """Describes the mean of word vectors that represents a descriptor."""
+  """Chooses how word vectors are averaged into the vector of a descriptor."""
 
   alt: bool = field(
     False, 'Whether the mean includes the words of alternative names.'
@@ -192,7 +192,7 @@ class TokenFeatures:
 
   @property
   def real_BT(self) -> jax.Array:
-    """Returns which tokens are real: bool [B, T], False beyond the document."""
+    """Returns bool [B, T], True at a document's tokens, False beyond them."""
     return jnp.arange(self.hidden_BTD.shape[1]) < self.lengths_B[:, None]
 
 

@@ -5,12 +5,12 @@ compensated row are stored, and are added to the next change of the row. The row
 then has the precision of numbers with 16 bits of fraction. ELMO (ICML 2025)
 compensates head labels in this way.
 
-The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. All blocks
-have the same number of places for rounding errors, so that the places can be
-sharded like the rows on any mesh. A block has as many places as the largest
-number of compensated labels in any block. If labels are sorted by frequency,
-one block may have only compensated labels. In this case every block has a place
-for each of its rows.
+The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. A place
+stores the rounding errors of one row. All blocks have the same number of
+places, so that the places can be sharded like the rows on any mesh. The block
+with the most compensated labels determines this number. If labels are sorted by
+frequency, one block may have only compensated labels. In this case there is
+a place for every row.
 """
 
 import jax
@@ -26,9 +26,9 @@ from xjax.score.heads.rounding import to_bfloat16
 
 # These two slots are stored in addition to a rule's slots. PLACE is int32 [L],
 # a label's place in its block, or PAD for labels that are not compensated.
-# LEFT_OUT is uint16 [places, D]. It holds the bits of the rounding errors, as
-# bfloat16 numbers. To write a few rows of a bfloat16 array, XLA on CPUs
-# would convert the entire array to float32.
+# LEFT_OUT is uint16 [places, D]. It holds the bits of the rounding errors,
+# which are bfloat16 numbers. The dtype is not bfloat16, because XLA on CPUs
+# would convert the entire array to float32 to write a few rows.
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 

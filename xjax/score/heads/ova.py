@@ -37,12 +37,12 @@ _MOST_ROWS = 1 << 17
 def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws random rows of about unit length, which are the same on every mesh.
+  """Draws random rows of about unit length.
 
-  The function needs a context mesh (`jax.set_mesh`). Drawing rows takes several
-  float32 arrays, but the stored rows may take only one byte per weight. So the
-  rows of large heads are drawn in blocks. Each block is drawn on the device
-  that stores the block.
+  The rows are the same on every mesh. The function needs a context mesh
+  (`jax.set_mesh`). Drawing rows takes several float32 arrays, but the stored
+  rows may take only one byte per weight. So the rows of large heads are drawn
+  in blocks. Each block is drawn on the device that stores the block.
 
   Args:
     key: JAX random key for all rows.
@@ -138,7 +138,7 @@ class OneVsAllConfig(HeadConfig):
       rules = kinds_that('fused', RowsConfig)
       yield (
         f'{path}.storage={self.storage}: needs config.train.rows={rules}, '
-        'because the optimizer trains only float32'
+        'because the optimizer trains only float32 weights'
       )
 
 
@@ -147,8 +147,8 @@ class OneVsAll(Head):
 
   This is the head of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4), and
   the classifier of XMC systems with four thousand to a hundred million labels.
-  The label rows are divided over all devices. They may be stored in 2 bytes or
-  1 byte a weight if training changes them in the fused pass (heads/fused.py).
+  The label rows are divided over all devices. If training changes the rows in
+  the fused pass (heads/fused.py), a weight can be stored in 2 bytes or 1 byte.
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.
@@ -156,8 +156,8 @@ class OneVsAll(Head):
       number in `kernel` times 2^exponent.
     bias: b, float32 [L].
     bottleneck: float32 [size of the vector, D], the kernel of a dense layer
-      that reduces the document's vector to D features. None: there is no such
-      layer.
+      that reduces the document's vector to D features, or None if there is no
+      such layer.
     storage: how the kernel is stored.
   """
 

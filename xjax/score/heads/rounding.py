@@ -72,8 +72,8 @@ def to_e4m3(
   Returns:
     rounded_CD: float8_e4m3fn, values / 2^exponent. If a row has a value that is
       not finite, all results of the row are NaN.
-    exponent_C: int8, from -126 to 117, the least exponent for which no
-      value / 2^exponent of the row exceeds the largest E4M3 number.
+    exponent_C: int8, the least exponent from -126 to 117 for which all
+      values / 2^exponent of the row are in the range of E4M3 numbers.
   """
   largest_C = jnp.abs(values_CD).max(axis=1)
   fraction_C, exponent_C = jnp.frexp(largest_C)

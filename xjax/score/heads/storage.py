@@ -29,8 +29,8 @@ class Storage(enum.Enum):
   COMPENSATED: 2 bytes, as BFLOAT16. The weights of labels with many documents
     take 2 more bytes, for their rounding errors (Kahan summation).
   FLOAT8: 1 byte, E4M3, rounded stochastically, with a power of 2 for each row.
-    The array contains the bits of the numbers as uint8. On CPUs, XLA would
-    convert an entire array of 8-bit floats each time one chunk is written.
+    The array contains the bits of the numbers as uint8, because XLA on CPUs
+    would convert an entire array of 8-bit floats each time a chunk is written.
   """
 
   FLOAT32 = 'float32'

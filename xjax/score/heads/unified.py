@@ -14,6 +14,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field, kinds_that
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision
+from xjax.data.config import TokensConfig
 from xjax.score.encoders.contract import EncoderConfig
 from xjax.score.heads.attend import attend, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
@@ -28,7 +29,10 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class UnifiedConfig(DescriptorHeadConfig):
-  """Chooses label attention with descriptors and a row for each seen label."""
+  """Chooses label attention that uses descriptors and label rows.
+
+  Every label is scored by its descriptor. A seen label also has its own row.
+  """
 
   row_dropout: float = field(
     0.3,
@@ -73,18 +77,18 @@ class UnifiedConfig(DescriptorHeadConfig):
     if self.aligned and not (encoder.pretrained or same_space):
       encoders = kinds_that('pretrained', EncoderConfig)
       yield (
-        f'{path}.aligned=True: descriptors and tokens must be in one space; '
-        f'this needs config.model.encoder={encoders}, or '
-        f'{kinds_that("keeps_space", EncoderConfig)} and vectors of an outside '
-        'encoder'
+        f'{path}.aligned=True: descriptors and tokens must be in one space. '
+        f'Either set config.model.encoder={encoders}, or set both '
+        f'config.model.encoder={kinds_that("keeps_space", EncoderConfig)} and '
+        f'config.data.tokens={kinds_that("dense", TokensConfig)}'
       )
 
 
 class Unified(AttentionHead):
-  """Scores labels by attention with rows of their own and with descriptors.
+  """Scores labels by attention, with label rows and with descriptors.
 
-  The head computes logits like LabelAttention, but u_l, w_l and b_l have two
-  parts each:
+  The head computes logits like LabelAttention, but u_l, w_l and b_l are sums.
+  Only the first term of each sum needs the label's own row:
 
     u_l = m_l a_l + P e_l
     w_l = m_l o_l + Q e_l
@@ -132,7 +136,8 @@ class Unified(AttentionHead):
   ):
     """Sets the rows a and o of all labels to zero, and draws P and Q.
 
-    Rows of zeros let P and Q learn first what labels share.
+    The rows start at zero, so that P and Q first learn what all labels have in
+    common.
 
     Args:
       n_labels: number L of labels. The rows are padded (padded_labels).

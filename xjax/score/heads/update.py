@@ -49,7 +49,7 @@ class RowsConfig(ConfigPart, abstract=True):
 class FusedRowsConfig(RowsConfig, abstract=True):
   """Chooses a rule that changes label rows while their gradient is computed.
 
-  Such a rule needs no gradient [L, D]. The rows may take 1 or 2 bytes a weight
+  Such a rule needs no gradient [L, D]. A weight can be stored in 1 or 2 bytes
   (OneVsAllConfig.storage). The optimizer's clipping and learning rates do not
   apply to the rows. train.freeze must not name the rows.
   """
@@ -109,7 +109,9 @@ class FusedAdagrad(FusedRowsConfig):
   """Changes label rows by Adagrad, with one sum of squares per label."""
 
   eps: float = field(
-    1e-8, 'Small number added to the square root of the sum.', POSITIVE
+    1e-8,
+    'Small number added to the square root of the sum of squares.',
+    POSITIVE,
   )
   weight_decay: float = field(
     0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT

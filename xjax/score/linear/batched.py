@@ -52,8 +52,8 @@ from xjax.score.linear.problem import (
 )
 from xjax.score.linear.tiles import tiles_of
 
-# A part has the arrays of Classifiers.arrays() and the number of labels that
-# did not converge, an int with this name.
+# A part has the arrays of Classifiers.arrays(), and an int with this name: the
+# number of labels that did not converge.
 _UNCONVERGED = 'unconverged'
 # Least number of labels per device. A step with fewer labels is not faster.
 _NARROWEST = 16
@@ -354,7 +354,7 @@ def _count_unfinished(
 def _store_weights(
   state: DescentState, weights_DC: Float32[np.ndarray, 'D C']
 ) -> None:
-  """Writes the current weights of labels to the labels' columns."""
+  """Writes each label's current weights to the label's column of weights_DC."""
   arrays = state.weights_DC, state.label_C
   if jax.process_count() > 1:
     arrays = multihost_utils.process_allgather(arrays, tiled=True)

@@ -27,20 +27,20 @@ class BlockWeights:
   """Holds the weights of classifiers, grouped by block and feature.
 
   A row is a feature of a block, with the weights that the block's classifiers
-  have for this feature.
+  have for this feature. An entry is one of these weights.
 
   Attributes:
     n_features: D. The features are numbered from 0 to D - 1.
-    columns: int64 [blocks + 1], the first classifier of each block, then the
-      number of classifiers.
-    rows: int64 [blocks + 1], the first row of each block, then the number of
-      rows.
+    columns: int64 [blocks + 1]. Block b has the classifiers columns[b], ...,
+      columns[b + 1] - 1.
+    rows: int64 [blocks + 1]. Block b has the rows rows[b], ...,
+      rows[b + 1] - 1.
     features: int32 [rows], the feature of each row, ascending within a block.
-    entries: int64 [rows + 1], the first entry of each row, then the number of
-      entries.
-    places: uint16 or int32 [entries], the classifier of each entry, as a number
-      within the block.
-    values: float32 [entries], the weights.
+    entries: int64 [rows + 1]. Row r has the entries entries[r], ...,
+      entries[r + 1] - 1.
+    places: uint16 or int32 [entries], the classifier of each entry, counted
+      from the first classifier of the block.
+    values: float32 [entries], the weight of each entry.
     bias: float32 [classifiers].
   """
 
@@ -65,8 +65,7 @@ class BlockWeights:
     Args:
       parts: the classifiers, in order. Each part has one or more complete
         blocks. The parts are read once, one after the other.
-      columns: int64 [blocks + 1], the first classifier of each block, then the
-        number of classifiers.
+      columns: attribute of BlockWeights.
       n_weights: number of weights in all parts.
     """
     places = np.empty(n_weights, _place_dtype(columns))
@@ -101,7 +100,7 @@ class BlockWeights:
     )
 
   def arrays(self) -> FileArrays:
-    """Returns all attributes except columns as arrays that compress well."""
+    """Returns all attributes except `columns`, as arrays that compress well."""
     steps = np.diff(self.features, prepend=0)
     starts = self.rows[:-1][np.diff(self.rows) > 0]
     steps[starts] = self.features[starts]
@@ -158,12 +157,12 @@ class BlockWeights:
     """Returns a fault that would break scoring, or None if there is none."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
     if (self.places >= widths).any() or (self.places < 0).any():
-      return 'a weight belongs to a classifier that is not in its block'
+      return 'a weight of a block belongs to a classifier outside of the block'
     block = np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
     falls = (np.diff(self.features) <= 0) & (np.diff(block) == 0)
     inside = (self.features >= 0) & (self.features < self.n_features)
     if falls.any() or not inside.all():
-      return 'features of a block do not ascend from 0 to n_features - 1'
+      return 'features of a block do not ascend, or are not in [0, n_features)'
     if not np.isfinite(self.values).all() or not np.isfinite(self.bias).all():
       return 'a weight is not finite'
     return None
