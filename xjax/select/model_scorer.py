@@ -124,7 +124,7 @@ class ModelScorer:
   def _put(self, array: np.ndarray) -> jax.Array:
     """Puts an array's first n_labels entries on the mesh.
 
-    Entries that are not bool become float32.
+    An array of another dtype than bool is converted to float32.
     """
     if len(array) < self.n_labels:
       raise ValueError(

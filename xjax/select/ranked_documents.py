@@ -35,10 +35,10 @@ class RankedDocuments:
     n_documents: N. The rows of documents are numbered from 0 to N - 1.
     sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
     known: two arrays, or None if no scores are known. The first array is int32
-      [N, known], some labels of each document. The second array is float32 [N,
-      known], the scores of these labels without weights. The probabilities of
-      these labels are computed from the known scores, because products with
-      weights have fewer correct digits.
+      [N, known] and has some labels of each document. The second array is
+      float32 [N, known] and has the scores of these labels without weights. The
+      probabilities of these labels are computed from the known scores, because
+      products with weights have fewer correct digits.
   """
 
   scorer: Scorer

@@ -82,8 +82,8 @@ class CoverageStrategy:
   in the order document_order(seed, N).
 
   Attributes:
-    beta: a number that is at least 0. The larger beta is, the more a correct
-      label counts that is well covered already (Section 5.3 of the paper).
+    beta: a number that is at least 0. With a larger beta, correct labels that
+      are well covered already count more (Section 5.3 of the paper).
     seed: the seed of the order of documents.
   """
 

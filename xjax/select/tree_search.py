@@ -15,7 +15,7 @@ Beam search opens the best nodes of each depth. Exact search starts with a
 narrow beam search, which finds k labels. The floor is log w + score of the
 worst of these labels. After the beam search, exact search opens all nodes
 except the nodes whose bound is below the floor. No label below such a node can
-be better than the k labels.
+be better than the worst of the k labels.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Trains the linear classifiers of many labels together, step by step.
 
 The labels that are trained together are a chunk. Each label has its own
-objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i), and its own sequence of steps:
+sequence of steps, and its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i):
 
 - w are the weights of the label, and x_i are the features of document i.
 - y_i is 1 if document i has the label, else -1.

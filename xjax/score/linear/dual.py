@@ -20,9 +20,9 @@ few wide additions per feature, instead of 16 passes over scattered weights.
 
 If the dual variables of a document hardly change, the document is left out
 until all other documents have converged (shrinking, as in LIBLINEAR). The
-training of a block ends if, in a pass over all documents, the largest violation
-of the optimality conditions is at most eps. At the latest, training ends after
-max_epochs passes.
+training of a block ends after a pass over all documents in which the violation
+of the optimality conditions (measured as in LIBLINEAR) is at most eps. At the
+latest, training ends after max_epochs passes.
 """
 
 import dataclasses

@@ -196,7 +196,7 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns the number of clusters directly below a node, made by halving.
+  """Returns how many clusters are directly below a node if clusters are halved.
 
   There is one number for each depth, as in cluster_degrees. All numbers are
   powers of 2. Only the number for the root may be less than `arity`.

@@ -27,9 +27,9 @@ class HuffmanTree(TreeConfig):
 def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
   """Builds the tree in which documents have the fewest positive nodes in total.
 
-  For each of its documents, a label makes these nodes positive: the node of the
-  label, and all nodes above that node except the root. So the tree minimises a
-  sum over labels: the number of documents of a label times the depth of the
+  A label makes these nodes positive for each document of the label: the label's
+  own node, and all nodes above this node except the root. So the tree minimises
+  a sum over labels: the number of documents of a label times the depth of the
   label (Huffman 1952).
 
   Args:
