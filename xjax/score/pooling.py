@@ -29,7 +29,7 @@ class PoolingConfig(ConfigPart, abstract=True):
   Attributes:
     pools: whether a document gets one vector. If False, the head reads the
       tokens.
-    pooler: whether the pooling has a dense layer, which may start from
+    pooler: whether the pooling has a dense layer. This layer can start from
       pretrained weights.
   """
 
@@ -128,11 +128,12 @@ class ClsConfig(PoolingConfig):
 class Cls(nnx.Module):
   """Pools tokens as BERT does (Devlin et al. 2019, Section 3).
 
-  The result is the first token's vector h_0, or tanh(W h_0 + b) with a pooler.
+  Without a pooler, the result is the first token's vector h_0. With a pooler,
+  the result is tanh(W h_0 + b).
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.
-    dense: W and b, the pooler, or None for no pooler.
+    dense: the pooler (a dense layer with W and b), or None.
   """
 
   def __init__(self, dim: int, config: ClsConfig, *, rngs: nnx.Rngs):
@@ -185,8 +186,8 @@ class SelfAttention(nnx.Module):
     document = sum_t a_t h_t
 
   Chalkidis et al. give no equation for s, and cite Xu et al. 2015. Xu et al.
-  compute s by the same network with one hidden layer, but their network also
-  reads the state of a decoder, which does not exist here.
+  also compute s by a network with one hidden layer, but that network also reads
+  the state of a decoder. Here, there is no decoder.
 
   For HAN, the code of Chalkidis et al. computes s as above. For BIGRU-ATT, the
   code of Chalkidis et al. computes s = tanh(u . h + b) instead. This s is

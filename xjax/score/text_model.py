@@ -49,7 +49,7 @@ from xjax.score.pretrained.architecture import Architecture
 
 @dataclasses.dataclass
 class NeuralModel(ModelConfig):
-  """Chooses a neural network of an embedding, encoder, pooling and head."""
+  """Chooses a neural network: its embedding, encoder, pooling and head."""
 
   reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
 
@@ -87,8 +87,8 @@ class NeuralModel(ModelConfig):
         f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}'
       )
       yield (
-        f'{kind}: {tokens_kinds} needs {encoders}, and {encoders} needs '
-        f'config.data.tokens={tokens_kinds}'
+        f'{kind}: config.data.tokens={tokens_kinds} and {encoders} can only be '
+        'used together'
       )
 
 
@@ -114,7 +114,8 @@ class TextModel(nnx.Module):
       tokens.
     head: computes the scores of labels.
     dtype: dtype of activations and products. Softmax, loss, sums and parameters
-      are float32, but label rows may be stored in another format.
+      are float32. Only the label rows (the head's parameters with one row per
+      label) may be stored in another format.
   """
 
   def __init__(
@@ -292,15 +293,15 @@ def build(
       probabilities. If None, initial biases are 0.
     unseen: bool [L], True for labels without training documents, or None if
       there are no such labels.
-    hidden: bool [L], True for labels that a unified head treats as unseen to
-      calibrate its scores, or None if there are no such labels.
+    hidden: bool [L], True for labels that a unified head treats as unseen, in
+      order to calibrate its scores. None if there are no such labels.
     dtype: dtype of activations and products.
     rngs: stream `params`.
 
   Returns:
-    The model. The label rows of OneVsAll are sharded over all devices, and the
-    label rows of other heads over the label axis. All other parameters are
-    replicated.
+    The model. The label rows of OneVsAll are sharded over all devices. The
+    label rows of other heads are sharded over the label axis. All other
+    parameters are replicated.
 
   Raises:
     ConfigError: a part of the config has the wrong type.

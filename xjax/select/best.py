@@ -53,9 +53,9 @@ def with_chunk(
   """Returns the lists [B, K] after a chunk of labels has been added.
 
   All labels of the chunk must have higher indices than the labels in the lists.
-  If the chunk has 1024 labels or more, only one more array as large as the
-  scores may be needed: a padded copy, if the number of labels is not a multiple
-  of 16.
+  A chunk of 1024 labels or more needs at most one more array as large as the
+  scores. This array is a padded copy of the scores. It is needed if the number
+  of labels is not a multiple of 16.
 
   Args:
     best: lists so far.
@@ -88,10 +88,10 @@ def _add_exactly(
   scores_BC = jnp.pad(
     scores_BC, [(0, 0), (0, -size % _BLOCK)], constant_values=-jnp.inf
   )
-  # A label enters a list only if its score is above the list's last score: if
+  # A label enters a list only if its score is above the list's last score. If
   # the scores are equal, the label with the lower index wins, and this label is
-  # in the list already. The comparison is not written with `>`, which would
-  # drop NaN.
+  # in the list already. The comparison is not written with `>`, because `>`
+  # would drop NaN.
   new_BC = ~(scores_BC <= best.scores[:, -1:])
   # With n blocks, block i has the labels i, i + n, i + 2n, ...
   new_by_block = new_BC.reshape(documents, _BLOCK, -1).any(axis=1)

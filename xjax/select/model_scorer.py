@@ -41,7 +41,7 @@ class ModelScorer:
 
     Args:
       graphdef: the TextModel without its parameters, as `nnx.split` returns it.
-      params: the TextModel's parameters on the mesh. The attribute `params` may
+      params: the TextModel's parameters on the mesh. The attribute `params` can
         be replaced between batches.
       mesh: the (data, label) mesh.
       n_labels: number of labels of the model's head.
@@ -85,8 +85,8 @@ class ModelScorer:
       k: length of the lists.
       weights, slices, allowed: as in core.types.Scorer, but NumPy arrays. The
         arrays may be longer than n_labels. If `allowed` has two axes, it has
-        the rows of this process. If every call gets the same array object with
-        one axis, the array is transferred to the devices only once. So never
+        the rows of this process. An array with one axis is transferred to the
+        devices only once if every call gets the same array object. So never
         change an array between calls; make a new array instead.
       sigmoid: as in core.types.Scorer. Each new value compiles a new program.
 
@@ -122,7 +122,10 @@ class ModelScorer:
     return jax.tree.map(put, filters)
 
   def _put(self, array: np.ndarray) -> jax.Array:
-    """Puts an array's first n_labels entries on the mesh, bool or float32."""
+    """Puts an array's first n_labels entries on the mesh.
+
+    An array of another dtype than bool is converted to float32.
+    """
     if len(array) < self.n_labels:
       raise ValueError(
         f'a filter has {len(array)} entries, but there are {self.n_labels} '

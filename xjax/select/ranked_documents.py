@@ -11,15 +11,16 @@ from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 
-# A function that gets an array with the rows of some documents. The function
-# makes batches that have each of these documents once, and returns this
-# process's part of the batches. In a batch, doc_B is the place of each document
-# in the array. All processes get the same number of batches.
+# A function that gets an array with the row numbers of some documents. The
+# function makes batches that have each of these documents once, and returns
+# this process's part of the batches. In a batch, doc_B is the place of each
+# document in the array. All processes get the same number of batches.
 BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
 _BLOCK = 1024  # number of documents whose lists are compared at a time
-# The logarithm of the largest float32 number below 1. If a log probability is
-# computed from float32 products with weights, this number is its upper limit.
+# The logarithm of the largest float32 number below 1. This number is the upper
+# limit of log probabilities that are computed from float32 products with
+# weights.
 _HIGHEST = -(2.0**-24)
 _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 
@@ -33,10 +34,11 @@ class RankedDocuments:
     batches_of: makes batches of some of the documents.
     n_documents: N. The rows of documents are numbered from 0 to N - 1.
     sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
-    known: int32 [N, known], some labels of each document; and float32 [N,
-      known], the scores of these labels without weights. The probabilities of
-      these labels are computed from these scores, because products with weights
-      have fewer correct digits. If `known` is None, no scores are known.
+    known: two arrays, or None if no scores are known. The first array is int32
+      [N, known] and has some labels of each document. The second array is
+      float32 [N, known] and has the scores of these labels without weights. The
+      probabilities of these labels are computed from the known scores, because
+      products with weights have fewer correct digits.
   """
 
   scorer: Scorer
@@ -183,6 +185,6 @@ def floored(
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-  """Returns logarithms. The logarithm of 0 is -inf, without a warning."""
+  """Returns logarithms, -inf for 0, without a warning."""
   with np.errstate(divide='ignore'):
     return np.log(values)

@@ -8,7 +8,7 @@ The coverage strategy is greedy and visits one document after another. Algorithm
 enough:
 
 - The scorer ranks labels for a window of documents at once, by the gains that
-  labels have before the window.
+  labels have before the window. (CoverageStrategy defines gains.)
 - Later, gains can only fall. So the gain by which the last label of a list was
   ranked is an upper bound for the gains of all labels that are not listed.
 - As long as the present gain of the k-th best listed label is above this bound,
@@ -49,8 +49,8 @@ class WeightedStrategy:
 
   Attributes:
     weights_L: float64 [L or more], finite, at least 0. A label of weight 0 is
-      never selected. Positive weights below 4e-18 times the largest weight are
-      raised to this number.
+      never selected. Positive weights are raised to at least 4e-18 times the
+      largest weight.
   """
 
   weights_L: np.ndarray
@@ -65,7 +65,7 @@ class BoundedRandomStrategy:
 
   Attributes:
     b: a number that is at least 1.
-    seed: seeds the draw for a document, together with the document's row.
+    seed: the draw for a document depends on this seed and the document's row.
   """
 
   b: int = 2
@@ -82,8 +82,8 @@ class CoverageStrategy:
   in the order document_order(seed, N).
 
   Attributes:
-    beta: a number that is at least 0. It decides how much a correct label still
-      counts if it is well covered already (Section 5.3 of the paper).
+    beta: a number that is at least 0. With a larger beta, correct labels that
+      are well covered already count more (Section 5.3 of the paper).
     seed: the seed of the order of documents.
   """
 
@@ -141,7 +141,7 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
   """Returns the order in which the coverage strategy visits n documents.
 
-  Every seed gives a shuffled order, which depends only on the two arguments.
+  The order is random, but depends only on the two arguments.
   """
   return host_generator(seed, 'coverage').permutation(n)
 
@@ -359,7 +359,7 @@ class _Lists:
   def _suffices(
     self, place: int, logs: np.ndarray, bound: float, k: int
   ) -> bool:
-    """Returns True if the best listed labels are certainly the best labels.
+    """Returns True if no unlisted label can be among the k best labels.
 
     Args:
       place: place of the document in the window.
@@ -372,7 +372,8 @@ class _Lists:
     if len(logs) < k:
       return bool(bound == -np.inf)
     rounding = _ROUNDING * (1 + abs(bound))
-    # If gains are equal, an unlisted label may have the lower index, so the
-    # gains must be above the bound. The first document of a window needs no
-    # such margin, because its list is up to date.
+    # If gains are equal, an unlisted label may have the lower index. So the
+    # gains must be above the bound by more than the rounding error. The list of
+    # the window's first document is up to date. So for this document, gains
+    # that are below the bound by less than the rounding error are enough.
     return bool(logs[-1] > bound + (-rounding if place == 0 else rounding))

@@ -51,16 +51,15 @@ def head_topk(
     sigmoid: as in core.types.Scorer, a static argument.
     recall: a number in (0, 1]. If labels are in random order, a list is
       expected to contain at least this share of the k best labels. A value
-      below 1 has an effect only on TPUs. There, each chunk keeps this expected
-      share of its own k best labels. The k best of all labels are also among
-      the k best labels of their chunks. A chunk loses a label only to a better
-      label, so the best labels are lost least often. Lists of chunks and of
-      shards are merged exactly.
+      below 1 has an effect only on TPUs. On TPUs, each chunk keeps this
+      expected share of its own k best labels. A label is lost only if a better
+      label of its chunk takes its place, so the best labels are lost least
+      often. Lists of chunks and of shards are merged exactly.
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices), with PAD where labels run out.
-    scores_GBK: float32. Without weights, a score is a logit. With weights, it
-      is log weight + log sigmoid(a * logit + b). It is -inf where ids are PAD.
+    scores_GBK: float32, -inf where ids are PAD. Without weights, a score is a
+      logit. With weights, a score is log weight + log sigmoid(a * logit + b).
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)
@@ -199,7 +198,10 @@ def _with_chunk(
   sigmoid: tuple[float, float],
   recall: float = 1.0,
 ) -> Best:
-  """Adds the labels of a chunk where real_C is True to the lists [G, B, K]."""
+  """Adds the labels of a chunk to the lists [G, B, K].
+
+  Labels are left out where real_C is False.
+  """
   scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
   all_C = jnp.ones_like(real_C)
   masks_GC = jnp.stack([all_C, *filters.get('slices_L', ())])

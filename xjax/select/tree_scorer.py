@@ -13,7 +13,7 @@ from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.data.batches.sparse import batch_rows
 from xjax.select.tree_search import Link, SearchResult, Squash, TreeSearch
 
-_DEEPER = 4  # each tree of an ensemble lists this many times k labels
+_DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
 
 
 class TreeScorer:
@@ -26,8 +26,9 @@ class TreeScorer:
     score_kind: LOGIT for probabilistic trees and logistic one-vs-all, else
       MARGIN.
     n_labels: number of labels of the trees.
-    assigned_above: None for logits. For margins, the score of a label if its
-      own classifier gives 0 and the links of all nodes above the label are 0.
+    assigned_above: None for logits. For margins, the score of a label if the
+      label's own classifier gives 0 and the nodes above the label add 0 to the
+      score (see tree_search.Link).
     selected_by: as in core.types.Scorer.
   """
 
@@ -105,7 +106,7 @@ class TreeScorer:
     """Returns ids_GBK and scores_GBK. `allowed` has one axis, or is None."""
     log_weights_L = None
     if weights is not None:
-      with np.errstate(divide='ignore'):  # log 0: never selected
+      with np.errstate(divide='ignore'):  # weight 0: never selected
         log_weights_L = np.log(weights[: self.n_labels].astype(np.float64))
     if allowed is not None:
       log_weights_L = self._only(log_weights_L, allowed)
@@ -191,8 +192,8 @@ def combine_trees(
   search for each array of log weights, but a label has only one combined score
   for a document:
 
-  - If a tree lists the label in the first search, the score comes from the
-    results of the first search. So it does not depend on the other searches.
+  - If a tree lists the label in the first search, the score comes only from the
+    results of the first search.
   - If not, the score comes from the results of all other searches.
 
   Args:

@@ -1,10 +1,11 @@
 """Finds the best labels of a label tree, by beam search or exactly.
 
-Nodes are scored from the root down, for all documents of a batch together.
-Documents that open the same node look up the features of the node's classifiers
-only once. A link is a function of a classifier's score (see Link). The score of
-a label is the sum of the links of the nodes on the label's path. If a label has
-a weight w, it is ranked by log w + score.
+A search goes from the root down, for all documents of a batch together. To open
+a node for a document means to score all children of the node. If several
+documents open the same node, the features of the children's classifiers are
+looked up only once. A link is a function of a classifier's score (see Link).
+The score of a label is the sum of the links of the nodes on the label's path.
+If a label has a weight w, the label is ranked by log w + score.
 
 The bound of a node is the node's score plus the logarithm of the largest weight
 below the node. No label below the node can have a higher log w + score, because
@@ -12,8 +13,9 @@ links are at most 0 (Schultheis et al. 2022, Appendix A.2, as an upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
 narrow beam search, which finds k labels. The floor is log w + score of the
-worst of these labels. Then exact search opens all nodes except the nodes whose
-bound is below the floor, because such nodes cannot have a better label.
+worst of these labels. After the beam search, exact search opens all nodes
+except the nodes whose bound is below the floor. No label below such a node can
+be better than the worst of the k labels.
 """
 
 from collections.abc import Sequence
@@ -43,8 +45,8 @@ class Link(enum.Enum):
 
   NONE: z, for one-vs-all classifiers, whose tree has one level below the root.
   SIGMOID: log sigmoid(z), for logistic loss. Scores are log probabilities.
-  L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS"; there,
-  labels are ranked by the exponential of the sum).
+  L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS"). PECOS
+  ranks labels by the exponential of the sum.
   """
 
   NONE = 'none'
@@ -276,8 +278,10 @@ class TreeSearch:
       score: the scores of the opened nodes.
 
     Returns:
-      Arrays for open_next: document, node, score, the bounds of each node's
-      children in the last array, and the scores of all children.
+      document, node, score: the arguments.
+      ends: int64 [nodes + 1]. The children of node[i] have the scores
+        children[ends[i]:ends[i + 1]].
+      children: float64, the scores of all children.
     """
     degrees = self.tree.degree[node]
     ends = np.append(0, np.cumsum(degrees)).astype(np.int64)

@@ -195,7 +195,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(documents, tmp_path, caplog):
   path = tmp_path / 'cut' / 'chunk_000001.part.npz'
   path.write_bytes(path.read_bytes()[:-9])
   assert_same(fit(documents, tmp_path / 'cut'), whole)
-  assert f'{path}: damaged' in caplog.text
+  assert f'{path}: is damaged' in caplog.text
 
 
 def assert_same(one, other):

@@ -56,7 +56,9 @@ def test_a_part_of_other_values_is_redone_and_said(tmp_path, caplog):
   PartFiles(tmp_path).of(1).save('one', ARRAYS)
   assert PartFiles(tmp_path).of(2).load('one') is None
   (record,) = caplog.records
-  assert 'one.part.npz: made from other data or settings' in record.getMessage()
+  assert (
+    'one.part.npz: was made from other data or settings' in record.getMessage()
+  )
 
 
 def test_no_damage_goes_unseen(tmp_path, caplog):

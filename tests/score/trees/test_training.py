@@ -199,7 +199,7 @@ def test_a_damaged_part_is_done_again_and_said(data, tmp_path, caplog):
   found = train(data, tree, tmp_path, between=lambda: calls.append(1))
   assert_same(found, whole)
   assert calls == [1]
-  assert f'{path}: damaged' in caplog.text
+  assert f'{path}: is damaged' in caplog.text
 
 
 def test_parts_of_other_data_are_not_taken(data, tree, tmp_path, caplog):
@@ -215,7 +215,7 @@ def test_parts_of_other_data_are_not_taken(data, tree, tmp_path, caplog):
       between=lambda: calls.append(1),
     )
   assert len(calls) == 4  # two depths, twice
-  assert 'made from other data or settings' in caplog.text
+  assert 'was made from other data or settings' in caplog.text
 
 
 def test_one_block_has_several_parts():

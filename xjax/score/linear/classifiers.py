@@ -47,7 +47,7 @@ class Classifiers:
     bias_C: Float[np.ndarray, ' C'],
     threshold: float,
   ) -> 'Classifiers':
-    """Makes sparse classifiers without the weights below a threshold.
+    """Makes sparse classifiers from dense weights, and drops small weights.
 
     All biases are kept. DiSMEC prunes weights in the same way (Babbar and
     Schoelkopf 2017).
@@ -85,7 +85,7 @@ class Classifiers:
 
   @classmethod
   def join(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
-    """Joins the labels of all parts, part after part."""
+    """Returns the classifiers of all parts, in the order of the parts."""
     matrices = [part.weights for part in parts]
     starts = np.cumsum([0, *(len(m.data) for m in matrices)])
     indptr = [m.indptr[:-1] + start for m, start in zip(matrices, starts)]

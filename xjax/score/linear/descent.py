@@ -1,21 +1,28 @@
-"""Minimises the objectives of all labels of a chunk at once, step by step.
+"""Trains the linear classifiers of many labels together, step by step.
 
-Each label has its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i), and its
-own sequence of steps. The method is nonlinear conjugate gradients (Polak and
-Ribiere 1969) with restarts and a preconditioner. Newton's method finds the best
-length of each step along the step's direction.
+The labels that are trained together are a chunk. Each label has its own
+sequence of steps, and its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i):
 
-A step takes two matrix products. The rows of the matrix X are the documents.
-The first product, with X' (X transposed), gives the gradient. The second
-product, with X, gives the scores that documents would have if the direction
-were the weights.
-With these scores, the objective is cheap to compute for any length of the step,
-and so are the scores of the new weights.
+- w are the weights of the label, and x_i are the features of document i.
+- y_i is 1 if document i has the label, else -1.
 
-The preconditioner approximates the Hessian of a label, I + X'AX. A is diagonal
-and holds the curvatures of the documents' losses. There are two approximations:
+The method is nonlinear conjugate gradients (Polak and Ribiere 1969) with
+restarts and a preconditioner. Newton's method finds the best length of each
+step along the step's direction.
 
-- The label's mean curvature replaces A. So all labels share the matrix X'X.
+The rows of the matrix X are the documents. A step takes two matrix products:
+
+- The product with X' (X transposed) gives the gradient.
+- The product of X and the direction gives the change of the scores for a step
+  of length 1. With this product, it is cheap to compute the objective for any
+  length of the step, and to compute the new scores.
+
+The preconditioner approximates the Hessian of a label's objective, I + X'AX.
+The matrix A is diagonal, and holds the curvatures (second derivatives) of the
+documents' losses. There are two approximations:
+
+- The mean of a label's curvatures replaces A. So all labels share the matrix
+  X'X.
 - Only the leading eigenvectors of X'X are used, because the largest eigenvalues
   are many times larger than the other eigenvalues (a low-rank preconditioner,
   as in Frangella, Tropp and Udell 2023). Subspace iteration finds these
@@ -71,7 +78,8 @@ class Preconditioner:
 
     Args:
       x_DC: float32, a column for each label.
-      curvature_C: for each label, the mean curvature of the documents' losses.
+      curvature_C: float32, for each label the mean curvature of the documents'
+        losses.
     """
     # All other eigenvalues of X'X are approximated by the smallest of `values`.
     rest_C = 1 + curvature_C * self.values[0]
@@ -89,7 +97,8 @@ def make_preconditioner(
   Args:
     rows: X, the documents.
     columns: X transposed.
-    rank: number of eigenvectors; fewer if X has fewer rows or columns.
+    rank: largest number of eigenvectors. There are fewer if X has fewer rows or
+      columns.
   """
   n_docs, n_features = rows.n_rows, columns.n_rows
   rank = min(rank, n_docs, n_features)
@@ -103,7 +112,7 @@ def make_preconditioner(
 @no_type_check
 @struct.dataclass
 class TrainingRows:
-  """Holds all documents.
+  """Holds the features of all training documents, as arrays for the solver.
 
   The last feature is always 1. Its weight is the bias.
 
@@ -133,8 +142,8 @@ class DescentState:
     scores_NC: float32, the scores of the documents.
     direction_DC: float32, the direction of the last step.
     gradient_DC: float32, the gradient before the last step.
-    decrement_C: float32, the product g' inv(M) g of the gradient g in
-      gradient_DC, where M is the approximate Hessian.
+    decrement_C: float32, g' inv(M) g. Here, g is the gradient in gradient_DC,
+      and M is the approximate Hessian.
   """
 
   positive_NC: Bool[Array, 'N C']
@@ -243,15 +252,15 @@ def step(
 ) -> DescentState:
   """Makes one step for every label that is not done.
 
-  If the preconditioner is close to the Hessian, half the decrement is an
-  estimate of the objective minus its minimum. A label is done if this estimate
-  is at most tolerance / 4 times the objective.
+  If the preconditioner is close to the Hessian, decrement_C / 2 is an estimate
+  of the objective minus its minimum. A label is done if this estimate is at
+  most tolerance / 4 times the objective.
 
   Args:
     documents: all documents.
     state: the state before the step.
     goal: the sum of losses.
-    tolerance: see OnDevices.
+    tolerance: see batched.OnDevices.
   """
   sign_NC = jnp.where(state.positive_NC, 1.0, -1.0)
   terms = goal.terms(sign_NC * state.scores_NC)
@@ -285,7 +294,7 @@ def _direction(
   divided_DC: Float32[Array, 'D C'],
   decrement_C: Float32[Array, ' C'],
 ) -> Float32[Array, 'D C']:
-  """Returns a downhill direction.
+  """Returns a direction in which the objective falls.
 
   The direction is conjugate to the last direction if possible.
   """
@@ -311,7 +320,7 @@ def _line_minimum(
   Args:
     state: the state before the step.
     direction_DC: the direction of the step.
-    along_NC: the scores that documents have if the direction is the weights.
+    along_NC: the change of the documents' scores for a step of length 1.
     sign_NC: 1 where the document has the label, else -1.
     goal: the sum of losses.
   """

@@ -1,26 +1,28 @@
-"""Trains linear classifiers by dual coordinate descent, WIDTH at a time.
+"""Trains linear classifiers by dual coordinate descent, 16 labels at a time.
 
 As in LIBLINEAR (Fan et al. 2008), each label's classifier minimises
 
-  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1.
+  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)).
 
-There are two losses:
+w and b are the weights and the bias of the label, and x_i are the features of
+document i. y_i is 1 if document i has the label, else -1. There are two losses:
 
 - The squared hinge. The algorithm is Algorithm 1 of Hsieh et al. 2008, "A Dual
   Coordinate Descent Method for Large-scale Linear SVM".
 - The logistic loss. The algorithm is Algorithm 4 of Yu, Huang, Lin 2011, "Dual
   coordinate descent methods for logistic regression and maximum entropy
-  models", but it computes the logit of each dual variable.
+  models". Unlike Algorithm 4, the code stores the logits of the dual variables.
 
-The solver trains a block of WIDTH labels together. It visits a document once
-for all labels of the block, and reads the document's features once. The WIDTH
+The solver trains a block of WIDTH = 16 labels together. It visits a document
+once for all labels of the block, and reads the document's features once. The 16
 weights of a feature are stored next to each other. A visit therefore takes a
-few wide additions per feature, instead of WIDTH passes over scattered weights.
+few wide additions per feature, instead of 16 passes over scattered weights.
 
 If the dual variables of a document hardly change, the document is left out
 until all other documents have converged (shrinking, as in LIBLINEAR). The
-training of a block ends when a pass over all documents finds no violation of
-the optimality conditions above eps, or after max_epochs passes.
+training of a block ends after a pass over all documents in which the violation
+of the optimality conditions (measured as in LIBLINEAR) is at most eps. At the
+latest, training ends after max_epochs passes.
 """
 
 import dataclasses
@@ -57,7 +59,7 @@ class Solver:
     c: weight of the losses relative to the regulariser (LIBLINEAR's C).
     eps: the violation of the optimality conditions at which training of a
       block ends, as in LIBLINEAR.
-    max_epochs: largest number of visits of each document.
+    max_epochs: largest number of passes over the documents.
   """
 
   loss: Loss
@@ -288,7 +290,7 @@ def _logistic(
 
 @njit(**_JIT)
 def _root(shift, slope, start, within):
-  """Finds u with u + shift + slope sigmoid(u) = 0, for a slope above 0.
+  """Solves u + shift + slope * sigmoid(u) = 0 for u. The slope is above 0.
 
   The search ends when the left side is closer to 0 than `within`. If this holds
   at `start`, the result is `start`. So violations below `within` are not
@@ -346,7 +348,7 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Computes scores: the bias plus the products of values and weights.
+  """Computes a document's scores, bias + the sum of values times weights.
 
   Each iteration adds eight features. If an iteration added only one feature,
   the compiler would gather along features instead of loading all weights of a

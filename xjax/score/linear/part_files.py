@@ -45,7 +45,7 @@ class PartFiles:
     return dataclasses.replace(self, key=digest(self.key, *values))
 
   def load(self, name: str) -> FileArrays | None:
-    """Returns the arrays of a part, or None if it must be computed.
+    """Returns the arrays of a part, or None if the part must be computed.
 
     If the file is damaged or has another key, the function logs a warning and
     returns None.
@@ -62,11 +62,11 @@ class PartFiles:
     except DAMAGE:
       intact = False
     if not intact:
-      logging.warning('%s: damaged; this part is computed again', path)
+      logging.warning('%s: is damaged; this part is computed again', path)
       return None
     if key != self.key:
       logging.warning(
-        '%s: made from other data or settings; this part is computed again',
+        '%s: was made from other data or settings; this part is computed again',
         path,
       )
       return None
@@ -91,7 +91,9 @@ class PartFiles:
 
 
 def digest(*values: object) -> str:
-  """Returns a SHA-256 digest of values, which is the same in every run.
+  """Returns a SHA-256 digest of values.
+
+  Equal values have the same digest in every run.
 
   Args:
     *values: arrays (also sparse ones), numbers, strings, enum members, None;

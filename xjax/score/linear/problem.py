@@ -23,7 +23,9 @@ _ROWS = 4096  # rows that are squared at a time
 class Loss(enum.Enum):
   """Chooses the loss of a document, a function of the document's margin m.
 
-  The margin is m = y (w.x + b), where y is 1 or -1.
+  The margin is m = y (w.x + b). Here, x are the features of the document, and w
+  and b are the weights and the bias of a label. y is 1 if the document has the
+  label, else -1.
 
   Attributes:
     SQUARED_HINGE: max(0, 1 - m) ** 2. The classifier is an L2-loss SVM. Its
@@ -52,8 +54,8 @@ class OneVsAllProblem:
     mesh: the devices, for solvers that use devices.
     parts: the files of finished parts. Training of the same problem continues
       from these parts.
-    between: a function that is called between steps or parts. Training ends if
-      this function raises an error.
+    between: a function that is called between steps of training, or between
+      parts. Training ends if this function raises an error.
   """
 
   rows: sparse.csr_array
@@ -102,7 +104,9 @@ def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
       f'{rows.shape[0]} rows of features but {len(gold)} rows of labels'
     )
   if not rows.nnz:
-    raise DataError('no document has any feature: there is nothing to train on')
+    raise DataError(
+      'no document has any feature, so there is nothing to train on'
+    )
   if not np.isfinite(rows.data).all():
     raise DataError('features of documents must be finite')
 

@@ -1,10 +1,10 @@
 """Multiplies sparse matrices by dense matrices on devices.
 
-The entries of a row of the sparse matrix are cut into tiles of WIDTH entries,
-and the last tile of a row is padded with zeros. So rows of very different
-lengths need little padding, and shapes are fixed. The product of a tile is a
-weighted sum of gathered rows of the dense matrix, as in an embedding lookup.
-The products of a row's tiles are added up.
+The stored entries of each row of the sparse matrix are cut into tiles of WIDTH
+entries, and the last tile of a row is padded with zeros. So rows of very
+different lengths need little padding, and shapes are fixed. The product of a
+tile and the dense matrix is a weighted sum of gathered rows of the dense
+matrix, as in an embedding lookup. The products of a row's tiles are added up.
 """
 
 import functools
@@ -20,13 +20,14 @@ from scipy import sparse
 
 WIDTH = 16
 
-# The number of tiles in a block. Blocks are summed one after another. On CPUs,
-# a block is so small that its sums stay in a core's cache. On other devices, a
-# block must keep thousands of threads busy.
+# The number of tiles in a block. Blocks are multiplied one after another. On
+# CPUs, a block is so small that its products stay in a core's cache. On other
+# devices, a block must keep thousands of threads busy.
 _BLOCK = {'cpu': 1024}
 _OTHER_BLOCK = 32768
 
-# The arrays of a block: columns and values of its entries, rows of its tiles.
+# The arrays of a block: the columns of its entries, the values of its entries,
+# and the rows of its tiles.
 _Block = tuple[
   Int32[Array, 'width block'],
   Float32[Array, 'width block'],
@@ -40,6 +41,8 @@ _Block = tuple[
 @struct.dataclass
 class Tiles:
   """Holds a sparse matrix [rows, columns], cut into tiles.
+
+  The last axis of every array is the tiles of a block.
 
   Attributes:
     ids: int32 [blocks, WIDTH, block], the columns of entries, 0 at padding.
@@ -96,10 +99,10 @@ def tiles_of(matrix: sparse.csr_array) -> Tiles:
 def product(
   tiles: Tiles, dense: Float32[Array, 'columns C']
 ) -> Float32[Array, 'rows C']:
-  """Multiplies a sparse matrix by a dense one.
+  """Multiplies a sparse matrix by a dense matrix.
 
-  On GPUs, the tiles of a row are added in no fixed order, so the last bits may
-  differ from one run to the next.
+  On GPUs, the tiles of a row are added in no fixed order, so the last bits of
+  the result may differ from one run to the next.
 
   Args:
     tiles: the sparse matrix [rows, columns].

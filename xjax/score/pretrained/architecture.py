@@ -197,7 +197,7 @@ def _pad_id(config: Mapping[str, Any]) -> Any:
 
 
 def _position_offset(config: Mapping[str, Any]) -> int:
-  """Returns the row of the position table of a document's first token."""
+  """Returns the row of the position table for a document's first token."""
   # RoBERTa and similar models reserve the rows up to pad_id for padding.
   return 0 if config['model_type'] == 'bert' else _pad_id(config) + 1
 

@@ -41,7 +41,7 @@ class Header(NamedTuple):
 
   Attributes:
     dtype: NumPy's name of the type. If the type cannot be converted, this is
-      the file's name of the type.
+      the name of the type in the file.
     shape: the lengths of the axes.
   """
 
@@ -102,8 +102,9 @@ def from_hugging_face(
     include a pooler.
 
   Raises:
-    DataError: tensors are missing, unexpected, or of another shape or type (one
-      message lists all such tensors), or values are not finite.
+    DataError: tensors are missing, unexpected, or of another shape or type; one
+      message lists all such tensors. The error is also raised if values are not
+      finite.
   """
   headers = {name: Header(str(x.dtype), x.shape) for name, x in tensors.items()}
   names = match_names(headers, architecture, where)
@@ -118,7 +119,7 @@ def from_hugging_face(
 def match_names(
   headers: Mapping[str, Header], architecture: Architecture, where: str
 ) -> dict[str, str]:
-  """Finds the tensors that become our parameters, and checks their headers.
+  """Checks the headers of tensors, and finds the tensors of our parameters.
 
   Args:
     headers: the headers of all tensors, by name.

@@ -121,8 +121,8 @@ class ModelFolder:
     See convert.from_hugging_face.
 
     Raises:
-      DataError: a file is missing, damaged or outside the folder, or tensors do
-        not match config.json or are not finite.
+      DataError: a file is missing, damaged or outside the folder; tensors do
+        not match config.json; or values are not finite.
     """
     files, names = self._tensors()
     tensors = files.read(names.values())
@@ -132,7 +132,7 @@ class ModelFolder:
     """Returns the paths of all parameters; reads only the files' headers.
 
     Raises:
-      DataError: a file is missing, damaged or outside the folder, or the
+      DataError: a file is missing, damaged or outside the folder; or the
         headers do not match config.json. Values are not checked.
     """
     _, names = self._tensors()

@@ -63,7 +63,7 @@ class WeightFiles:
     raise DataError(_missing_text(folder))
 
   def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Reads the tensors with the given names, and does not convert types.
+    """Reads the tensors with the given names, without a conversion of types.
 
     Raises:
       DataError: a file is damaged.
@@ -181,8 +181,8 @@ def _damage(path: pathlib.Path) -> str:
       start = file.read(2)
   except OSError:
     return 'cannot be read'
-  # torch.save writes a zip archive of pickles. Its older versions write a
-  # pickle.
+  # torch.save writes a zip archive of pickles. Older versions of torch.save
+  # write a pickle.
   if start == b'PK' or (start[:1] == b'\x80' and start[1:] <= b'\x05'):
     return 'is a pickle, not a safetensors file; xjax never opens a pickle'
   return 'is damaged, or not a safetensors file'

@@ -132,7 +132,10 @@ def _assign(similar: np.ndarray) -> np.ndarray:
 
 @njit(**_JIT)
 def _products(indptr, indices, values, first, last, centres, out):
-  """Stores the products of rows first to last - 1 and all centres in `out`."""
+  """Stores products of rows and all centres in `out`.
+
+  The rows are `first` to `last` - 1.
+  """
   k = centres.shape[1]
   for i in range(first, last):
     sums = out[i]

@@ -28,9 +28,10 @@ class LabelFeatures(enum.Enum):
   """Chooses the features by which labels are clustered.
 
   Attributes:
-    PIFA: the sum of the features of a label's documents, scaled to length 1.
-    PIFA_BY_LENGTH: as PIFA, but each document's features are first divided by
-      the document's number of words, and the sum is not scaled.
+    PIFA: positive-instance features. They are the sum of the features of a
+      label's documents, scaled to length 1.
+    PIFA_BY_LENGTH: as PIFA, with two changes. Each document's features are
+      first divided by the document's number of words. The sum is not scaled.
     NAMES: the TF-IDF features of the labels' names.
   """
 
@@ -65,8 +66,8 @@ class ClusterTree(TreeConfig):
   )
   max_leaf: int = field(
     80,
-    'Largest number of labels of a cluster on the lowest level. Labels are '
-    'trained in groups of at most 16.',
+    'Largest number of labels of a cluster on the lowest level. The labels of '
+    'a cluster are trained in groups of at most 16.',
     AT_LEAST_1,
     tiny=4,
   )
@@ -195,10 +196,10 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns the number of clusters directly below a node, for each depth.
+  """Returns how many clusters are directly below a node if clusters are halved.
 
-  Unlike cluster_degrees, this function is for clusters that halving makes. All
-  numbers are powers of 2. Only the root may have fewer than arity children.
+  There is one number for each depth, as in cluster_degrees. All numbers are
+  powers of 2. Only the number for the root may be less than `arity`.
 
   Args:
     n_labels: number of labels.
@@ -220,8 +221,8 @@ def clustered_tree(
     n_labels: number of labels. The tree has all labels.
     degrees: for each depth, the number of clusters directly below a node.
     part: divides labels into clusters. No cluster is empty.
-    seed: seeds the division of each node, together with the node's place in the
-      tree.
+    seed: `part` gets a seed that consists of this number and of the node's
+      place in the tree.
   """
   parent, label = [-1], [NO_LABEL]
   groups = [(0, np.arange(n_labels))]

@@ -1,4 +1,4 @@
-"""Builds trees that keep the order of labels and fill nodes equally."""
+"""Builds trees that keep the order of labels and have few nodes."""
 
 import dataclasses
 
@@ -23,8 +23,8 @@ class CompleteTree(TreeConfig):
 def complete_tree(n_labels: int, arity: int) -> LabelTree:
   """Builds a tree over labels in their order, with as few nodes as possible.
 
-  All labels are leaves of the same depth. All inner nodes have arity children,
-  except the last inner node of each depth, which may have fewer children.
+  All labels are leaves of the same depth. All inner nodes have `arity`
+  children, except the last inner node of each depth, which can have fewer.
 
   Args:
     n_labels: number of labels.

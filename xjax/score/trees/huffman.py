@@ -27,9 +27,10 @@ class HuffmanTree(TreeConfig):
 def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
   """Builds the tree in which documents have the fewest positive nodes in total.
 
-  A label makes its own node positive, and all nodes above except the root. So
-  the tree minimises a sum over labels: the number of documents of a label times
-  the depth of the label (Huffman 1952).
+  A label makes these nodes positive for each document of the label: the label's
+  own node, and all nodes above this node except the root. So the tree minimises
+  a sum over labels: the number of documents of a label times the depth of the
+  label (Huffman 1952).
 
   Args:
     counts: int [L], number of documents of each label. Among labels with equal

@@ -119,11 +119,11 @@ class LabelTree:
 
   @property
   def columns(self) -> np.ndarray:
-    """Returns the first classifier of each inner node's block.
+    """Returns the first classifier of each block, int64 [blocks + 1].
 
-    All nodes except the root have a classifier, in the order of the nodes. The
-    classifiers of an inner node's children are the block of the inner node. The
-    result is int64 [blocks + 1]. Its last value is the number of classifiers.
+    All nodes except the root have a classifier. Classifiers are in the order of
+    the nodes. The classifiers of an inner node's children are a block. The last
+    value is the number of classifiers.
     """
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
 
@@ -178,7 +178,7 @@ class LabelTree:
     return text
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """Returns the arrays that a file of the tree needs, by name."""
+    """Returns the arrays that are saved in the file of a tree, by name."""
     return {
       'first_child': self.first_child,
       'label': self.label,

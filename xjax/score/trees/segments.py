@@ -17,7 +17,7 @@ def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
 
   Leaves are taken depth first. A sub-tree has as many leaves as the limit
   allows, and all nodes above these leaves (Bertalis et al., Section 3.3). Every
-  leaf is in exactly one sub-tree, but an inner node may be in several.
+  leaf is in exactly one sub-tree. An inner node may be in several sub-trees.
 
   Args:
     tree: a tree over labels.

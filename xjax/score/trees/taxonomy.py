@@ -34,7 +34,7 @@ class TaxonomyTree(TreeConfig):
   )
 
   def check_labels(self, space: LabelSpace) -> None:
-    """Checks that no label is its own ancestor, as TreeConfig describes."""
+    """Checks that no label is its own ancestor (see TreeConfig)."""
     ids = space.ids[: space.n_trained]
     taxonomy_tree(ids, self._parents(space), Ragged.of([]))
 
@@ -108,7 +108,10 @@ def taxonomy_tree(
 def _add_leaves(
   parent: list[int], label: list[int], at_node: np.ndarray
 ) -> None:
-  """Moves each label that is not predicted at its node to a new leaf below."""
+  """Adds a leaf below each node that does not predict its own label.
+
+  The label moves from the node to the leaf.
+  """
   for node in np.flatnonzero(~at_node).tolist():
     parent.append(node)
     label.append(label[node])

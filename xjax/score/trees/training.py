@@ -99,9 +99,9 @@ def fit_tree(
   A document is positive for a node if the document has the node's label, or a
   label below the node. All documents are positive for the root. A node's
   classifier is trained only on the documents that are positive for the node's
-  parent (teacher forcing). Documents that are also positive for the node are
-  positive examples, and all other documents are negative examples. A node
-  without positive documents scores less than all other nodes
+  parent (teacher forcing). These documents are positive examples if they are
+  also positive for the node, else negative examples. The score of a node
+  without positive documents is less than the scores of all other nodes
   (Classifiers.with_last).
 
   Args:
@@ -112,8 +112,8 @@ def fit_tree(
     seed: decides the order in which documents are visited.
     threshold: weights with a smaller absolute value become 0.
     workers: number of threads. The result does not depend on this number.
-    parts: the files of finished parts. This function extends the key of the
-      files by the arguments that decide the result.
+    parts: the files of finished parts. This function makes the key of the files
+      also depend on the arguments that decide the result.
     between: a function that is called after each part. Training ends if this
       function raises an error.
 
@@ -188,7 +188,7 @@ def _run_all(
   tasks: Sequence[_Task],
   documents: Ragged,
 ) -> list[Classifiers]:
-  """Runs tasks, long tasks first, and returns results in the order of tasks."""
+  """Runs tasks, largest first, and returns results in the order of `tasks`."""
   sizes = [len(documents[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
@@ -200,9 +200,9 @@ def _run_all(
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
   """Yields all tasks, grouped into parts, in the order of nodes.
 
-  If a block has at most _PART classifiers, it is in one part, together with
-  other blocks of the same depth. A longer block is divided among several parts,
-  which have no other block.
+  A block of at most _PART classifiers is in one part, together with other such
+  blocks of the same depth. A longer block is divided among several parts. These
+  parts contain no other block.
   """
   long, starts = tree.degree > _PART, set(tree.levels.tolist())
   part: list[_Task] = []
