@@ -56,7 +56,7 @@ def describe_values(values: Mapping[str, Any]) -> str:
 
 
 def metric_of(sweep: Sweep, config: Config) -> str:
-  """Returns the 'slice/metric' by which trials are compared; '' if not set."""
+  """Returns the 'slice/metric' that compares trials, or '' if none is set."""
   return sweep.metric or config.train.best_metric
 
 
@@ -175,8 +175,10 @@ def _fields(search: Search) -> set[str]:
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
   """Yields the values of the trials to check.
 
-  The low and the high end of a range stand for all its values. If there are
-  more than _MOST combinations, each value occurs in at least one trial.
+  For Grid and Listed, these are all trials. For Tpe, they are all combinations
+  of values, and a range is represented by its low and its high end. If there
+  are more than _MOST combinations, only some are yielded. Each value occurs in
+  at least one of them.
   """
   rows = fixed_trials(search)
   if rows is not None:
