@@ -187,9 +187,9 @@ class SweepFolder:
 
 
 def _to_json(part: Any) -> Any:
-  """Returns a part of a sweep as JSON, without fields that are free to change.
+  """Returns a part of a sweep as JSON.
 
-  A resumed sweep is allowed to change these fields.
+  Fields that a resumed sweep is allowed to change are left out.
   """
   if isinstance(part, Mapping):
     return {key: _to_json(value) for key, value in part.items()}

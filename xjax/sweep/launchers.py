@@ -98,10 +98,10 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """Returns the words in front of a training command that submit a job.
+  """Returns the first words of a command that submits a job.
 
-  The job runs the training command. If the launcher submits no jobs, returns
-  ().
+  A training command follows these words, and is run by the job. If the launcher
+  submits no jobs, returns ().
   """
   if not is_job(launcher):
     return ()

@@ -175,10 +175,10 @@ def _fields(search: Search) -> set[str]:
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
   """Yields the values of the trials to check.
 
-  For Grid and Listed, these are all trials. For Tpe, they are all combinations
-  of values, and a range is represented by its low and its high end. If there
-  are more than _MOST combinations, only some are yielded. Each value occurs in
-  at least one of them.
+  For Grid and Listed, all trials are checked. For Tpe, all combinations of
+  values are checked, with only the low and the high end of each range. If there
+  are more than _MOST combinations, only some combinations are checked, such
+  that each value occurs at least once.
   """
   rows = fixed_trials(search)
   if rows is not None:

@@ -195,9 +195,9 @@ class Loop:
           f'training stopped at step {step}: loss {loss}, gradient norm '
           f'{norm}; '
           f'{self.describe(step, doc_B)}. The last checkpoint is from before '
-          'this step. Start a new run with a lower train.learning_rate, or with '
-          'train.clip_norm. With train.init_from, the new run can start from '
-          'that checkpoint'
+          'this step. Start a new run with a lower train.learning_rate, or '
+          'with train.clip_norm. With train.init_from, the new run can start '
+          'from that checkpoint'
         )
       total, count = total + loss, count + 1
     return dataclasses.replace(at, loss_sum=total, loss_count=count)

@@ -26,17 +26,17 @@ from xjax.train.state import StatePlan, TrainState
 class StepMetrics:
   """Holds the numbers that a step reports.
 
+  The numbers show whether training has diverged. If a parameter that the
+  optimizer changes becomes infinite or NaN, the loss or the norm of that step
+  is not finite. If a label row that the optimizer does not change becomes
+  infinite or NaN, the loss of the next step is not finite.
+
   Attributes:
     loss: float32, loss of the parameters before the step, summed over labels
       and averaged over the batch's documents.
     grad_norm: float32, global norm before clipping, over the gradients of all
       parameters that the optimizer changes. A batch that is not full has a
       smaller norm.
-
-  The loss and the norm show whether training has diverged. If a parameter that
-  the optimizer changes becomes infinite or NaN, the loss or the norm of that
-  step is not finite. If a label row that the optimizer does not change becomes
-  infinite or NaN, the loss of the next step is not finite.
   """
 
   loss: jax.Array
