@@ -1,10 +1,13 @@
 """Compiles the loops of tree search, which score children and choose nodes.
 
-Arrays come in tuples. Documents are (indptr, indices, values). The tuple
-`blocks` holds an array with the index of each node's block, and then the arrays
-of BlockWeights. Opened nodes are (document, node, score, end of the node's
-children). The children of all opened nodes are stored in one array, one node
-after another.
+Some arguments are tuples of arrays:
+
+- documents: indptr, indices and values of the documents' features (CSR).
+- blocks: the index of each node's block, and then the attributes of
+  BlockWeights from `columns` on.
+- opened: document, node and score of each opened node, and then `ends`. The
+  scores of all children are in one array, `children`. The children of opened
+  node p have the positions ends[p], ..., ends[p + 1] - 1 in this array.
 """
 
 import math
@@ -36,11 +39,11 @@ def score_children(
 
   Args:
     documents, blocks, opened: see the module's docstring.
-    link: 0 for none, 1 for log sigmoid, 2 for L3 hinge.
+    link: 0 for no link, 1 for log sigmoid, 2 for L3 hinge.
     order: indices that sort the opened nodes by node.
-    places: int32 [D], working memory. All values must be 0, and are 0 again at
-      the end.
-    children: float64, receives the scores of the children.
+    places: int32 [D], working memory, with an entry per feature. All entries
+      must be 0. The function changes entries, and sets them to 0 at the end.
+    children: float64, the array to which the scores of children are written.
   """
   document_of, nodes, scores, ends = opened
   at = 0
@@ -160,14 +163,14 @@ def open_next(
     weights: log weights of labels, and the largest log weight below each node.
     squash: whether scores are turned into log probabilities, and the numbers a
       and b of Squash.
-    limits: first, the largest number of nodes per document; second, for each
-      document, the bound below which no node is opened.
-    opened: the opened nodes (see the module's docstring), and then the scores
-      of the children.
+    limits: the largest number of nodes to open per document, and float64 [N],
+      the floor of each document. A node whose bound is below the floor is not
+      opened.
+    opened: see the module's docstring. `children` is the last array.
     lists: the arrays of SearchResult, to which labels are added.
 
   Returns:
-    Document, node and score of the nodes to open, sorted by document.
+    Document, node and score of each node to open, sorted by document.
   """
   first_child, label, inner = tree
   log_weights, bounds = weights

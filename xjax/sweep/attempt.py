@@ -41,8 +41,9 @@ class Attempt:
 
     Args:
       trial: the trial, which the store has started.
-      runs: one run per seed. A finished run may be started again, which takes
-        little time.
+      runs: one run per seed. After a restart of the sweep, some of these runs
+        may be finished already. They are started again, which takes little
+        time.
       metric: metric on dev, as 'slice/metric', by which trials are compared.
       store: the store of all trials.
       launch: function that starts or resumes the training of a run.
@@ -72,10 +73,10 @@ class Attempt:
     return self._process.poll() is not None
 
   def advance(self) -> bool:
-    """Reports new judgings, and handles the end of the current run.
+    """Reports new judgings (evaluations on dev), and handles the end of a run.
 
-    If the run has ended, it is resumed, or the next run is started, or the
-    result of the trial is stored.
+    When the current run has ended, this function resumes the run, starts the
+    next run, or stores the result of the trial.
 
     Returns:
       Whether the trial has ended.
@@ -102,7 +103,7 @@ class Attempt:
     return self._runs[len(self._values)]
 
   def _report(self) -> None:
-    """Reports new judgings, and stops the run if the store decides to stop it.
+    """Reports new judgings, and stops the trial if the store decides so.
 
     Judgings are reported one by one. So pruning depends only on the values of
     the judgings, and not on how often this function is called.

@@ -26,7 +26,8 @@ class Range:
 
 
 # Maps a dotted field, such as 'train.steps', to the values to try, or a range.
-# - A key may have several fields, separated by commas. All get the same value.
+# - A key can have several fields, separated by commas. All these fields get the
+#   same value.
 # - If a value is a dict, the field is a part of the config, and the dict sets
 #   fields of this part.
 # - If a value is a part of a config, this part replaces the old part.
@@ -102,9 +103,10 @@ class MedianPruning(Pruning):
   each judging of a trial:
 
   - At the n-th judging, the best value of the trial so far is compared with a
-    median over complete trials.
-  - In this median, a complete trial has the value of its n-th judging, not its
-    best value so far. Complete trials with fewer than n judgings are left out.
+    median.
+  - The median is computed over the values of complete trials at the n-th
+    judging, not over their best values so far. Complete trials with fewer than
+    n judgings are left out.
   - The judging at train.steps never stops a trial.
   - With several seeds, only the judgings of the first seed are compared.
 
@@ -124,8 +126,8 @@ class Sweep:
   Attributes:
     search: how trials are chosen.
     pruning: which trials are stopped early.
-    metric: metric by which trials are compared, as 'slice/metric'. It is
-      computed on dev for the best checkpoint of a run. '' means
+    metric: metric by which trials are compared, as 'slice/metric'. The metric
+      is computed on dev for the best checkpoint of a run. '' means
       train.best_metric.
   """
 

@@ -1,4 +1,4 @@
-"""Gives the paths of a sweep's files, and checks whether a sweep may resume."""
+"""Gives the paths of a sweep's files, and checks whether a sweep can resume."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
@@ -60,7 +60,7 @@ class SweepFolder:
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'SweepFolder':
-    """Returns the folder of a sweep at a path. The folder need not exist.
+    """Returns the sweep folder with a given path. It need not exist yet.
 
     Raises:
       ConfigError: the folder is the workdir of a run.
@@ -129,9 +129,9 @@ class SweepFolder:
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
     """Checks that a resumed sweep has the same settings, and writes sweep.json.
 
-    A field of the config may differ if a resumed run may change the field.
-    Exceptions are train.steps, and the paths of the data, the vectors and the
-    encoder.
+    Fields of the config that a resumed run is allowed to change can also differ
+    here. Exceptions are train.steps, and the paths of the data, the word
+    vectors and the encoder, which must stay the same.
 
     Args:
       sweep: the sweep.
@@ -187,7 +187,10 @@ class SweepFolder:
 
 
 def _to_json(part: Any) -> Any:
-  """Returns a part of a sweep as JSON, without the fields that may change."""
+  """Returns a part of a sweep as JSON.
+
+  Fields that a resumed sweep is allowed to change are left out.
+  """
   if isinstance(part, Mapping):
     return {key: _to_json(value) for key, value in part.items()}
   if isinstance(part, tuple):

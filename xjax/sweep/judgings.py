@@ -1,4 +1,4 @@
-"""Reads the metrics of a run from its workdir, during training and after."""
+"""Reads the metrics of a run from its workdir, during and after training."""
 
 import json
 import pathlib

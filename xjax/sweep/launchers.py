@@ -1,10 +1,11 @@
-"""Builds the commands that train a sweep's runs, here or as cluster jobs.
+"""Builds commands that train a sweep's runs on this machine or as cluster jobs.
 
 The command that submits a job also waits for the job, and exits with the exit
 code of the job. When the command is asked to exit, it lets the job save first.
-So a sweep can treat the command like any other process on this machine. If the
-command is killed, the job continues. The same command finds the job by its name
-when it is started again.
+So a sweep can treat the command like any other process on this machine.
+
+If the command is killed, the job continues. When the command is started again,
+it finds the job by the name of the job.
 """
 
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ def is_job(launcher: Launcher) -> bool:
 def check_launcher(
   launcher: Launcher, workers: int, gpus: Sequence[str]
 ) -> None:
-  """Checks that a launcher can start runs, and that all flags apply to it.
+  """Checks that a launcher can start runs, and that it uses all given flags.
 
   Args:
     launcher: how runs are started.
@@ -60,8 +61,9 @@ def check_launcher(
     gpus: the numbers of the GPUs to use, without repetitions.
 
   Raises:
-    ConfigError: a flag does not apply, there are fewer GPUs than workers, or a
-      program, a script or an environment variable is missing.
+    ConfigError: the launcher does not use a given flag, there are fewer GPUs
+      than workers, or a program, a script or an environment variable is
+      missing.
   """
   name = f'--launcher={launcher.value}'
   match launcher:
@@ -87,8 +89,8 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
     case Launcher.TPU | Launcher.JOBSET:
       return 'python', *_TRAIN  # the Python of the machine that trains
     case Launcher.SLURM:
-      # The script finds a job again by its command. So the command must not
-      # depend on the name under which Python was started here.
+      # The script finds an earlier job by the command of the job. So the
+      # command must not depend on the name under which Python was started here.
       python = pathlib.Path(sys.executable).with_name('python3')
       return str(python) if python.exists() else sys.executable, *_TRAIN
     case _:
@@ -96,9 +98,10 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """Returns the words to put before a training command to submit it as a job.
+  """Returns the first words of a command that submits a job.
 
-  If the launcher submits no jobs, returns ().
+  A training command follows these words, and is run by the job. If the launcher
+  submits no jobs, returns ().
   """
   if not is_job(launcher):
     return ()

@@ -11,7 +11,7 @@ import subprocess
 from absl import logging
 
 # The process writes its own id to the file $0 before it becomes the command. So
-# the id of a running command is always written, even after a kill of the sweep.
+# the file has the id of a running command, even if the sweep is killed.
 _WITH_PID = 'echo $$ > "$0" && exec "$@"'
 
 _KILL_TIMEOUT = 5  # seconds to wait until a killed process has ended
@@ -22,18 +22,23 @@ _SIGTERM_UNHANDLED = -signal.SIGTERM, 128 + signal.SIGTERM
 
 
 class LocalProcess:
-  """Starts a command, and reports when it has ended.
+  """Starts a command, and reports when the command has ended.
 
-  While the command runs, its pid file is locked. If the sweep that started the
-  command is killed, the command continues, and the next sweep finds it by the
-  locked file. The sweep sends SIGTERM to the command, waits until the command
-  has saved and ended, and starts it again. A command that only waits for a job
-  is killed instead: the job continues, and the new command waits for it.
+  A command either trains a run itself, or only waits for a cluster job that
+  trains the run.
 
-  SIGTERM may stop a command that waits for a job before the command handles the
-  signal. If the job must end too, the command is started again with LEAVE=1 in
-  its environment. The new command then ends the job that the earlier command
-  submitted.
+  While a command runs, its pid file is locked. If the sweep is killed, the
+  command continues. When the sweep is started again, it finds the file locked:
+
+  - If the earlier command trains a run, it gets SIGTERM. When it has saved and
+    ended, the new command is started.
+  - If the earlier command only waits for a job, it is killed. The job
+    continues, and the new command waits for the job.
+
+  To end a job, terminate() sends SIGTERM to the command that waits for the job.
+  SIGTERM may end this command before the command handles the signal. If so, the
+  command is started again with LEAVE=1 in its environment, and then ends the
+  job.
   """
 
   def __init__(
@@ -69,8 +74,9 @@ class LocalProcess:
   def poll(self) -> int | None:
     """Returns the exit code, or None while the command runs or waits to start.
 
-    If an earlier command had to end first and has ended, poll starts this
-    command. The code of a process that was killed by a signal is negative.
+    The command waits to start while an earlier command still runs. When the
+    earlier command has ended, poll starts this command. The code of a process
+    that was killed by a signal is negative.
     """
     if self._child is not None:
       code = self._child.poll()
@@ -87,7 +93,7 @@ class LocalProcess:
     return None
 
   def terminate(self) -> None:
-    """Asks the command to save and exit; poll returns its exit code later."""
+    """Asks the command to save and exit; poll returns the exit code later."""
     self._leaving = True
     if self._child is not None:
       self._child.terminate()
@@ -144,8 +150,8 @@ class LocalProcess:
         _kill_group(text)
         return
       logging.info(
-        'process %s of a sweep that was killed is still running %s: waiting '
-        'until it has saved and ended',
+        'process %s, which an earlier sweep started, still trains %s; waiting '
+        'until the process has saved and ended',
         text,
         self._pid.stem,
       )

@@ -15,10 +15,10 @@ def override(config: Config, values: Mapping[str, Any]) -> Config:
   Args:
     config: the config, which is not changed.
     values: new values by dotted field.
-      - A key may have several fields, separated by commas. All get the same
-        value.
+      - A key can have several fields, separated by commas. All these fields get
+        the same value.
       - A dict sets fields of a part; a dataclass replaces a part.
-      - For a member of an enum, the member's value is allowed too.
+      - In place of a member of an enum, the member's value is also allowed.
 
   Raises:
     ConfigError: a field does not exist, or a value has the wrong type.

@@ -8,8 +8,9 @@ import types
 
 from xjax.train.preemption import Preempted
 
-# Some launchers send a signal to a process and also to the group of processes.
-# So the process gets two signals. A second signal within this time is ignored.
+# Some launchers send a signal to a process, and also to the group of this
+# process. So the process gets the signal twice. A second signal within this
+# time is ignored.
 _ECHO = 0.5  # seconds
 
 

@@ -78,7 +78,10 @@ class Outcome:
 
 
 class Store:
-  """Starts, resumes and ends trials; only one process at a time may write."""
+  """Starts, resumes and ends the trials in the database.
+
+  Two processes must not write to the database at the same time.
+  """
 
   def __init__(
     self, path: pathlib.Path, search: Search, pruning: Pruning

@@ -56,7 +56,7 @@ def describe_values(values: Mapping[str, Any]) -> str:
 
 
 def metric_of(sweep: Sweep, config: Config) -> str:
-  """Returns the 'slice/metric' by which trials are compared; '' if not set."""
+  """Returns the 'slice/metric' that compares trials, or '' if none is set."""
   return sweep.metric or config.train.best_metric
 
 
@@ -175,8 +175,10 @@ def _fields(search: Search) -> set[str]:
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
   """Yields the values of the trials to check.
 
-  The low and the high end of a range stand for all its values. If there are
-  more than _MOST combinations, each value occurs in at least one trial.
+  For Grid and Listed, all trials are checked. For Tpe, all combinations of
+  values are checked, with only the low and the high end of each range. If there
+  are more than _MOST combinations, only some combinations are checked, such
+  that each value occurs at least once.
   """
   rows = fixed_trials(search)
   if rows is not None:

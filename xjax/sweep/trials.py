@@ -32,7 +32,7 @@ def space_of(search: Search) -> Space:
 
 
 def fixed_trials(search: Search) -> list[Mapping[str, Any]] | None:
-  """Returns the values of all trials; None if the values depend on results."""
+  """Returns the values of all trials; None if they depend on earlier trials."""
   match search:
     case Listed(trials):
       return list(trials)

@@ -112,7 +112,7 @@ class Workers:
     )
 
   def _log_ended(self, number: int) -> None:
-    """Logs the result of a trial; writes best.py if no trial is better."""
+    """Logs the result of a trial; writes best.py if this trial is the best."""
     outcome = self._store.outcomes()[number]
     text = outcome.state.value
     if outcome.state is TrialStatus.FAILED:

@@ -42,7 +42,7 @@ from xjax.train.state import TrainState
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
-_JUDGED = 'meta/judged.json'  # the newer meta, if files.json lists it
+_JUDGED = 'meta/judged.json'  # replaces meta if files.json has this file
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
@@ -67,7 +67,7 @@ class _NewestAndBest:
 
 
 class Checkpoints(contextlib.AbstractContextManager):
-  """Saves and restores checkpoints; the end of the context waits for saves."""
+  """Saves and restores checkpoints; leaving the context waits for all saves."""
 
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
     """Opens a folder, and removes incomplete checkpoints of a killed run.
@@ -125,7 +125,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     meta is replaced, because all other items depend only on the step.
 
     Args:
-      state: state of this step; may be donated after the call.
+      state: state of this step. After the call, the caller can donate it.
       step: int, optimizer steps taken.
       iterator: iterator of batches, which has yielded `step` batches.
       meta: the position of the loop, as JSON values.
@@ -163,9 +163,9 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     Args:
       step: int, one of `steps`.
-      like: abstract state. The restored arrays get its shardings.
+      like: abstract state. The restored arrays get the shardings of `like`.
       iterator: iterator to set. All processes saved the same position, so the
-        number of processes may differ from the number at the save.
+        number of processes can differ from the number at the save.
 
     Returns:
       The state and meta.
@@ -207,8 +207,9 @@ class Checkpoints(contextlib.AbstractContextManager):
     Orbax calls this function just before it gives the temporary folder its
     final name. So a folder with a final name always has files.json.
 
-    The function also works if a version of Orbax renames the folder first. But
-    then a kill after the renaming leaves a folder without files.json.
+    If a version of Orbax renames the folder first, the function still works.
+    But with such a version, a process that is killed right after the renaming
+    leaves a folder without files.json.
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
@@ -240,7 +241,7 @@ def intact_steps(
 
   Args:
     folder: folder of all checkpoints.
-    newest: int, number of intact checkpoints to look for, from the newest on;
+    newest: int, number of intact checkpoints to find, starting with the newest;
       None means all.
   """
   steps = reversed(complete_steps(folder))
@@ -349,8 +350,9 @@ def read_some(
 ) -> dict[str, Any]:
   """Reads some parameters of a step, or their means if means are saved.
 
-  All hosts must call this function. It uses Orbax's handlers, because Orbax's
-  manager might change the folder while another process trains the run.
+  All hosts must call this function. Arrays are read with Orbax's handlers, not
+  with Orbax's manager. The manager might change the folder while another
+  process trains the run.
 
   Args:
     folder: folder of all checkpoints.
@@ -482,7 +484,8 @@ def _fault(folder: pathlib.Path) -> str:
 def _sweep(folder: pathlib.Path) -> None:
   """Removes incomplete checkpoints, and moves damaged ones to damaged/.
 
-  Checkpoints are verified from the newest to the newest intact checkpoint.
+  Checkpoints are verified one by one, starting with the newest, until an intact
+  checkpoint is found.
   """
   for path in sorted(folder.iterdir()):
     number, _, suffix = path.name.partition('.')

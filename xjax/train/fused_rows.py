@@ -1,4 +1,7 @@
-"""Defines how label rows change at the time when their gradient is computed."""
+"""Defines the rule that changes label rows as soon as a gradient is computed.
+
+The optimizer does not change these rows.
+"""
 
 import dataclasses
 
@@ -43,9 +46,9 @@ class FusedRows:
   def slots(self, head: OneVsAll) -> nnx.State:
     """Returns the slots (arrays kept between steps) for a new head's rows.
 
-    The slots are sharded like the rows. Storage.COMPENSATED adds slots of
-    rounding errors. In these slots, no label has a place yet, because
-    with_label_start() sets the places later.
+    The slots are sharded like the rows. Storage.COMPENSATED adds two slots: one
+    holds rounding errors, the other the place of each label among the rounding
+    errors. The places are PAD until with_label_start() sets them.
     """
     labels, dim = head.kernel.shape
     arrays = self.rule.slots(labels, dim)
@@ -83,7 +86,7 @@ _ROUNDING = 2**30  # larger than the other numbers folded into a step's key
 def fused_rows(
   config: NeuralTrain, train_counts: np.ndarray
 ) -> FusedRows | None:
-  """Returns how label rows are changed, or None if the optimizer changes them.
+  """Returns the rule for label rows, or None if the optimizer changes them.
 
   Args:
     config: config of training.

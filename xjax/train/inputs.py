@@ -41,10 +41,13 @@ _NEEDS_FEATURES = (
 
 
 def check_features(corpus: Corpus, config: Config) -> None:
-  """Checks that vectors have the model's size and that labels have vectors.
+  """Checks the vectors of documents and labels from an outside encoder.
+
+  All vectors must have the model's size. If the head uses label descriptors,
+  all labels must have vectors.
 
   Raises:
-    ConfigError: vectors have another size; the message has both sizes.
+    ConfigError: vectors have another size than the model's.
     DataError: as in label_features.
   """
   if not config.data.tokens.dense:
@@ -146,8 +149,8 @@ def document_features(
 
   Args:
     documents: N documents.
-    features: vectors of the N documents. If None, the vectors are computed from
-      words, if training did so.
+    features: vectors of the N documents. None is allowed only if training has
+      computed vectors from words; they are then computed here too.
     config: config of the run.
 
   Raises:
@@ -188,9 +191,9 @@ class Inputs:
     config: config of the run.
     vocab: vocabulary of words, or tokenizer of a pretrained encoder; None if
       documents are given as features.
-    share: the rows of a batch that this process reads. Each device along the
-      data axis gets a part of these rows. Only documents of the same part can
-      be packed into one row.
+    share: the rows of a batch that this process reads. These rows are divided
+      among the devices along the data axis. Two documents can be packed into
+      one row only if both are for the same device.
   """
 
   config: Config
@@ -244,14 +247,15 @@ class Inputs:
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
-    # A few texts need no full batch. The size is only ever halved, so that few
-    # shapes occur, and few programs are compiled.
+    # A few texts need no full batch. The batch size is halved, not reduced to
+    # the number of texts, so that few shapes occur and few programs are
+    # compiled.
     while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
       rows //= 2
     return self._once(tokens, no_gold, rows)
 
   def document(self, document: str | Document) -> Document:
-    """Returns the part of a text or document that the run reads."""
+    """Returns a document with only the zones that the run reads."""
     return read_zones(document, self.config.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
@@ -334,10 +338,10 @@ def _texts(document: Document, by_zone: bool) -> Iterable[str]:
 
 
 def read_zones(document: str | Document, data: DataConfig) -> Document:
-  """Returns the part of a text or document that a run reads.
+  """Returns a document with only the zones that a run reads.
 
-  A text becomes a document with one zone. A document keeps only the zones that
-  the config reads. A document with none of these zones keeps all its zones.
+  A text becomes a document with one zone. A document that has none of the zones
+  in the config keeps all its zones.
   """
   if isinstance(document, str):
     return Document('', {'text': document})

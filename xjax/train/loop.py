@@ -35,8 +35,8 @@ class Position:
     loss_count: int, number of losses in loss_sum.
     judged: int, step of the last judging (evaluation on dev).
     best_step: step of the best judging so far; None before the first judging.
-    best_value: the metric at best_step. If a mean of the parameters is kept, it
-      is the metric of the mean.
+    best_value: the metric at best_step. If a mean of the parameters is kept,
+      best_value is the metric of the mean.
     misses: int, number of judgings since the best judging.
     stopped: bool, whether patience has run out.
   """
@@ -55,8 +55,8 @@ class Position:
 
     Args:
       value: the metric that decides which step is best.
-      patience: int, training stops after this number of judgings in a row that
-        have no better value; 0 means that training does not stop.
+      patience: int, training stops after this number of judgings in a row
+        without a better value; 0 means that training does not stop early.
     """
     if self.best_value is None or value > self.best_value:
       return dataclasses.replace(
@@ -92,7 +92,8 @@ class Loop:
     mesh: the devices.
     key: random key of all steps.
     schedule: learning rate by step, for the log.
-    describe: function (step, doc_B) -> text about the documents of a step.
+    describe: function that takes a step and its doc_B, and returns a text about
+      the documents of the step.
     judge: function that judges parameters on dev; None without a dev split.
     checkpoints: saves the state.
     writer: writes metrics.
@@ -124,8 +125,8 @@ class Loop:
 
     Args:
       state: state at a step; donated.
-      iterator: iterator of batches with the rows of this process, which has
-        yielded at.step batches.
+      iterator: iterator of batches, which has yielded at.step batches. A batch
+        has only the rows of this process.
       at: position of the state, new or restored.
 
     Returns:
@@ -194,8 +195,9 @@ class Loop:
           f'training stopped at step {step}: loss {loss}, gradient norm '
           f'{norm}; '
           f'{self.describe(step, doc_B)}. The last checkpoint is from before '
-          'this step. In a new workdir, lower train.learning_rate, or set '
-          'train.clip_norm; train.init_from can start from that checkpoint'
+          'this step. Start a new run with a lower train.learning_rate, or '
+          'with train.clip_norm. With train.init_from, the new run can start '
+          'from that checkpoint'
         )
       total, count = total + loss, count + 1
     return dataclasses.replace(at, loss_sum=total, loss_count=count)
@@ -219,7 +221,10 @@ class Loop:
   def _judge_and_save(
     self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> Position:
-    """Judges and saves, if this step is due; the training clock pauses."""
+    """Judges and saves, if this step is due.
+
+    The time for judging and saving is left out of the speed in the log.
+    """
     start = time.monotonic()
     last = at.step >= self.config.steps
     judging = last or at.step % self.config.judge_every == 0

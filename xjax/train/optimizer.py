@@ -16,9 +16,9 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
   - The warm-up is linear. With w steps of warm-up, step 0 has the rate
     peak / (w + 1), so no step has rate 0.
   - Linear and cosine schedules reach 0 after the last step.
-  - The slanted triangular schedule is that of Howard & Ruder 2018, Equation 3,
-    with cut = warmup. It starts at peak / ratio, or at the peak if there is no
-    warm-up. It reaches peak / ratio after the last step.
+  - The slanted triangular schedule is Equation 3 of Howard & Ruder 2018, with
+    cut = warmup. This schedule starts at peak / ratio, or at the peak if there
+    is no warm-up. After the last step, the rate is peak / ratio.
   """
   peak, warmup = config.learning_rate, config.warmup
   first, rest = peak / (warmup + 1), max(1, config.steps - warmup)
@@ -42,11 +42,11 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   """Chains clipping, the optimizer's rule, weight decay and learning rates.
 
   - Gradients are clipped first element by element, then by their global norm.
-    Gradients of frozen parameters are left out.
+    The norm does not include gradients of frozen parameters.
   - Vectors and scalars, such as biases, have no weight decay.
   - The learning rate of a group of parameters also scales the weight decay of
     the group.
-  - For layer_decay, the highest trained layer counts as the highest layer.
+  - layer_decay counts layers down from the highest trained layer.
   """
   chain = []
   if config.clip_value:

@@ -43,7 +43,9 @@ def _name(path: tuple[Any, ...]) -> str:
 def replace_values(
   param: jax.Array, mask: np.ndarray, values: np.ndarray
 ) -> jax.Array:
-  """Returns a parameter with other values in some places, sharded as before.
+  """Returns a parameter after some of its values are replaced.
+
+  The sharding of the parameter stays the same.
 
   Args:
     param: float32, of any shape.

@@ -18,14 +18,19 @@ _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 class Preemption(contextlib.AbstractContextManager):
   """Notices SIGTERM between entering and leaving this context.
 
-  Outside `deferred`, nothing needs saving, so the signal raises Preempted at
-  once in the main thread. Inside `deferred`, the signal is only noted, and
-  `reached` returns True. With several processes, the signal is only noted,
-  inside `deferred` and outside. All processes vote at every fifth call of
-  `reached`, so that all processes get the same answer. So all processes must
-  call `reached` equally often. (JAX's own sync point is not used. It is a
-  single step number, and if steps are fast, a process may pass this step before
-  it knows the number.)
+  With one process:
+
+  - Outside `deferred`, nothing needs saving, so the signal raises Preempted at
+    once in the main thread.
+  - Inside `deferred`, the signal raises nothing, and `reached` returns True.
+
+  With several processes, the signal itself never raises Preempted. At every
+  fifth call of `reached`, all processes vote, so that all processes get the
+  same answer. So all processes must call `reached` equally often.
+
+  JAX's own sync point is not used. The sync point is a step number that is sent
+  to all processes. If steps are fast, a process may take this step before it
+  receives the number.
   """
 
   def __init__(self) -> None:
@@ -67,7 +72,7 @@ class Preemption(contextlib.AbstractContextManager):
     self.check()
 
   def reached(self) -> bool:
-    """Returns whether to stop here; all processes must call it."""
+    """Returns whether to stop here; all processes must call this method."""
     if jax.process_count() == 1:
       return self._noticed
     self._calls += 1
@@ -77,7 +82,7 @@ class Preemption(contextlib.AbstractContextManager):
     return bool(votes.any())
 
   def check(self) -> None:
-    """Raises an error if the run has to stop; all processes must call this.
+    """Raises Preempted if the run has to stop; all processes must call check.
 
     Raises:
       Preempted: SIGTERM came.

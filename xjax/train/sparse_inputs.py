@@ -37,9 +37,10 @@ class SparseInputs(abc.ABC):
 
   @abc.abstractmethod
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Returns a function that takes row numbers and returns features.
+    """Returns a function that computes the features of some of the documents.
 
-    A row number is the index of a document in `documents`.
+    The function takes int [n], indices of `documents`, and returns the features
+    of these documents, float32 [n, D].
 
     Raises:
       ConfigError, DataError: the run cannot read these documents.
@@ -101,7 +102,10 @@ class TextInputs(SparseInputs):
   featurise: Featurise
 
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Returns a function that computes features from the zones of documents."""
+    """Returns a function that computes features of some of the documents.
+
+    The features are computed from the zones that the run reads.
+    """
     data = self.config.data
     return lambda rows: self.featurise(
       [read_zones(documents[row], data).text() for row in rows.tolist()]
@@ -119,7 +123,7 @@ class RowInputs(SparseInputs):
   n_features: int
 
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Returns a function that takes row numbers and returns features.
+    """Returns a function that looks up the features of some of the documents.
 
     Raises:
       ConfigError: the documents are not SparseDocuments.

@@ -62,11 +62,11 @@ class StatePlan:
   Attributes:
     graphdef: graph of the model, to merge with parameters.
     abstract: TrainState of ShapeDtypeStructs that have shardings.
-    init: function that makes the initial state from a random key. It creates
-      each array on its devices.
-    freeze: globs of the parameters that training does not change.
+    init: function that makes the initial state from a random key. Each array is
+      created on the devices of its sharding.
+    freeze: globs over the paths of parameters that are not trained.
     average: config of the means over steps.
-    rows: how label rows are changed; None if the optimizer changes them.
+    rows: the rule that changes label rows; None if the optimizer changes them.
   """
 
   graphdef: nnx.GraphDef
@@ -86,7 +86,13 @@ class StatePlan:
     return split_frozen(params, self.freeze, self.rows is not None)
 
   def start_averages(self, state: TrainState) -> TrainState:
-    """Returns the initial state, with its trained parameters as means."""
+    """Returns an initial state whose means equal the trained parameters.
+
+    If no means are kept, returns the state unchanged.
+
+    Args:
+      state: initial state.
+    """
     if state.averages is None:
       return state
     trained, _ = self.split(state.params)
@@ -112,8 +118,8 @@ def plan_state(
       jit alone would replicate the slots.
     mesh: the devices.
     freeze: globs over the paths of parameters that are not trained.
-    average: config of the means over steps; None means that none are kept.
-    rows: how label rows are changed; None if the optimizer changes them.
+    average: config of the means over steps; None means that no means are kept.
+    rows: the rule that changes label rows; None if the optimizer changes them.
   """
   average = NoAverage() if average is None else average
 
@@ -156,7 +162,8 @@ def split_frozen(
     params: parameters of a model.
     freeze: globs over the paths of parameters that are not trained. Parameters
       of type Frozen are never trained.
-    rows: bool, True if the optimizer does not change label rows.
+    rows: bool, True if label rows are changed by their own rule, not by the
+      optimizer.
   """
 
   def is_excluded(path: tuple[Any, ...], variable: Any) -> bool:
@@ -188,13 +195,14 @@ BIASES = 'head/bias'
 
 
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
-  """Returns a plan whose initial states have the labels' biases and places.
+  """Returns a plan that also sets the initial biases and places of labels.
 
-  A place is the position of a compensated label in the slots of rounding errors
-  (kahan_places). Places are set only if there are such slots.
+  The place of a label says where the slot of rounding errors has the entry of
+  this label (see kahan_places). Places are set only if there is such a slot.
 
   Args:
-    plan: plan of the model. Its initial states have biases 0 and no places.
+    plan: plan of the model. In its initial states, biases are 0 and places are
+      not set.
     biases: [L] initial biases of the head; None leaves the biases at 0.
   """
 

@@ -26,14 +26,17 @@ from xjax.train.state import StatePlan, TrainState
 class StepMetrics:
   """Holds the numbers that a step reports.
 
+  The numbers show whether training has diverged. If a parameter that the
+  optimizer changes becomes infinite or NaN, the loss or the norm of that step
+  is not finite. If a label row that the optimizer does not change becomes
+  infinite or NaN, the loss of the next step is not finite.
+
   Attributes:
     loss: float32, loss of the parameters before the step, summed over labels
       and averaged over the batch's documents.
     grad_norm: float32, global norm before clipping, over the gradients of all
       parameters that the optimizer changes. A batch that is not full has a
-      smaller norm. As long as this norm and the loss are finite, these
-      parameters are finite too. If label rows that the optimizer does not
-      change are not finite, the next loss is not finite.
+      smaller norm.
   """
 
   loss: jax.Array
@@ -61,7 +64,7 @@ def make_train_step(
     plan: structure of the state.
     optimizer: the optimizer, whose slots are in the state.
     loss: training loss of a chunk of labels.
-    mesh: the devices; the caller calls the step under jax.set_mesh(mesh).
+    mesh: the devices; the step must be called under jax.set_mesh(mesh).
     accumulate: int, number of micro-batches, which are computed one after the
       other. The gradients of all micro-batches are summed, and divided by the
       number of rows of the batch. So, without dropout, the result of a step
@@ -91,9 +94,9 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    # The gradients are divided by the number of all rows, with padding rows. So
-    # a document has the same weight in every batch, although the last batch of
-    # a bucket may hold few documents.
+    # The gradients are divided by the number of all rows, including padding
+    # rows. So a document has the same weight in every batch, although the last
+    # batch of a bucket may hold few documents.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
@@ -135,7 +138,10 @@ def _batch_loss(
 def _row_step(
   plan: StatePlan, state: TrainState, key: jax.Array
 ) -> RowStep | None:
-  """Returns how label rows change, or None if the optimizer changes them."""
+  """Returns what a step needs to change label rows by their own rule.
+
+  Returns None if the optimizer changes label rows.
+  """
   if plan.rows is None:
     return None
   pace = plan.rows.pace(state.step, key)
@@ -178,8 +184,8 @@ def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
 
   Args:
     mean, newest: pytrees of arrays with the same shapes.
-    share: float, weight of the newest parameters. If it is 1, the result equals
-      the newest parameters exactly.
+    share: float, weight of the newest parameters. If `share` is 1, the result
+      equals the newest parameters exactly.
   """
   return jax.tree.map(
     lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
@@ -193,7 +199,7 @@ def place_weights(
   mesh: jax.sharding.Mesh,
   axes: tuple[str, ...] = (LABEL,),
 ) -> LabelWeights | None:
-  """Puts label weights on the mesh, as float32 and sharded like label rows.
+  """Puts label weights on the mesh as float32, with label rows' sharding.
 
   Args:
     weights: NumPy [L], the same on every process. Padding labels get weight 0.
@@ -210,12 +216,15 @@ def place_weights(
 def _accumulated(
   sum_and_grads: Callable, accumulate: int, mesh: jax.sharding.Mesh
 ) -> Callable:
-  """Returns a function that computes the sums one micro-batch at a time."""
+  """Returns a function that computes one micro-batch after the other.
+
+  The function returns the sum of the losses, and the sum of the gradients.
+  """
   rows = NamedSharding(mesh, P(None, DATA))
 
   def cut(array: jax.Array) -> jax.Array:
-    # A micro-batch has every accumulate-th row, so that each device's rows stay
-    # on that device.
+    # With n micro-batches, each of them has every n-th row of the batch. So
+    # every row stays on its device.
     micro = array.reshape(-1, accumulate, *array.shape[1:]).swapaxes(0, 1)
     return jax.lax.with_sharding_constraint(micro, rows)
 

@@ -39,9 +39,9 @@ class WordState:
     epoch: int, number of finished epochs.
     words: n words, most frequent first.
     counts: int64 [n], occurrences of each word.
-    vectors: float32 [n, E], vectors of the words: the result of training.
-    contexts: float32 [n, E], vectors of the words as neighbours of other words.
-      They are used only in training.
+    vectors: float32 [n, E], the word vectors, which are the result of training.
+    contexts: float32 [n, E], second vectors of the words. Training uses the
+      second vector of a word when the word is a neighbour of another word.
   """
 
   epoch: int
@@ -96,7 +96,9 @@ class StateFolder:
     self.save(state)
 
   def compare(self, settings: Mapping[str, Any]) -> None:
-    """Checks that the training in this folder, if any, has the same settings.
+    """Checks that training in this folder was started with the same settings.
+
+    If no training was started in this folder, every setting is accepted.
 
     Args:
       settings: JSON values by name, such as '--dim'.
@@ -192,12 +194,12 @@ class WordTraining:
   Attributes:
     dim: int, size of a vector.
     window: int, largest number of neighbours of a word on each side.
-    epochs: int, passes over the documents, during which the learning rate
-      falls.
+    epochs: int, number of passes over the documents. The learning rate falls
+      from the start to the end of training.
     min_count: int, words with fewer occurrences than this get no vector.
-    skipgram: whether a word predicts each of its neighbours, which suits rare
-      words. Otherwise the mean of the neighbours predicts the word (CBOW),
-      which is a few times faster.
+    skipgram: if True, a word predicts each of its neighbours, which is better
+      for rare words. If False, the mean of the neighbours predicts the word
+      (CBOW), which is a few times faster.
     seed: int, seed of all random numbers.
   """
 
@@ -215,7 +217,7 @@ def train_word_vectors(
   output: str | os.PathLike,
   workers: int,
 ) -> WordState:
-  """Trains word vectors on the train split, or resumes a stopped training.
+  """Trains word vectors on the train split, or resumes training.
 
   The method is word2vec (Mikolov et al. 2013) with negative sampling. The L2V
   vectors of Chalkidis and Kampas 2018 also come from word2vec.
@@ -223,8 +225,8 @@ def train_word_vectors(
   Training reads the same zones and words as models do. Documents are not cut.
 
   The state after each epoch is saved in OUTPUT.state. If training is stopped,
-  the same call continues from the saved state. With one worker, the result is
-  bit for bit the same as that of a training without a stop.
+  the same call continues from the saved state. With one worker, the result does
+  not depend on whether training was stopped.
 
   Args:
     data: config of the corpus.
@@ -237,8 +239,8 @@ def train_word_vectors(
     The state after the last epoch.
 
   Raises:
-    ConfigError: the output exists, but was not written by this training; or
-      training was started with other settings.
+    ConfigError: the output exists, but OUTPUT.state does not; or training was
+      started with other settings.
     DataError: the corpus or OUTPUT.state has a fault, or no word is frequent
       enough.
     Preempted: SIGTERM came; another call continues the training.
@@ -247,7 +249,7 @@ def train_word_vectors(
   folder = StateFolder(path.with_name(f'{path.name}.state'))
   if path.exists() and not folder.settings.exists():
     raise ConfigError(
-      f'{path} exists without {folder.path}, so it is not from this training; '
+      f'{path} exists without {folder.path}, so training cannot be resumed; '
       'choose another output, or remove the file'
     )
   with Preemption() as preemption:
@@ -268,7 +270,10 @@ def train_word_vectors(
 
 
 def _settings(training: WordTraining, split: Split) -> dict[str, object]:
-  """Returns the settings that affect the result, by names that users know."""
+  """Returns the settings that affect the result, by the names of their flags.
+
+  Settings without a flag have a short description as their name.
+  """
   fields = dataclasses.asdict(training)
   seed = fields.pop('seed')
   return {f'--{name}': value for name, value in fields.items()} | {
@@ -309,7 +314,9 @@ def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
     negative=5,
     sample=1e-3,
     workers=workers,
-    sorted_vocab=0,  # the words are sorted; gensim's order of ties may vary
+    # The words are sorted already. gensim may sort equally frequent words
+    # differently in another call.
+    sorted_vocab=0,
     seed=training.seed,
   )
   counts = state.counts.tolist()
@@ -350,7 +357,7 @@ def _after_epoch(
   """Trains one epoch, and returns a state that shares the model's arrays."""
   epoch = state.epoch
   # The random generator of an epoch depends only on the seed and the epoch. So
-  # it need not be saved.
+  # the generator need not be saved.
   seeds = np.random.SeedSequence([training.seed, epoch])
   model.random = np.random.RandomState(np.random.MT19937(seeds))
   first, last = _RATES

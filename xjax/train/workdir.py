@@ -112,7 +112,8 @@ class Workdir:
     """Checks that a config can resume the run of this workdir; writes nothing.
 
     Returns:
-      The fields that differ from the saved config and may change.
+      The fields that differ from the saved config. All of them are fields that
+      a resumed run is allowed to change.
 
     Raises:
       ConfigError: the run was started with another config; the message shows
@@ -193,7 +194,7 @@ class Workdir:
       write_json(self.corpus, {**described, _VOCABULARY: vocab.digest})
 
   def digests(self) -> dict[str, str]:
-    """Returns the digests by name of the splits that the run was started with.
+    """Returns the digests that the splits had at the start of the run, by name.
 
     Raises:
       DataError: corpus.json is absent or damaged.
@@ -237,7 +238,7 @@ class Workdir:
     return tokenizer
 
   def architecture(self) -> Architecture | None:
-    """Reads the sizes of the run's pretrained encoder; None if it has none.
+    """Reads the sizes of the pretrained encoder; None if the run has none.
 
     Raises:
       DataError: encoder.json is damaged, or missing although there is a

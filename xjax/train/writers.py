@@ -21,8 +21,8 @@ from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 
-# Fields of records that depend on the speed of the machine. So they may differ
-# between two runs of the same config.
+# Fields of records that depend on the speed of the machine. Two runs of the
+# same config can differ in these fields.
 CLOCK_FIELDS = ('documents_per_second', 'seconds')
 
 
@@ -31,9 +31,9 @@ class MetricWriter(contextlib.AbstractContextManager):
 
   A record is `{"kind": "train" | "judge", "step": int, ...}`.
 
-  If averaged weights are judged, a judge record has their `metrics`, and the
-  `raw_metrics` of the raw weights. Otherwise, it has the `metrics` of the raw
-  weights.
+  If averaged weights are judged, `metrics` of a judge record belong to the
+  averaged weights, and `raw_metrics` to the raw weights. Otherwise, `metrics`
+  belong to the raw weights, and there are no `raw_metrics`.
 
   Steps in the file never decrease. When a run is resumed at a step, the records
   that a killed run wrote after this step are removed.
@@ -78,8 +78,9 @@ class MetricWriter(contextlib.AbstractContextManager):
     Args:
       kind: str, 'train' or 'judge'.
       step: int, step of the run.
-      **values: JSON values. All numbers in these values, at any depth, are also
-        written to TensorBoard. The name of a number is made of its keys.
+      **values: JSON values, which can be nested. All numbers in these values
+        are also written to TensorBoard. The name of a number is `kind` and the
+        keys of the number, joined by slashes.
     """
     if not self._file:
       return
@@ -97,7 +98,7 @@ class MetricWriter(contextlib.AbstractContextManager):
 
 
 class TrainingProgress(Progress):
-  """Shows a progress bar on a terminal, else log lines with the time left."""
+  """Shows progress as a bar on a terminal; otherwise writes log lines."""
 
   leave = True
   smoothing = 0.05
@@ -137,7 +138,7 @@ class Profile(contextlib.AbstractContextManager):
 
     Args:
       folder: folder of the trace.
-      steps: first and last step to trace; None traces no step.
+      steps: first and last step to trace; None means that no step is traced.
     """
     self._folder = os.fspath(folder)
     self._steps = range(0) if steps is None else range(steps[0], steps[1] + 1)
@@ -171,7 +172,8 @@ class Profile(contextlib.AbstractContextManager):
 
     Args:
       number: int, the step that was just taken.
-      result: arrays of this step; the trace ends when they are computed.
+      result: arrays of this step. The trace ends when these arrays are
+        computed.
     """
     if self._runs and number == self._steps[-1]:
       jax.block_until_ready(result)

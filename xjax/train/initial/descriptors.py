@@ -45,10 +45,11 @@ def start_name_encoder(
     state: initial state, with its pretrained parameters.
     workdir: folder of the new run.
     config: config of the descriptors.
-    descriptor_run: the run whose head this run continues to train, or None.
-      The result has the weights that embedded names in descriptor_run. The
-      final weights of descriptor_run may differ. Pieces that the tokenizer of
-      descriptor_run lacks have the vectors of this run.
+    descriptor_run: the run whose head this run continues to train, or None. If
+      given, the encoder gets the weights with which descriptor_run has embedded
+      label names. (The final weights of descriptor_run may differ from these.)
+      If the tokenizer of descriptor_run lacks a piece, the piece keeps the
+      vector of this run.
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -68,7 +69,7 @@ def start_name_encoder(
 def saved_name_encoder(
   workdir: Workdir, config: DescriptorConfig
 ) -> NameEncoder:
-  """Loads the encoder that has embedded the label names of a run.
+  """Loads the encoder with which a run has embedded its label names.
 
   Raises:
     DataError: a file of features/ is absent, damaged, or from another encoder.
@@ -103,7 +104,7 @@ def _weights_from(
     if is_host0():
       logging.warning(
         'the encoder of %s has other sizes than the encoder of this run, so '
-        'label names are embedded with the encoder that this run starts from',
+        'this run embeds label names with its own initial encoder',
         descriptor_run.path,
       )
     return weights
@@ -139,12 +140,13 @@ def descriptor_word_vectors(
   Args:
     state: initial state, with its pretrained parameters.
     vocab: vocabulary of the run.
-    has_vector: bool [vocabulary], True for words with a pretrained vector. If
-      no vectors are pretrained, it is None, and all words are used, because
+    has_vector: bool [vocabulary], True for words with a pretrained vector; None
+      if no vectors are pretrained. In this case, all words are used, because
       random vectors also distinguish words.
-    descriptor_run: the run whose head this run continues to train, or None.
-      Words of descriptor_run have the vectors that its descriptors used. The
-      final vectors of descriptor_run may differ.
+    descriptor_run: the run whose head this run continues to train, or None. If
+      given, words of descriptor_run get the vectors from which descriptor_run
+      computed its descriptors. (The final vectors of descriptor_run may differ
+      from these.)
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -180,8 +182,8 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
   bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(
-      '%d of %d labels have no word with a vector in their descriptors; the '
-      'head can recognise these labels only if it has label rows',
+      'the descriptors of %d of %d labels have no word with a vector; a head '
+      'without label rows cannot recognise these labels',
       bare,
       len(rows),
     )

@@ -32,7 +32,7 @@ _SMALL = {
   'intermediate_size': 32,
 }
 _SPECIAL = 2  # tokens that the tokenizer puts around a text
-SOME_WORDS = 64  # vocabulary size for plans that depend on no vocabulary
+SOME_WORDS = 64  # vocabulary size if only the paths of parameters are needed
 
 
 def check_encoder(config: Config, workdir: Workdir) -> None:
@@ -45,11 +45,12 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
   Raises:
     ConfigError: in one of these cases:
       - The config has no encoder folder, but the corpus is not generated.
-      - Documents or label names may be longer than the encoder can read.
+      - The config allows documents or label names that are longer than the
+        encoder can read.
       - The config needs a pooler, but the folder has none.
       - The workdir has the tokenizer or the sizes of another encoder.
-    DataError: the folder does not exist, or has a fault. For weights, only
-      headers are read.
+    DataError: the folder does not exist, or has a fault. Only the headers of
+      weight files are checked, not the weights.
   """
   if not config.data.tokens.pretrained:
     return
@@ -63,7 +64,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
 
 
 def planned_architecture(config: Config) -> Architecture | None:
-  """Returns the sizes of the pretrained encoder, or None if the run has none.
+  """Returns the sizes of the pretrained encoder, or None if there is none.
 
   For an encoder without a folder, the vocabulary size is SOME_WORDS.
 
@@ -96,7 +97,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   if is_host0() and not workdir.encoder.exists():
     tokenizer, sizes = first_encoder(config, train)
     tokenizer.save(workdir.tokenizer)
-    # The sizes are written last. So if the file of sizes exists, both exist.
+    # The sizes are written last. So if their file exists, both files exist.
     write_json(workdir.encoder, sizes)
   barrier('xjax:encoder')
   tokenizer = workdir.subwords()

@@ -29,8 +29,8 @@ def storage_of(params: Mapping[str, Any]) -> Storage | None:
   """Returns the storage of label rows' weights; None if there is no kernel."""
   if KERNEL not in params:
     return None
-  # COMPENSATED and BFLOAT16 have the same dtype. The one that comes first in
-  # Storage is returned for both.
+  # COMPENSATED and BFLOAT16 have the same dtype. For both storages, the member
+  # that comes first in Storage is returned.
   return next(x for x in Storage if x.dtype == params[KERNEL].dtype)
 
 
@@ -74,7 +74,7 @@ def _of_label(param: jax.Array) -> NamedSharding:
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Returns whether the copied rows are the first rows, in the same order."""
+  """Returns whether the first rows are copied, and keep their positions."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 

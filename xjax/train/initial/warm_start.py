@@ -7,8 +7,8 @@ The other run may have other labels and another vocabulary:
   encoder by piece.
 - If label rows are computed instead of trained, this run keeps its own rows.
 - If the other run has another kind of head, this run keeps its own head.
-- If the head is loaded, this run embeds descriptors as the other run did,
-  because the head was trained on the descriptors of the other run.
+- If the head is loaded, this run embeds descriptors in the same way as the
+  other run, because the head was trained on the other run's descriptors.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -56,12 +56,13 @@ _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
 @dataclasses.dataclass
 class WarmStartReport:
-  """Holds the report on which parameters of the other run are used.
+  """Reports which parameters of the other run are used.
 
   Attributes:
-    loaded: path -> how much of the parameter is loaded.
-    fresh: paths that the other run does not have.
-    skipped: path -> why the other run's parameter is not used.
+    loaded: for the path of each loaded parameter, how much of it is loaded.
+    fresh: paths of this run that the other run does not have.
+    skipped: for the path of each parameter that both runs have but that is not
+      loaded, the reason.
     unused: paths of the other run that this run does not have.
   """
 
@@ -124,8 +125,8 @@ def warm_start(
 
   Returns:
     state: the new state, sharded as before.
-    descriptor_run: the other run if this run must embed descriptors as that run
-      did; None if the head has no descriptors, or is not loaded.
+    descriptor_run: the other run if this run must embed descriptors in the same
+      way; None if the head has no descriptors, or is not loaded.
 
   Raises:
     ConfigError: there is no intact checkpoint for `source`, or no parameter of
@@ -171,8 +172,8 @@ def find_start(source: str) -> tuple[Workdir, int]:
   if fault_of(workdir.checkpoints, step):
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
-      f'train.init_from={source}: no intact checkpoint of step {step}; steps '
-      f'with an intact checkpoint: {", ".join(map(str, steps)) or "none"}'
+      f'train.init_from={source}: step {step} has no intact checkpoint; these '
+      f'steps have one: {", ".join(map(str, steps)) or "none"}'
     )
   return workdir, step
 
@@ -206,11 +207,11 @@ def _vocabulary_rows(
   inputs: Inputs,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
-  """Returns the other run's rows for the words or pieces of this run.
+  """Returns the row in the other run of each word or piece of this run.
 
-  The only key of the result is 'words' or 'pieces'. The result is empty if both
-  runs have the same tokenizer and the same number of rows, or if one of the
-  runs has no table of vectors.
+  The result has one key, 'words' or 'pieces'. The result is empty if one of the
+  runs has no table of vectors, or if the tables of pieces have the same
+  tokenizer and the same number of rows.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
@@ -230,10 +231,10 @@ def _report(
   untrained_rows: Set[str],
   same_head: bool,
 ) -> WarmStartReport:
-  """Reports which parameters will be loaded, and why others will not.
+  """Reports which parameters will be loaded, and why others will not be loaded.
 
-  The report leaves out the exponents of a kernel, because they are loaded with
-  the kernel.
+  The report leaves out the exponents of a kernel, because the exponents are
+  loaded with the kernel.
   """
   report = WarmStartReport()
   for name, param in ours.items():
@@ -269,8 +270,8 @@ def _add_fit(
     name: path of the parameter.
     param: the parameter of this run.
     other: the parameter's shape in the other run.
-    source: the other run's row for each row of this run; None if no rows are
-      matched.
+    source: the other run's row for each row of this run (-1 if there is none);
+      None if the parameter is not matched row by row.
     report: report to add to.
   """
   by_row = source is not None
@@ -331,8 +332,9 @@ def _untrained_rows(state: TrainState) -> set[str]:
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Returns what the rows of a parameter stand for, if runs must match rows.
+  """Returns 'labels', 'words' or 'pieces' if the parameter has a row for each.
 
-  The answer is 'labels', 'words' or 'pieces', or '' for any other parameter.
+  The rows of such a parameter are matched between the runs. For all other
+  parameters, returns ''.
   """
   return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')

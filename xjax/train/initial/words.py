@@ -38,7 +38,7 @@ def matching_rows(
 def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
   """Finds the row of each word of `ours` in the table of `theirs`.
 
-  The first rows of each table are padding and the unknown word. They match.
+  Padding and the unknown word have the same first rows in both tables.
 
   Returns:
     int64 [len(ours)]; -1 if `theirs` lacks the word.
@@ -65,9 +65,10 @@ def replace_rows(
   """Returns a copy of a table, with some rows taken from another table.
 
   Args:
-    table: array whose first axis is rows.
+    table: array with any number of axes; the first axis has the rows.
     rows: int64, not longer than the table. Row i of the copy is row rows[i] of
-      `other`. If rows[i] is -1 or does not exist, it is row i of `table`.
+      `other`. If rows[i] is -1 or does not exist, row i of the copy is row i of
+      `table`.
     other: the other table. Only the number of its rows may differ.
   """
   mixed = table.copy()
