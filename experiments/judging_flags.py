@@ -82,7 +82,9 @@ def define_judging() -> None:
 def define_conventions() -> None:
   """Defines the flags for cut-offs, protocols and intervals of all metrics."""
   _tuple(
-    *('ks', int, _DEFAULTS.ks),
+    'ks',
+    int,
+    _DEFAULTS.ks,
     'Cut-offs k of metrics (default: the cut-offs of the run, or 1,3,5,10).',
   )
   _tuple(
