@@ -39,10 +39,7 @@ _WORKERS = absl_flags.DEFINE_integer(
   'workers', 1, 'Number of trials that run at a time.', lower_bound=1
 )
 _SEEDS = absl_flags.DEFINE_integer(
-  'seeds',
-  1,
-  'Seeds per trial; trials are compared by the mean over seeds.',
-  lower_bound=1,
+  'seeds', 1, 'Seeds per trial; the means are compared.', lower_bound=1
 )
 _N_TRIALS = absl_flags.DEFINE_integer(
   'n_trials',
