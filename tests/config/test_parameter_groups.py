@@ -93,7 +93,7 @@ def test_nothing_is_trained(rates):
   [
     (
       {'rates': ('head/*=2', 'encoder/*=0.1')},
-      "rates: 'encoder/.* does not train: leave it out",
+      "rates: 'encoder/.* does not train; leave this entry out",
     ),
     ({'layer_decay': 0.9}, 'layer_decay=0.9.*encoder=BertConfig'),
   ],
@@ -115,7 +115,7 @@ def test_label_rows_that_train_themselves():
   check_groups(NeuralTrain(freeze=('encoder/*',)), *given)
   with pytest.raises(ConfigError, match="freeze: 'head/.*config.train.rows"):
     check_groups(NeuralTrain(freeze=('head/*',)), *given)
-  with pytest.raises(ConfigError, match='does not train: leave'):
+  with pytest.raises(ConfigError, match='does not train; leave'):
     check_groups(NeuralTrain(rates=('head/kernel=2',)), *given)
   # All that the optimizer trains may be frozen: the rows are left to train.
   frozen = NeuralTrain(freeze=tuple(others))

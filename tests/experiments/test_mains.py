@@ -278,7 +278,7 @@ CONFIG = QUICK[0]
     (
       'train',
       (CONFIG, '--workdir=x', '--profile=9:601'),
-      'at most config.train.steps=600',
+      'the last step must not be larger than config.train.steps=600',
     ),
     ('train', (CONFIG,), '--workdir'),
     ('train', ('--workdir=x',), '--config'),

@@ -222,8 +222,8 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'training labels with names for columns': (
     {'predictions': TEXT, 'train_labels': DOCUMENTS},
     "train_labels:1: label 'x' is unknown; predictions has column numbers, so "
-    'label ids must be numbers from 0 to 3, or a file of labels must say which '
-    'label each column belongs to',
+    'label ids must be numbers from 0 to 3, or a file of labels must contain '
+    'the label id of each column',
   ),
   'documents in another order': (
     {
@@ -291,8 +291,8 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'weights for labels in no order': (
     {'predictions': LISTS, 'inv_prop': b'1\n'},
     "predictions:1: label 'x' is unknown; inv_prop has column numbers, so "
-    'label ids must be numbers from 0 to 0, or a file of labels must say which '
-    'label each column belongs to',
+    'label ids must be numbers from 0 to 0, or a file of labels must contain '
+    'the label id of each column',
   ),
   'a filter of other documents': (
     {'predictions': TEXT, 'filter': b'0 1\n3 1\n'},

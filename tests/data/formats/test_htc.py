@@ -117,7 +117,9 @@ def test_no_split(folder):
 
 def test_the_same_split_twice(folder):
   write(folder / 'other_train.json', *TRAIN)
-  with pytest.raises(DataError, match='has my_train.json too: keep only one'):
+  with pytest.raises(
+    DataError, match='has my_train.json too; keep one of the two'
+  ):
     read_htc(data(folder))
 
 

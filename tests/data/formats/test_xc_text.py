@@ -153,7 +153,7 @@ def test_a_folder_that_lacks_something(folder, tmp_path):
   empty = tmp_path / 'empty'
   empty.mkdir()
   (empty / 'Y.txt').write_text('a\n')
-  with pytest.raises(DataError, match='must be a trn.json or trn.json.gz'):
+  with pytest.raises(DataError, match='expected a trn.json or trn.json.gz'):
     read_xc_repo(data(empty))
   (empty / 'x.json').write_text('{}\n')
   with pytest.raises(DataError, match='a trn.json or trn.json.gz; found: x'):

@@ -116,7 +116,7 @@ DAMAGE = {
   'weights/n_features: is -5': lambda a: a.update(n_features=np.int64(-5)),
   'weights: features of a block do not': put('feature_steps', 2, 0),
   'weights: features of a block': lambda a: a.update(n_features=np.int64(5)),
-  'weights: features .* ascend from 0': put('feature_steps', 0, -1),
+  'weights: features .* are not in .0, n_features': put('feature_steps', 0, -1),
   'weights: .* classifier outside of the block': put('places', 0, 3),
   'weights: a weight is not finite': put('values', 3, np.nan),
   'weights: a weight is': put('bias', 0, np.inf),

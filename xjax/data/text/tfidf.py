@@ -222,11 +222,11 @@ class Tfidf:
       counts = frequent_ngrams(texts, config)
     if not counts:
       raise DataError(
-        f'train has {len(texts)} documents, but no usable n-gram of '
-        f'{config.min_ngram} to {config.max_ngram} words; an n-gram must be in '
-        f'at least {config.min_count} documents (data.tokens.min_count), and '
-        f'in at most the share {config.max_share} of the documents '
-        '(data.tokens.max_share)'
+        f'train has no usable n-gram of {config.min_ngram} to '
+        f'{config.max_ngram} words. A usable n-gram is in enough documents '
+        f'(data.tokens.min_count={config.min_count}), and in a small enough '
+        f'share (data.tokens.max_share={config.max_share}) of the '
+        f'{len(texts)} documents of train'
       )
     counts_D = np.array(list(counts.values()), np.float64)
     idf_D = np.log((1 + len(texts)) / (1 + counts_D)) + 1
