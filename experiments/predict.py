@@ -3,11 +3,11 @@ r"""Predicts labels and scores for new documents with a finished run.
   python -m experiments.predict --workdir=DIR --input=docs.jsonl \
     --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
 
-Each line of docs.jsonl is a document: either {"text": "..."} or {"zones":
-{...}}, with optional "id" and "labels"; or a record in the format of the run's
-corpus. The ranked lists are also written to X.npz. If the documents have
-labels, metrics are written to X.metrics.json. The file name "-" stands for
-standard input or standard output.
+Each line of docs.jsonl is a document in one of two forms. The first form is
+{"text": "..."} or {"zones": {...}}, with optional "id" and "labels". The second
+form is a record in the format of the run's corpus. The ranked lists are also
+written to X.npz. If the documents have labels, metrics are written to
+X.metrics.json. The file name "-" stands for standard input or standard output.
 
 --explain=5 adds the 5 words that each label attends to most, and writes X.html,
 which shades the words of the first documents by attention. --labels=FILE also

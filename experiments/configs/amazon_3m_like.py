@@ -6,9 +6,10 @@ manikvarma.org/downloads/XC/XMLRepository.html). DIR is the folder of Amazon-3M,
 or any folder with trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base
 (Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first 128
 subwords of a document. The head scores all labels at every step (Renee, Jain et
-al. 2023). Each weight of the head takes 2 bytes. SGD without momentum updates
-the weights of the head in the same pass that computes their gradient (ELMO,
-ICML 2025). For weights of 1 byte, set --config.model.head.storage=FLOAT8.
+al. 2023). Each weight of the head takes 2 bytes. The weights of the head are
+updated by plain SGD (no momentum), in the same pass that computes their
+gradient (ELMO, ICML 2025). For weights of 1 byte, set
+--config.model.head.storage=FLOAT8.
 
   python -m experiments.train \
     --config=experiments/configs/amazon_3m_like.py \
@@ -17,9 +18,9 @@ ICML 2025). For weights of 1 byte, set --config.model.head.storage=FLOAT8.
 
 FOLDER is a copy of the Hugging Face model bert-base-uncased.
 
-Hardware: one GPU, or several GPUs or TPUs. Each of several devices scores a
-part of the labels. Expected: not run yet; the learning rates are guesses. Time:
-not known; an epoch has 3,356 steps.
+Hardware: one GPU, or several GPUs or TPUs. With several devices, each device
+scores a part of the labels. Expected: not run yet; the learning rates are
+guesses. Time: not known; an epoch has 3,356 steps.
 """
 
 from xjax.config.optimizer import AdamW

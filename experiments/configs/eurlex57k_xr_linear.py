@@ -1,6 +1,6 @@
 r"""Trains XR-Linear, a label tree of linear classifiers, on EURLEX57K.
 
-Features are TF-IDF of words and pairs of words of full documents. Labels are
+Features are TF-IDF of the words and word pairs in full documents. Labels are
 clustered by balanced k-means over the features of their documents. The loss is
 squared hinge, and the search is a beam search. This is the linear model of Yu
 et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
@@ -15,7 +15,7 @@ removes fewer weights. It is better, but slower and ten times as large.
 --config.model.n_trees=3 trains an ensemble of three trees.
 
 Hardware: two CPU cores. Expected on dev: RP@5 0.801 and nDCG@5 0.826; for
-large, RP@5 0.810 and nDCG@5 0.834. Time: 6 minutes.
+the variant `large`, RP@5 0.810 and nDCG@5 0.834. Time: 6 minutes.
 """
 
 from xjax.config.run import Config, EvalConfig

@@ -10,7 +10,7 @@ of memory.
 
 Hardware: two CPU cores for small label sets, else a GPU. Expected: metrics well
 above the metrics of the popularity prior, which always ranks the most frequent
-labels first (both are printed). Time: depends on the corpus.
+labels first (both sets of metrics are printed). Time: depends on the corpus.
 """
 
 from xjax.config.run import Config

@@ -140,7 +140,8 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'half a surrogate pair': (
     third(b'{"id": "d3", "text": "\\ud83d", "labels": []}'),
-    'train.jsonl:3: text holds half of a surrogate pair',
+    'train.jsonl:3: text holds a broken Unicode character (half of a surrogate '
+    'pair)',
   ),
   'Latin-1': (
     third('{"id": "d3", "text": "\xe4h", "labels": []}'.encode('latin-1')),

@@ -111,9 +111,12 @@ def test_the_shards_are_sound(sharded):
     (b'{}', 'config.json: "model_type" is missing'),
     (
       b'{"initializer_range": 1e999}',
-      'config.json: holds a number beyond float64',
+      'config.json: holds a number too large for float64',
     ),
-    (b'{"_name_or_path": "\\ud800"}', 'json: holds half of a surrogate pair'),
+    (
+      b'{"_name_or_path": "\\ud800"}',
+      'json: holds a broken Unicode character (half of a surrogate pair)',
+    ),
     (
       json.dumps(CONFIG | {'hidden_size': 2**60}).encode(),
       'config.json: "hidden_size" is 1152921504606846976; it must be',
@@ -254,7 +257,10 @@ def test_missing_shards(sharded):
       b'{"weight_map": {"a": null}}',
       'the file of "a" is missing, not a file name',
     ),
-    (b'{"weight_map": {"a": "\\ud800"}}', 'holds half of a surrogate pair'),
+    (
+      b'{"weight_map": {"a": "\\ud800"}}',
+      'holds a broken Unicode character (half of a surrogate pair)',
+    ),
   ],
 )
 def test_indices_that_are_none(index, said, sharded):

@@ -26,7 +26,8 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   and frequent labels of this range are drawn evenly; see draw_labels.
 
   Args:
-    space: a label space without held-out and outside labels.
+    space: a label space that has neither held-out labels nor outside labels
+      (see LabelSpace).
     n: int, number of labels to hold out.
     seed: int, decides which labels are drawn.
 

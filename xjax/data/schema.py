@@ -284,9 +284,10 @@ class LabelSpace:
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns the mask of each label slice: slice name -> bool [L].
+    """Returns the mask of each label slice, by name of the slice.
 
-    See slice_masks.
+    Returns:
+      Name -> bool [L] (see slice_masks).
     """
     return slice_masks(self.train_counts, self.held_out)
 

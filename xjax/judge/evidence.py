@@ -133,7 +133,7 @@ class Evidence:
 
   @property
   def thresholds(self) -> dict[str, float]:
-    """Returns the thresholds that are not None, as suffix -> threshold."""
+    """Returns the thresholds that are not None, by suffix of the F1 metric."""
     return {n: cut for n, cut in self.cuts.items() if cut is not None}
 
   @property
@@ -201,7 +201,7 @@ class Evidence:
 
   @functools.cached_property
   def _label_sums(self) -> dict[str, dict[str, float]]:
-    """Returns the sums over labels: suffix of a set -> name -> sum."""
+    """Returns the sums over labels, by suffix of the set and by name."""
     counts, n_ks = self._state.counts, len(self.form.ks)
     correct_QL, predicted_QL = (
       _cumulate_cut_offs(np.asarray(counts_QL), n_ks)
@@ -217,7 +217,7 @@ class Evidence:
 
   @functools.cached_property
   def sums(self) -> dict[str, float]:
-    """Returns all sums over documents and over labels: name -> sum."""
+    """Returns all sums over documents and over labels, by name."""
     gold_L = np.asarray(self._state.counts.gold_L)
     sums = {**self._state.terms(), **self.fixed}
     sums |= {GOLD: int(gold_L.sum()), GOLD_LABELS: int((gold_L > 0).sum())}
@@ -233,9 +233,11 @@ class Evidence:
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
-    """Returns the unknown sums, as name -> (number of documents, reason).
+    """Returns why sums are unknown, by name of the sum.
 
-    The number counts the documents whose saved lists are too short for the sum.
+    Returns:
+      Name -> (number of documents, reason). The number counts the documents
+      whose saved lists are too short for the sum.
     """
     n_docs, n_all, depth = (
       self.part.n_with_gold,

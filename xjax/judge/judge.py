@@ -157,14 +157,15 @@ def _add_for_all(
 def judged_slices(
   predictions: Predictions, criteria: Criteria, frequent_from: int
 ) -> dict[str, np.ndarray]:
-  """Returns the labels of each slice to judge, as name -> bool [L].
-
-  The slice `all` comes first.
+  """Returns the labels of each slice to judge, by name of the slice.
 
   Args:
     predictions: predictions with training counts and held-out labels.
     criteria: criteria; their slices are added to those of the predictions.
     frequent_from: the fewest training documents of a frequent label.
+
+  Returns:
+    Name -> bool [L]. The slice `all` comes first.
 
   Raises:
     ValueError: a slice of the criteria has the name of another slice.
@@ -187,9 +188,12 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Returns confidence intervals, as protocol -> metric -> [low, high].
+  """Returns the confidence interval of each metric under each protocol.
 
   All protocols and metrics use the same bootstrap draws.
+
+  Returns:
+    Protocol -> metric -> [low, high].
   """
   together = {
     (who, metric): measure
@@ -206,7 +210,7 @@ def _intervals(
 def thresholds(
   predictions: Predictions, tuned: float | None
 ) -> dict[str, float | None]:
-  """Returns the thresholds of F1 metrics, as suffix of the name -> threshold.
+  """Returns the thresholds of F1 metrics, by the suffix of a metric's name.
 
   Args:
     predictions: the predictions to judge.
@@ -362,9 +366,11 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 def _values(
   evidence: Evidence, table: dict[str, Measure]
 ) -> dict[str, np.ndarray]:
-  """Returns the metrics of each document, as metric -> float64 [N].
+  """Returns the values of each metric for all documents, by name of the metric.
 
-  A value is NaN if the document has no gold, or if its list is too short.
+  Returns:
+    Metric -> float64 [N]. A value is NaN if the document has no gold, or if its
+    list is too short.
   """
   terms_MN, known_MN = evidence.documents()
   rows = dict(zip(evidence.form.terms, terms_MN, strict=True))

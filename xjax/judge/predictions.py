@@ -191,7 +191,11 @@ class Predictions:
 
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns the labels of each slice, as name -> bool [L]; `all` is first."""
+    """Returns the labels of each slice, by name of the slice.
+
+    Returns:
+      Name -> bool [L]. The slice `all` comes first.
+    """
     if not self.n_train and not len(self.held_out):
       return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)

@@ -98,7 +98,7 @@ def _explain_slice(
   name: str,
   facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-  """Returns why metrics of a slice differ: metric -> text."""
+  """Returns why metrics of a slice differ, by name of the metric."""
   texts = {}
   for metric, value in theirs.items():
     if metric in ours and _differ(ours[metric], value):
@@ -142,7 +142,7 @@ def _differ(ours: Any, theirs: Any) -> bool:
 def _counts(
   facts: Mapping[str, Any], metric: str, us: Protocol, them: Protocol
 ) -> dict[str, Any]:
-  """Returns the fields of explanations of one metric, as name -> text."""
+  """Returns the texts that fill the fields of one metric's explanations."""
   k = metric.partition('@')[2]
   low, high = sorted((us.frequent_from, them.frequent_from))
   counts = facts['train_counts']

@@ -215,7 +215,7 @@ class Planner:
   def _cost(
     self, config: Config, shape: BatchShape, mesh: AbstractMesh
   ) -> ProgramCost:
-    """Returns the cost, on one device, of a step with a batch of this shape."""
+    """Returns the cost of a step on one device, for a batch of this shape."""
     key = repr((config.model, config.train, shape, mesh.shape))
     if key not in self._costs:
       plan, traced = traced_step(config, self.sizes, shape, mesh)
@@ -226,7 +226,7 @@ class Planner:
   def _time(
     self, config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
   ) -> StepTime:
-    """Returns the time, on one device, of a step with a batch of this shape."""
+    """Returns the time of a step on one device, for a batch of this shape."""
     cost, chip = self._cost(config, shape, mesh), self.chip
     sent = _sent(config, plan, shape, mesh)
     compute = cost.operations / chip.peak(_operand_bytes(config))
@@ -329,12 +329,16 @@ def _label_shards(config: Config, mesh: AbstractMesh) -> int:
 
 
 def _operand_bytes(config: Config) -> int:
-  """Returns the bytes of one number in the operands of a matrix product."""
+  """Returns how many bytes a number takes in an operand of a matrix product."""
   return jnp.dtype(config.train.compute_dtype.value).itemsize
 
 
 def on_device(tree: Any) -> int:
-  """Returns the bytes of one device's part of abstract arrays."""
+  """Returns how many bytes one device needs for its part of the arrays.
+
+  Args:
+    tree: abstract arrays, which describe the arrays.
+  """
   return sum(
     math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
     for leaf in jax.tree.leaves(tree)
@@ -342,7 +346,7 @@ def on_device(tree: Any) -> int:
 
 
 def _batched(sizes: Sizes, config: Config) -> Sizes:
-  """Returns the sizes of a run with the batch size of the config."""
+  """Returns the sizes, changed to the batch size of the config."""
   documents, steps = config.train.batch_size, {}
   for shape, n in sizes.steps.items():
     rows = -(-shape.rows * documents // shape.documents)

@@ -56,7 +56,7 @@ class JudgedRun:
 
   @property
   def names(self) -> dict[str, str]:
-    """Returns label id -> name, for the labels that have a name."""
+    """Returns the names of the labels that have a name, by label id."""
     return {x.id: x.name for x in self.labels if x.name != x.id}
 
 
@@ -180,7 +180,11 @@ def common_protocol(runs: Sequence[JudgedRun]) -> str:
 def group_metrics(
   group: Group, protocol: str
 ) -> dict[str, dict[str, Estimate]]:
-  """Returns slice -> metric -> estimate, in the order of the first run."""
+  """Returns the estimates of a group's metrics under a protocol.
+
+  Returns:
+    Slice -> metric -> estimate, in the order of the first run.
+  """
   tables = [run.metrics.get(protocol, {}) for run in group.runs]
   return {
     name: {

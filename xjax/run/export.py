@@ -72,11 +72,14 @@ def export_encoder(
 def tokenizer_files(
   tokenizer: Subwords, architecture: Architecture
 ) -> dict[str, str]:
-  """Returns name -> content of the files that transformers' tokenizer needs.
+  """Returns the contents of the files that transformers' tokenizer needs.
 
   Args:
     tokenizer: tokenizer of the run.
     architecture: sizes of the encoder, such as the length of the longest text.
+
+  Returns:
+    File name -> content.
   """
   settings = json.loads(tokenizer.text)
   tokens = {token['id']: token['content'] for token in settings['added_tokens']}

@@ -104,7 +104,7 @@ class Mean(nnx.Module):
 
 @dataclasses.dataclass
 class ClsConfig(PoolingConfig):
-  """Chooses the vector of the first token, [CLS]."""
+  """Chooses the vector of the first token, [CLS], as the document's vector."""
 
   dropout: float = field(0.1, "Dropout rate of the document's vector.", RATE)
   pooler: bool = field(

@@ -80,7 +80,10 @@ class SearchResult:
 
   @classmethod
   def none(cls, n: int, k: int) -> Self:
-    """Returns empty lists."""
+    """Returns the result of a search that found no labels.
+
+    Each of the n lists has k entries, and all entries are padding.
+    """
     return cls(
       np.full((n, k), PAD, np.int32),
       np.full((n, k), -np.inf),

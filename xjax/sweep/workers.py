@@ -52,9 +52,9 @@ class Workers:
       The outcome of each trial, ordered by number.
 
     Raises:
-      Preempted: SIGTERM came, and the running trials have saved. If a second
-        signal came, local processes were killed, and jobs continue. The same
-        command resumes the sweep.
+      Preempted: SIGTERM came, and the running trials have saved their state. If
+        a second signal came, local processes were killed, and jobs continue.
+        The same command resumes the sweep.
       KeyboardInterrupt: Ctrl-C was pressed; trials end as after SIGTERM.
     """
     waiting = self._store.unfinished()
@@ -136,7 +136,7 @@ class Workers:
     if len(best.values) > 1:
       numbers += ' (one per seed; the config below has the first seed)'
     remarks = [
-      f'The best trial of a sweep, number {best.number}: {text}',
+      f'Trial {best.number}, the best trial of the sweep: {text}',
       f'dev {self._session.metric}: {numbers}',
       '',
       f'  {self._session.train_again(file)}',
@@ -153,7 +153,9 @@ class Workers:
     if self._busy:
       effect = 'kill them now'
       if is_job(self._session.launcher):
-        effect = 'leave now; the jobs continue, and the same command finds them'
+        effect = (
+          'leave now; the jobs continue, and the same command finds them again'
+        )
       logging.info('waiting until runs have saved; press Ctrl-C to %s', effect)
     for attempt in self._busy.values():
       attempt.terminate()

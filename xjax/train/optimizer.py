@@ -41,12 +41,14 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   """Chains clipping, the optimizer's rule, weight decay and learning rates.
 
-  - Gradients are clipped first element by element, then by their global norm.
-    The norm does not include gradients of frozen parameters.
+  - First, each element of a gradient is clipped. Then the gradients are clipped
+    by their global norm. The norm does not include gradients of frozen
+    parameters.
   - Vectors and scalars, such as biases, have no weight decay.
   - The learning rate of a group of parameters also scales the weight decay of
     the group.
-  - layer_decay counts layers down from the highest trained layer.
+  - layer_decay is the learning rate of a layer, divided by the rate of the
+    layer above it. The highest trained layer has the full rate.
   """
   chain = []
   if config.clip_value:

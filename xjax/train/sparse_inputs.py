@@ -59,7 +59,8 @@ class SparseInputs(abc.ABC):
 
     Args:
       documents: texts, or documents whose zones are read as in training. A run
-        on sparse features needs SparseDocuments.
+        whose corpus holds sparse features instead of text needs
+        SparseDocuments.
       features: must be None. Only runs that read vectors use this argument.
 
     Raises:
@@ -114,7 +115,7 @@ class TextInputs(SparseInputs):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowInputs(SparseInputs):
-  """Reads the features that documents have already.
+  """Reads the features that documents already have.
 
   Attributes:
     n_features: int, number D of features in the training split.
@@ -153,7 +154,8 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
 
   Raises:
     ConfigError: config.data.tokens does not give sparse features.
-    DataError: no n-gram is within the limits of the config.
+    DataError: no n-gram is left after min_count and max_share of
+      config.data.tokens.
   """
   tokens = config.data.tokens
   if tokens.sparse:

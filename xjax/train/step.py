@@ -56,9 +56,10 @@ def make_train_step(
   accumulate: int = 1,
   weights: LabelWeights | None = None,
 ) -> TrainStep:
-  """Compiles the step (state, batch, key) -> (state, metrics).
+  """Compiles the function that takes one training step.
 
-  The state is donated.
+  The function computes (state, batch, key) -> (state, metrics). The state is
+  donated.
 
   Args:
     plan: structure of the state.

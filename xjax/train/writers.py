@@ -47,8 +47,8 @@ class MetricWriter(contextlib.AbstractContextManager):
     Args:
       workdir: folder of the run.
       step: int, optimizer steps taken.
-      judged: int, step of the last judging that the checkpoint records. It is
-        less than `step` if the checkpoint was saved without a judging.
+      judged: int, step of the last judging that is stored in the checkpoint. It
+        is less than `step` if the checkpoint was saved without a judging.
     """
     self._file = self._board = None
     if not is_host0():
@@ -80,7 +80,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       step: int, step of the run.
       **values: JSON values, which can be nested. All numbers in these values
         are also written to TensorBoard. The name of a number is `kind` and the
-        keys of the number, joined by slashes.
+        keys that lead to the number, joined by slashes.
     """
     if not self._file:
       return

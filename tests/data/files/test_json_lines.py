@@ -155,7 +155,8 @@ def test_a_byte_order_mark_before_a_name_is_told():
   fields = Fields({'\ufeffid': 'x'})
   fields.identifier('id')
   assert fields.faults == [
-    "no field 'id' (a byte order mark is before its name)"
+    "no field 'id': the field's name starts with a byte order mark, which must "
+    'be removed'
   ]
 
 
@@ -176,6 +177,6 @@ def test_fields_note_all_that_is_wrong():
     'm[1] is a number, not text',
     "m[3] ' b' has spaces around it or control characters in it",
     "'a' occurs twice in m",
-    's holds half of a surrogate pair',
+    's holds a broken Unicode character (half of a surrogate pair)',
     "no field 'absent'",
   ]

@@ -58,7 +58,10 @@ def test_columns_are_named():
     (b'a\n\nb\n', ':2: the id is empty'),
     (b'a\nb\na\n', ":3: duplicate label 'a'"),
     (b'a\tb\n', ":1: the id 'a\\tb' has spaces around it or control"),
-    (b'\xff\n', ':1: the id holds half of a surrogate pair'),
+    (
+      b'\xff\n',
+      ':1: the id holds a broken Unicode character (half of a surrogate pair)',
+    ),
     (b'{"id": "a"}\n{"id": "a"}\n', ":2: duplicate label 'a'"),
     (b'2\n0\n1\n', ': the ids are column numbers, but not in ascending order'),
   ],

@@ -122,7 +122,7 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-  """Yields the number (from 1) and the bytes of each line.
+  """Yields the line number (from 1) and the bytes of each line.
 
   A byte order mark at the beginning of the file is removed.
 
@@ -148,9 +148,10 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the number (from 1) and the bytes of each line, without newlines.
+  """Yields the line number (from 1) and the bytes of each line.
 
-  Blank lines are included, because a blank line may stand for a document.
+  The bytes are without the newline. Blank lines are included, because a blank
+  line may stand for a document.
 
   Raises:
     DataError: a line cannot be read, because the file is damaged or is UTF-16.
@@ -181,7 +182,7 @@ def read_lines(
 def read_file_lines(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the number and the bytes of each line that is not blank.
+  """Yields the line number and the bytes of each line that is not blank.
 
   If the file cannot be opened, or a line cannot be read, a fatal fault is added
   and reading ends.
@@ -329,7 +330,7 @@ class Fields:
     return self.as_text(self.row[name], name)
 
   def identifier(self, name: str, default: str | None = None) -> str:
-    """Reads a field with an id; without a default the field is required."""
+    """Reads a field that holds an id; without a default it is required."""
     if not self._has(name, default is None):
       return default or ''
     return self.as_id(self.row[name], name)
@@ -362,7 +363,9 @@ class Fields:
     try:
       value.encode('utf-8')
     except UnicodeEncodeError:
-      self.faults.append(f'{name} holds half of a surrogate pair')
+      self.faults.append(
+        f'{name} holds a broken Unicode character (half of a surrogate pair)'
+      )
       return ''
     return value
 
@@ -391,7 +394,12 @@ class Fields:
       return True
     if required:
       marked = '\ufeff' + name in self.row
-      hint = ' (a byte order mark is before its name)' if marked else ''
+      hint = (
+        ": the field's name starts with a byte order mark, which must be "
+        'removed'
+        if marked
+        else ''
+      )
       self.faults.append(f'no field {name!r}{hint}')
     return False
 

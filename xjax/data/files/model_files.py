@@ -107,9 +107,11 @@ def _check_can_be_saved(content: dict[str, Any]) -> None:
   try:
     json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
   except UnicodeEncodeError as error:
-    raise Fault('holds half of a surrogate pair') from error
+    raise Fault(
+      'holds a broken Unicode character (half of a surrogate pair)'
+    ) from error
   except ValueError as error:
-    raise Fault('holds a number beyond float64') from error
+    raise Fault('holds a number too large for float64') from error
 
 
 def shown(value: Any) -> str:

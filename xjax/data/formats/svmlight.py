@@ -70,11 +70,11 @@ class SparseRows:
     return np.arange(first, first + len(self.labels), dtype=np.int64)
 
   def check(self, rows: Ragged, is_bad: np.ndarray, message: str) -> None:
-    """Checks that no value is bad.
+    """Raises an error for the first value that the caller marked as bad.
 
     Args:
       rows: N rows of labels or entries.
-      is_bad: bool [len(rows.values)], whether each value is bad.
+      is_bad: bool [len(rows.values)], True for each value that is bad.
       message: says what is wrong; {} stands for the first bad value.
 
     Raises:

@@ -50,9 +50,9 @@ class SyntheticData(DataConfig):
   )
   verbatim: float = field(
     0.8,
-    "The probability that a word of a label's name is kept where a document "
-    'mentions the label. With a smaller probability, labels are harder to find '
-    'by their names.',
+    'A document mentions a label by words of its name. Each word is kept with '
+    'this probability, and dropped otherwise. With a smaller probability, '
+    'labels are harder to find by their names.',
     SHARE,
   )
 
@@ -285,7 +285,10 @@ class _Author:
     }
 
   def _mention(self, rng: np.random.Generator, label: int) -> list[str]:
-    """Draws the words with which a document mentions a label, in order."""
+    """Draws the words with which a document mentions a label.
+
+    The words are in the order of the text.
+    """
     descriptor, parents = self._labels[label], self._parent_words[label]
     name = descriptor.name
     if descriptor.alt and rng.random() < 0.3:

@@ -253,7 +253,7 @@ class Metric:
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Returns name of a sum -> function that computes the terms of the sum."""
+    """Returns the functions that compute the terms of the sums, by name."""
     functions = {self.sum_of('over'): self.over}
     if type(self).under is not None:
       functions[self.sum_of('under')] = self.under

@@ -193,7 +193,10 @@ class PSnDCGOfMeans(_Weighed):
 
 
 class FullPSnDCG(_Weighed):
-  """Divides the propensity-scored DCG by the DCG of a list of k hits."""
+  """Computes propensity-scored nDCG, where the ideal list has k hits.
+
+  The propensity-scored DCG is divided by the DCG of a list of k hits.
+  """
 
   name = 'PSnDCG-full@k'
   over = PSnDCG.over
@@ -216,7 +219,10 @@ class NormalPSR(_Weighed):
 
 
 class PSR(_Weighed):
-  """Divides propensity-scored hits by the sum of the gold labels' weights."""
+  """Computes propensity-scored recall, where gold labels have weights.
+
+  The propensity-scored hits are divided by the sum of the gold labels' weights.
+  """
 
   name = 'PSR@k'
   applies = NormalPSR.applies
@@ -243,7 +249,10 @@ class NormalPSRByCount(_Weighed):
 
 
 class PSRByCount(_Weighed):
-  """Divides propensity-scored hits by the number of gold labels."""
+  """Computes propensity-scored recall, where gold labels are counted.
+
+  The propensity-scored hits are divided by the number of gold labels.
+  """
 
   name = 'PSR@k'
   applies = NormalPSRByCount.applies

@@ -38,10 +38,13 @@ BIN_NAMES = tuple(bin_name(low, high) for low, high in BINS)
 def in_bins(
   train_counts: Int[np.ndarray, ' L'],
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the labels of each frequency bin, as name -> bool [L].
+  """Returns the labels of each frequency bin, by name of the bin.
 
   Args:
     train_counts: int [L], training documents per label.
+
+  Returns:
+    Name -> bool [L].
   """
   return {
     bin_name(low, high): (train_counts >= low)

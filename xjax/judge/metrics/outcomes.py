@@ -129,20 +129,21 @@ class Counts:
 class Slots:
   """Assigns a slot, which is a row of the count arrays, to each counted label.
 
-  The first slots are for summed labels. The argument `only_correct` of the
-  method `of` says which labels are summed:
+  The first slots are for the labels that the sums over labels include. The
+  argument `only_correct` of the method `of` says which labels these are:
 
-  - If `only_correct` is true, only labels with a correct decision are summed,
-    because other labels would add 0 to all sums.
-  - If `only_correct` is false, all labels that are predicted or gold are
-    summed.
+  - If `only_correct` is true, the sums include only labels with a correct
+    decision, because other labels would add 0 to all sums.
+  - If `only_correct` is false, the sums include all labels that are predicted
+    or gold.
 
-  The next slots are for gold labels that are not summed. These slots exist only
-  if the argument `count_gold` is true.
+  The next slots are for gold labels that the sums do not include. These slots
+  exist only if the argument `count_gold` is true.
 
   Attributes:
-    labels_H: int, the summed labels, in the order of their slots.
-    n_summed: number of slots for summed labels: len(labels_H), rounded up.
+    labels_H: int, the labels that the sums include, in the order of their
+      slots.
+    n_summed: number of slots for these labels: len(labels_H), rounded up.
     n_slots: number of all slots.
     slots_L: int32, slot of each label; -1 if the label is not counted.
     n_docs: N, number of documents.

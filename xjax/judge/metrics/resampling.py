@@ -1,8 +1,15 @@
-"""Computes the sums of metrics for many replicates.
+"""Computes the sums from which metrics are computed, for many replicates.
 
 A replicate gives a weight to each document. In a bootstrap, the weight says how
-often the document is drawn. In a test, the weight is 1 if two systems exchange
-their outputs for the document, else 0.
+often the document is drawn. In a significance test, the weight is 1 if two
+systems exchange their outputs for the document, else 0.
+
+A term is the number that one document or one label adds to a sum. There are
+sums over documents, sums over labels, and fixed sums, which are the same in all
+replicates. The term of a label is computed from counts of documents, such as
+the number of documents for which the label is predicted. A slot is a row of the
+arrays of counts. Each counted label has a slot (see Slots). The counts and the
+sums over documents are linear functions of the documents' weights.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,20 +39,23 @@ class Reweighing:
 
   Attributes:
     n_docs: N, number of documents.
-    n_summed: number of slots for summed labels (see Slots).
+    n_summed: number of slots for the labels that the sums over labels include.
   """
 
   def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
     """Prepares the sums.
 
     Args:
-      names: names of the sums to compute: terms of the outcomes, fixed sums of
-        the outcomes, and sums over labels.
+      names: names of the sums to compute. The sums over documents are those in
+        after.terms, and the fixed sums are those in after.fixed. All other
+        names are of sums over labels, or of the label counts GOLD_LABELS and
+        UP_TO_LARGEST.
       before: outcomes of the documents if all weights are 0. In a bootstrap,
         these outcomes are after.zeros().
-      after: outcomes of the same documents if all weights are 1. A document of
-        weight w adds w times the difference between `after` and `before` to
-        the sums and to the counts per label.
+      after: outcomes of the same documents if all weights are 1. For a document
+        of weight w, the difference between `after` and `before` is multiplied
+        by w. The product is added to the sums over documents and to the counts
+        of each label.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -84,7 +94,7 @@ class Reweighing:
   def sums(
     self, weights_NR: Int[np.ndarray, 'N R']
   ) -> dict[str, np.ndarray | int | float]:
-    """Computes the sums of R replicates.
+    """Computes the sums in each of R replicates.
 
     Args:
       weights_NR: int32, weights of the documents in each replicate.
@@ -148,8 +158,8 @@ class _SetSums:
   """Computes sums over labels for one set of decisions.
 
   Attributes:
-    correct: counts of correct decisions per label.
-    predicted: counts of all decisions per label.
+    correct: counts of the correct decisions about each label.
+    predicted: counts of all decisions about each label.
     sums: a sum over all labels -> names of frequency bins. The same sum is also
       computed over the labels of each of these bins.
     rows: name of a bin, or '' for all labels -> float64 [H], 1 for labels in
@@ -188,7 +198,7 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Computes the sums of R replicates.
+    """Computes the sums over labels in each of R replicates.
 
     Returns:
       Tuple of F names -> float64 [F, R], a row per name.
@@ -214,10 +224,10 @@ def _totals(
   metric: LabelMetric,
   name: str,
 ) -> Float[Array, 'F R']:
-  """Computes one sum over labels, for each bin and replicate."""
+  """Computes one sum over labels, in each replicate and over each bin."""
   counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
-  # label_sums sums over the last axis. The extra last axis has size 1, so
-  # label_sums returns the terms of all labels and replicates.
+  # label_sums sums over the last axis. The line below adds a last axis of size
+  # 1, so label_sums returns the term of each label in each replicate.
   counts = (x[..., None] for x in counts)
   values, _ = label_sums(*counts, _ONE, n_docs, (metric,))
   return jnp.asarray(rows_FH) @ values[name]
@@ -269,8 +279,9 @@ def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   coin is thrown for each document (Noreen 1989), so half of the outputs are
   exchanged on average. If the systems are equally good, all 2^N ways of
   exchanging outputs are equally likely. One of these ways is the observed
-  result, where no output is exchanged. The observed result could not be drawn
-  if every draw exchanged exactly half of the outputs.
+  result, where no output is exchanged. Therefore the number of exchanged
+  outputs is not fixed at half. With a fixed number, the observed result could
+  never be drawn.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -284,7 +295,7 @@ def resample(
   n_replicates: int,
   task: str,
 ) -> list[dict[str, Shaped[np.ndarray, ' R']]]:
-  """Computes the sums of every replicate.
+  """Computes the sums in each replicate.
 
   Args:
     weighings: the sums to compute, all on the same N documents and with the
@@ -325,7 +336,7 @@ def block_size(n_docs: int, n_summed: int, n_replicates: int) -> int:
 
   Args:
     n_docs: number of documents.
-    n_summed: number of slots for summed labels (see Slots).
+    n_summed: number of slots for the labels that the sums over labels include.
     n_replicates: number of replicates in all blocks together.
   """
   size = _MOST

@@ -327,7 +327,7 @@ class Sums:
       return jax.tree.map(jnp.add, self, other)
 
   def terms(self) -> dict[str, float]:
-    """Returns the sums over documents, as name of a term -> sum."""
+    """Returns the sums over documents, by name."""
     return dict(
       zip(self.form.terms, np.asarray(self.terms_M).tolist(), strict=True)
     )

@@ -177,9 +177,11 @@ def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
 
 
 def _shade(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
-  """Returns word number -> (CSS classes, percentage).
+  """Returns how to shade each word of a document, by number of the word.
 
-  Words that are neither shaded nor underlined are left out.
+  Returns:
+    Word number -> (CSS classes, percentage). Words that are neither shaded nor
+    underlined are left out.
   """
   most = weights_T.max(initial=0)
   if not most:

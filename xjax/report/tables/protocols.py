@@ -42,7 +42,11 @@ def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
 def _values_by_protocol(
   metrics: Mapping[str, Any], slice_name: str
 ) -> dict[str, Mapping[str, Any]]:
-  """Returns protocol -> metric -> value for one slice."""
+  """Returns the metrics of one slice under each protocol.
+
+  Returns:
+    Protocol -> metric -> value.
+  """
   names = [name for name in metrics if name in PROTOCOLS]
   return {name: metrics[name].get(slice_name, {}) for name in names}
 

@@ -72,7 +72,7 @@ def _rows(
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-  """Returns key -> short name.
+  """Returns a short name for each key.
 
   A key contains one or more config fields. A short name has only the last part
   of each field. If several keys would have the same short name, these keys are

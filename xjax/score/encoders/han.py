@@ -48,12 +48,13 @@ class HANConfig(EncoderConfig):
 
 
 class HAN(nnx.Module):
-  """Encodes zones by HAN (Yang et al. 2016; Chalkidis et al. 2019, Section 4).
+  """Encodes documents by a hierarchical attention network (HAN).
 
-  A BiGRU with self-attention reads each zone separately and computes one vector
-  for the zone. A second BiGRU reads the vectors of the zones. A pooling (HAN
-  uses self-attention) then computes the document's vector from the states of
-  the second BiGRU. Yang et al. use sentences instead of zones.
+  See Yang et al. 2016, and Chalkidis et al. 2019, Section 4. A BiGRU with
+  self-attention reads each zone separately and computes one vector for the
+  zone. A second BiGRU reads the vectors of the zones. A pooling (HAN uses
+  self-attention) then computes the document's vector from the states of the
+  second BiGRU. Yang et al. use sentences instead of zones.
 
   Attributes:
     dim: size of the output, which is twice config.zone_units.

@@ -1,4 +1,6 @@
-"""Rounds stochastically to 16 and 8 bits, independently of chunks and shards.
+"""Rounds numbers stochastically to 16 and 8 bits.
+
+The result does not depend on chunks and shards.
 
 Let a value x lie between two neighbouring representable numbers, a < b. It is
 rounded to b with probability (x - a) / (b - a), and to a otherwise. So the
@@ -35,8 +37,8 @@ def random_bits(
     dim: number D of weights of a label.
   """
   row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
-  # Multiples of an odd number are different for all columns of a row. High bits
-  # of the multiples also differ.
+  # Each column adds a different multiple of an odd constant (modulo 2^32). The
+  # multiples also differ in their high bits; small column numbers do not.
   column_D = jnp.arange(dim, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
   return mix_bits(row_C[:, None] + column_D)
 
@@ -72,13 +74,14 @@ def to_e4m3(
   Returns:
     rounded_CD: float8_e4m3fn, values / 2^exponent. If a row has a value that is
       not finite, all results of the row are NaN.
-    exponent_C: int8, the least exponent from -126 to 117 for which all
-      values / 2^exponent of the row are in the range of E4M3 numbers.
+    exponent_C: int8, the least exponent from -126 to 117 for which all values
+      of the row, divided by 2^exponent, are in the range of E4M3 numbers.
   """
   largest_C = jnp.abs(values_CD).max(axis=1)
   fraction_C, exponent_C = jnp.frexp(largest_C)
-  # The largest E4M3 number is 7/8 of 2^9. The comparison below is exact. So a
-  # row that was rounded before keeps its exponent or gets a smaller exponent.
+  # The largest E4M3 number is 7/8 of 2^9. A row that was rounded before has no
+  # value above 448 * 2^exponent. The comparison below is exact, so the new
+  # exponent is not larger than the old exponent.
   exponent_C += (fraction_C > _LARGEST / 2**9) - 9
   exponent_C = jnp.clip(exponent_C, -126, 117)
   scale_C = jnp.where(jnp.isfinite(largest_C), power_of_2(-exponent_C), jnp.nan)

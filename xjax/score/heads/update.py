@@ -38,9 +38,9 @@ class RowsConfig(ConfigPart, abstract=True):
   momentum = 0.0
 
   def build(self) -> 'RowRule | None':
-    """Returns the rule that changes rows.
+    """Returns the rule that updates the label rows.
 
-    The result is None if the optimizer changes the rows.
+    The result is None if the optimizer updates the rows.
     """
     return None
 

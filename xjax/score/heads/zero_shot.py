@@ -27,7 +27,8 @@ class ZeroShotConfig(DescriptorHeadConfig):
   """Chooses label attention that uses only descriptors (ZERO-BIGRU-LWAN)."""
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
-    # No label is hidden, so training uses all labels with training documents.
+    # This head hides no labels for calibration, so training uses all labels
+    # with training documents.
     seen_L, bias_L = inputs.seen_L, inputs.bias_L
     offset = (
       0.0 if bias_L is None or not seen_L.any() else bias_L[seen_L].mean()
@@ -63,9 +64,13 @@ class ZeroShot(AttentionHead):
   Attributes:
     descriptors: e, float32 [L, E], frozen.
     seen: float32 [L], frozen, 1 for labels with training documents, else 0.
-    kernel, bias: W, float32 [D, E], and b, [E].
-    offset: c, float32 []. Let p be the frequency of a rare label. Without c, no
-      logit could be as low as log(p / (1 - p)).
+    kernel: W, float32 [D, E].
+    bias: b, float32 [E].
+    offset: c, float32 [], added to all logits. Rare labels need very negative
+      logits. But v_l . e_l has a lower limit: each number in v_l is between -1
+      and 1, so v_l . e_l is at least minus the sum of |e_l|. Because e_l is
+      frozen, training cannot lower this limit. Attention also prefers tokens
+      with a high k_t . e_l. With c, logits can be lower than the limit.
   """
 
   def __init__(

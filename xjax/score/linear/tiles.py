@@ -42,7 +42,7 @@ _Block = tuple[
 class Tiles:
   """Holds a sparse matrix [rows, columns], cut into tiles.
 
-  The last axis of every array is the tiles of a block.
+  The last axis of `ids`, `values` and `rows` runs over the tiles of a block.
 
   Attributes:
     ids: int32 [blocks, WIDTH, block], the columns of entries, 0 at padding.

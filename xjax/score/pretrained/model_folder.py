@@ -24,7 +24,8 @@ from xjax.score.pretrained.weight_files import WeightFiles, write_weights
 
 CONFIG = 'config.json'
 
-# The classes of transformers for encoders without a head, by model_type.
+# Names of the classes for encoders without a head in the library transformers,
+# by model_type.
 _CLASSES = {
   'bert': 'BertModel',
   'roberta': 'RobertaModel',
@@ -116,9 +117,9 @@ class ModelFolder:
     return cls(path, config, architecture_of(config, str(path / CONFIG)))
 
   def parameters(self) -> dict[str, np.ndarray]:
-    """Reads the weights, and returns Bert's parameters by path, in float32.
+    """Reads the weights, and returns the parameters of Bert in float32.
 
-    See convert.from_hugging_face.
+    The keys are the paths of the parameters (see convert.from_hugging_face).
 
     Raises:
       DataError: a file is missing, damaged or outside the folder; tensors do
@@ -139,7 +140,10 @@ class ModelFolder:
     return parameter_paths(names, self.architecture)
 
   def _tensors(self) -> tuple[WeightFiles, dict[str, str]]:
-    """Returns the weight files, and the result of match_names for them."""
+    """Returns the weight files, and the names of their tensors.
+
+    The names are a dict: plain name -> name in the files (see match_names).
+    """
     files = WeightFiles.of(self.path)
     where = str(files.where)
     return files, match_names(files.headers, self.architecture, where)
@@ -195,8 +199,9 @@ def write_model_folder(
   Args:
     path: the folder to write. It must not exist, or must be empty.
     config: the config.json of the folder that the encoder came from.
-    params: the model's parameters by path. pooling/dense becomes the pooler.
-      Other parameters outside of the encoder are left out.
+    params: the model's parameters by path. The parameters of pooling/dense are
+      written as the pooler. Other parameters outside of the encoder are left
+      out.
     texts: the contents of further files by name, such as the tokenizer's files.
 
   Raises:

@@ -119,11 +119,13 @@ class LabelTree:
 
   @property
   def columns(self) -> np.ndarray:
-    """Returns the first classifier of each block, int64 [blocks + 1].
+    """Returns the index of the first classifier of each block.
 
     All nodes except the root have a classifier. Classifiers are in the order of
-    the nodes. The classifiers of an inner node's children are a block. The last
-    value is the number of classifiers.
+    the nodes. A block is the classifiers of an inner node's children.
+
+    Returns:
+      int64 [blocks + 1]. The last value is the number of classifiers.
     """
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
 
@@ -147,10 +149,10 @@ class LabelTree:
     return largest
 
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all pairs of a label and a node that the label makes positive.
+    """Returns all pairs of a label and a positive node of the label.
 
-    A label makes its own node positive, and all nodes above this node except
-    the root.
+    The positive nodes of a label are its own node, and all nodes above this
+    node except the root.
 
     Returns:
       labels: int32, the label of each pair, in ascending order.
