@@ -21,7 +21,7 @@ def load(workdir: str | os.PathLike) -> 'Predictor':
       damaged.
   """
   # Python runs this file whenever it imports a module of xjax. The import below
-  # is inside the function, so that JAX is imported only if a model is loaded.
+  # is inside the function, so that this file alone does not import JAX.
   from xjax.run import fit
 
   return fit.load(workdir)

@@ -19,7 +19,7 @@ labels are worse.
 Hardware: one CPU core. Expected: dev RP@5 0.240, nDCG@5 0.221, micro-F1 0.140;
 RP@5 of frequent labels 0.314, few 0.223, zero 0.195. For the same six metrics
 on test, the paper has 0.097, 0.099, 0.120, 0.219, 0.111 and 0.194. (If this
-system did not rank the labels that it finds, dev RP@5 would be 0.115.) Time: a
+system did not rank the labels that it finds, RP@5 would be 0.115.) Time: a
 minute, including 3 s to find the names.
 """
 

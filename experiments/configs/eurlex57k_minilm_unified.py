@@ -2,12 +2,13 @@ r"""Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
 The head can also score labels that have no training documents. The head uses
 label-wise attention. Each label has an embedding of its name. A label with
-training documents also has trained weights. The pretrained sentence encoder
+training documents also has trained weights, except 50 rare labels that training
+treats as unseen (model.head.hidden_labels). The pretrained sentence encoder
 all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957; Reimers
 and Gurevych 2019, https://aclanthology.org/D19-1410) embeds documents and
-names. So the embedding of a name can be compared with a document even before
-training. The documents are those of Chalkidis et al., ACL 2019,
-https://aclanthology.org/P19-1636.
+names. The initial vectors of a label are the embedding of its name. So a name
+can be compared with a document even before training. The documents are those of
+Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_minilm_unified.py \

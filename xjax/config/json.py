@@ -32,7 +32,7 @@ def _earlier_kinds(cls: type) -> set[str]:
 
 
 def to_json(value: Any) -> Any:
-  """Returns a config as JSON values; "kind" says which class a part has."""
+  """Returns a config as JSON values; parts that have kinds have a "kind"."""
   if dataclasses.is_dataclass(value):
     fields = {
       f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)

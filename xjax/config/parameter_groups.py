@@ -139,7 +139,7 @@ def _rate_fault(
   if any(in_group(path, [glob]) for path in trained):
     return (
       f'{entry!r} has no effect, because earlier entries match all its '
-      'parameters; put this entry first, or leave it out'
+      'parameters; put this entry before those entries, or leave it out'
     )
   if any(in_group(path, [glob]) for path in paths):
     return (

@@ -153,7 +153,8 @@ class NeuralTrain(TrainConfig):
     'How the learning rate changes after the warm-up. With constant, it does '
     'not change. With linear and cosine, it falls and would be 0 in the step '
     'after the last step. With slanted, the warm-up starts at learning_rate / '
-    'ratio, and the rate falls to the same value after the warm-up.',
+    'ratio, and the rate then falls and would be learning_rate / ratio again '
+    'in the step after the last step.',
   )
   ratio: float = field(
     32.0,

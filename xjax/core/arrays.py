@@ -54,7 +54,7 @@ class Arrays:
     raise DataError(f'{self.path}: {name}: {fault}')
 
   def check(self, name: str, bad: np.ndarray, fault: str) -> None:
-    """Raises a DataError if an entry is bad; the message has its index."""
+    """Raises a DataError, with the index of the first bad entry, if any."""
     if np.any(bad):
       at = ', '.join(map(str, np.argwhere(bad)[0]))
       self.fail(name, f'{fault} (at [{at}])')

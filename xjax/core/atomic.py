@@ -15,7 +15,10 @@ from xjax.core.errors import UserError
 
 
 class WriteError(UserError, OSError):
-  """Reports that a file or folder cannot be written."""
+  """Reports that a file or folder cannot be written.
+
+  The message has the path of the file or folder.
+  """
 
 
 @contextlib.contextmanager

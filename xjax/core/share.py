@@ -86,7 +86,8 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
       f'mesh.data={of} x mesh.label={labels}: all processes must read the same '
       'number of rows of a batch, and two processes must read either the same '
       'rows or no common row. Choose a mesh.label that is a multiple or a '
-      f'divisor of {devices_DL.size // len(parts)}, the devices per process'
+      f'divisor of {devices_DL.size // len(parts)}, the number of devices per '
+      'process'
     )
   return {
     process: Share(tuple(sorted(indices)), of)

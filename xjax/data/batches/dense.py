@@ -48,8 +48,8 @@ class _Buckets:
     widths = np.asarray(buckets, np.int64)
     if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
       raise ConfigError(
-        f'data.tokens.buckets={tuple(buckets)} must ascend, and all must '
-        'be at least 1'
+        f'data.tokens.buckets={tuple(buckets)} must be one or more ascending '
+        'lengths, each at least 1'
       )
     if len(tokens) != len(gold):
       raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')

@@ -8,8 +8,8 @@ The files of a split have a common stem, for example the name of the split:
 
 If STEM.lengths.npy exists, a document has one vector per token, and STEM.npy
 has the vectors of all documents, concatenated. Otherwise, a document has one
-vector. Only the vectors of the current batch are read into memory. Vectors of
-labels are in files with the stem `labels`.
+vector. Only the vectors of the current batch are read into memory. Labels may
+have vectors too, in files with the stem `labels`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -98,7 +98,7 @@ class FeatureRows:
     return dataclasses.replace(self, ids=ids, starts=starts, lengths=lengths)
 
   def first(self, max_tokens: int) -> 'FeatureRows':
-    """Returns the first max_tokens vectors of each document."""
+    """Returns at most the first max_tokens vectors of each document."""
     lengths = np.minimum(self.lengths, max_tokens)
     return dataclasses.replace(self, lengths=lengths)
 

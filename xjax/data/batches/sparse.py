@@ -79,7 +79,8 @@ class SparseBatches:
     features. Both arrays are 0 after the last feature of a document.
   - lengths_B holds the number of features of each document, which may be 0.
     Features of weight 0 count too.
-  - T is the number of features of the longest document in the batch.
+  - T is the number of features of the longest document in the batch, but at
+    least 1.
   - Rows that only fill the last batch have mask_B False and doc_B PAD.
 
   All processes yield the same number of batches. A process yields only the rows

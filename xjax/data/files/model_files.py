@@ -15,7 +15,7 @@ _LARGEST = 2**26  # bytes; a tokenizer with 250,000 pieces has 2**24 bytes
 
 
 def has_file(folder: pathlib.Path, name: str) -> bool:
-  """Returns whether the folder has this file, or a link of this name."""
+  """Returns whether a file or link of this name exists, even a broken link."""
   return os.path.lexists(folder / name)
 
 

@@ -106,7 +106,7 @@ def _close(file: IO[bytes]) -> None:
 
 
 TRAIN = 'train'
-USUAL = (TRAIN, 'dev', 'test')  # the splits that most corpora have
+USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -194,8 +194,8 @@ def _make_labels(
 class _Author:
   """Generates the labels and the text of documents.
 
-  Labels are drawn with integer weights, so that the result is the same on all
-  platforms.
+  Labels and words are drawn with integer weights, so that the result is the
+  same on all platforms.
   """
 
   def __init__(
