@@ -249,11 +249,13 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'scores as gold': (
     {'predictions': TEXT, 'gold': TEXT},
-    'gold:2: the value of gold label 0 must be 0 or 1',
+    'gold:2: the value of gold label 0 must be 0 or 1; scores are not '
+    'gold labels',
   ),
   'a matrix of scores as gold': (
     {'predictions': TEXT, 'gold': matrix()},
-    'gold: row 0: the value of gold label 0 must be 0 or 1',
+    'gold: row 0: the value of gold label 0 must be 0 or 1; scores are not '
+    'gold labels',
   ),
   'gold without a header': (
     {'predictions': TEXT, 'gold': b'0:1.0 2:1.0\n\n3:1.0\n'},

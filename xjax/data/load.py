@@ -43,8 +43,8 @@ def build_corpus(
     raw: the source's documents and descriptors.
     data: config of the label space, the zones and the held-out labels.
     seed: int, decides which labels are held out.
-    space: label space of a trained model. Its labels are kept. With None, the
-      config decides which labels are trained.
+    space: label space of a trained model. Its labels are kept, with their order
+      and counts. With None, the config decides which labels are trained.
     splits: names of the splits to keep; None keeps all splits.
 
   Returns:
@@ -148,9 +148,9 @@ def load_corpus(
   Args:
     data: config of the source; its class decides the format.
     seed: int, decides which labels are held out.
-    space: label space of a trained model. Its labels are kept, and other gold
-      labels are appended with count 0. With None, the config decides which
-      labels are trained.
+    space: label space of a trained model. Its labels are kept, with their order
+      and counts, and other gold labels are appended with count 0. With None,
+      the config decides which labels are trained.
     splits: names of the splits to load. With None, train, dev and test are
       loaded if they exist.
 

@@ -33,9 +33,9 @@ def read_new_labels(
   """Reads labels that are to be added to the labels of a run.
 
   Args:
-    path: a file, plain or gzipped, with one label per line. A line is a name
-      or a JSON object as in labels.jsonl, where only `name` is required. A
-      label without an id gets its name as its id.
+    path: a file, plain or gzipped, with one label per line. Either all lines
+      are names, or all lines are JSON objects as in labels.jsonl, where only
+      `name` is required. A label without an id gets its name as its id.
     space: the labels of the run.
 
   Returns:

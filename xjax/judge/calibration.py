@@ -275,7 +275,7 @@ def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
 def _errors(
   fitted: Sigmoid | None, logits_N: np.ndarray, correct_N: np.ndarray
 ) -> tuple[float | None, float | None]:
-  """Returns ECE and log loss, or (None, None) if a value is not possible."""
+  """Returns ECE and log loss, or (None, None) if they cannot be computed."""
   if fitted is None or not len(logits_N) or not np.isfinite(logits_N).all():
     return None, None
   ece = reliability(fitted(logits_N), correct_N).ece
@@ -294,7 +294,7 @@ def _check_fields(read: Calibration) -> None:
   counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
   numbers += [value for value in errors if value is not None]
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
-    raise ValueError('a field is not a finite number')
+    raise ValueError('a numeric field is not a finite number')
   if read.a <= 0:
     raise ValueError('the field `a` must be above 0')
   if read.method is Method.AUTO:
@@ -304,4 +304,4 @@ def _check_fields(read: Calibration) -> None:
   if not isinstance(read.digest, str):
     raise ValueError('the digest is not text')
   if (read.method is Method.NONE) != isinstance(read.reason, str):
-    raise ValueError('the method none, and no other method, needs a reason')
+    raise ValueError('there must be a reason if, and only if, method is none')

@@ -271,8 +271,8 @@ class _Part:
   def _largest_difference(self, metric: str, who: str) -> float:
     """Returns the largest possible difference between two systems.
 
-    If the metric is a share, the result is 1. If a replicate is above 1 or
-    below 0, the result is larger than 1. For other metrics, the result is inf.
+    If the metric is a share, the result is 1, or more than 1 if a replicate is
+    above 1 or below 0. For other metrics, the result is inf.
     """
     if not self.table[metric].metric.is_share:
       return np.inf

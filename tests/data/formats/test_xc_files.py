@@ -133,12 +133,12 @@ def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
     (
       read_xc,
       b'2 2\n0:1\n0:0 1:0.5\n',
-      '3: the value of gold label 1 must be 0 or 1',
+      '3: the value of gold label 1 must be 0 or 1; scores are not gold labels',
     ),
     (
       read_xc,
       b'1 2\n1:-1\n',
-      '2: the value of gold label 1 must be 0 or 1',
+      '2: the value of gold label 1 must be 0 or 1; scores are not gold labels',
     ),
   ],
 )

@@ -203,14 +203,14 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
 def _warn_unscaled(
   path: pathlib.Path, rows: sparse.csr_array, norm: Norm
 ) -> None:
-  """Warns about rows of a length other than 1, if `norm` is NONE."""
+  """Warns about rows whose length is neither 0 nor 1, if `norm` is NONE."""
   lengths = _lengths(rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
   if norm is Norm.NONE and unscaled:
     logging.warning(
       '%s: %d of %d rows are not of length 1. Linear models are much worse on '
       'such rows (on Bibtex, P@1 is 56.2 instead of 63.8). The flag '
-      '--config.data.tokens.norm=l2 scales all rows to length 1.',
+      '--config.data.tokens.norm=l2 scales rows to length 1.',
       path,
       unscaled,
       len(lengths),

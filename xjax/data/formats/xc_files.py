@@ -27,7 +27,9 @@ NO_HEADER = (
   'the header `N L` (numbers of documents and labels) is missing; a score file '
   'must start with this header'
 )
-NOT_GOLD = 'the value of gold label {} must be 0 or 1'
+NOT_GOLD = (
+  'the value of gold label {} must be 0 or 1; scores are not gold labels'
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

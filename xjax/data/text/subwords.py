@@ -290,8 +290,8 @@ def document_subwords(
 ) -> list[WordPlace]:
   """Returns the place of each token of encode(document.text(), max_tokens).
 
-  - A special token has an empty place: the start of the text or the end of the
-    last piece.
+  - A special token has an empty place. If the token comes before the pieces,
+    this is the start of the text. Otherwise, it is the end of the last piece.
   - If a piece contains the newline between two zones, the piece belongs to the
     first of the two zones.
   - If a document has no text, the result is empty.

@@ -37,10 +37,11 @@ def frequent_ngrams(
 ) -> dict[str, int]:
   """Selects frequent n-grams, and counts the texts that contain each n-gram.
 
-  An n-gram is frequent if it is in at least min_count texts, and in at most the
-  share max_share of the texts. Of these n-grams, the max_features n-grams that
-  occur most often are selected. If two n-grams occur equally often, the n-gram
-  with fewer words is preferred, and then the n-gram that occurs first.
+  The candidates are n-grams of min_ngram to max_ngram words. A candidate is in
+  at least min_count texts, and in at most the share max_share of the texts. Of
+  the candidates, the max_features n-grams that occur most often are selected.
+  If two n-grams occur equally often, the n-gram with fewer words is preferred,
+  and then the n-gram that occurs first.
 
   The function needs about 70 bytes of memory per word of the texts, whatever
   max_ngram is.

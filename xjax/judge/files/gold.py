@@ -40,9 +40,10 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
     The rows of labels, without scores.
 
   Raises:
-    DataError: the file cannot be read, has an unknown format, or has faults; a
-      value in a sparse matrix is neither 0 nor 1; or the rows have features but
-      no row has a label.
+    DataError: the file cannot be read, has an unknown format, or has faults;
+      the value of a label in a label file or a sparse matrix is neither 0 nor
+      1; the rows have features but no row has a label; or a predictions.npz has
+      no gold.
   """
   kind = file_kind(path)
   match kind:

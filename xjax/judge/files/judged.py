@@ -89,9 +89,9 @@ def read_judged(
   Returns:
     predictions: the lists of `all` have the best labels of each document,
       sorted by descending score. Labels with equal scores are sorted by column.
-      But in JSON lines, such labels keep the order of the file. A label that is
-      not in a document's row is not predicted. If there are no training counts,
-      n_train is 0.
+      But in JSON lines, such labels keep the order of the file. Top-k lists do
+      not become longer than in the file. A label that is not in a document's
+      row is not predicted. If there are no training counts, n_train is 0.
     inverse_propensities: float64 [L], or None.
 
   Raises:

@@ -74,7 +74,8 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
   Raises:
     DataError: the file cannot be read, a line has no id, an id occurs twice, or
       the ids are column numbers but not in ascending order. In the last case,
-      the column of a label is not clear: it could be the id or the line number.
+      the column of a label is not clear: it could be the id or the place of
+      the line.
   """
   with open_text(path) as file:
     lines = list(numbered_lines(file, path))

@@ -21,7 +21,7 @@ class KnownLabels:
   """Holds all labels of several files, and the label of each column.
 
   Attributes:
-    labels: L label ids; the labels of the predictions come first.
+    labels: L label ids, in the order that known_labels_of describes.
     columns: int64, index of each column's label; -1 for a column without a
       label. None if the labels of columns are not known.
     path: the file that defines the labels, for messages.
@@ -141,12 +141,15 @@ def known_labels_of(
   other file must have the same number of columns, or ids that are column
   numbers.
 
-  If all files have ids, labels are matched by id. The labels of the predictions
-  come first. Labels that are only in other files follow, sorted.
+  If all files have ids, labels are matched by id.
+
+  The ids of the predictions have an order if scored.n_labels is set. In this
+  case, the labels of the predictions come first, and labels that are only in
+  other files follow, sorted. If labels are matched by id, but the ids have no
+  order, all labels are sorted together.
 
   If the predictions have ids and another file has columns without ids, there
-  are three cases. (The ids of the predictions have an order if scored.n_labels
-  is set.)
+  are three cases:
 
   - The ids have no order. If a file has a header with the number of columns,
     the columns are the labels, and all ids must be column numbers. If there is

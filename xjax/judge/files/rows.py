@@ -26,7 +26,8 @@ class LabelRows:
     labels: label ids; None if the file has only column numbers.
     n_labels: number of columns; None if the file does not contain this number.
     doc_ids: N document ids; None if the file has no document ids.
-    lines: int64 [N], the line number of each row; None for a binary file.
+    lines: int64 [N], the line number of each row; None if rows have no line
+      numbers, as in a binary file.
     scores: float32 or float64, one for each value of rows; None if the labels
       have no scores.
     ranked: whether labels with equal scores keep the order of the file.

@@ -174,7 +174,7 @@ def _fit(
   scale = float(np.abs(widest).max())
   loss = _Loss(scores_N, correct_N, targets, centre, scale)
   # Start from the best constant function, where a = 0. The loss is convex. So
-  # the best slope is above 0 only if the loss falls as a rises from 0.
+  # the best slope is above 0 if and only if the loss falls as a rises from 0.
   share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
   start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
   if loss(start)[1][0] >= 0:

@@ -114,8 +114,8 @@ class Protocol:
       as 'P@k' or 'micro-F1'. The tool also prints each metric whose class has
       this protocol in Metric.protocols.
     skip_without_gold: whether means over documents leave out documents without
-      gold. If not, a document without gold counts as 0. A metric that is a
-      ratio of two sums, such as PSP, has the same value in both cases.
+      gold. If not, a document without gold counts as 0. A metric whose
+      class defines `under`, such as PSP, has the same value in both cases.
     frequent_from: a label is frequent if it has at least this many training
       documents. A label with fewer training documents, but at least one, is in
       the slice `few`.
@@ -361,10 +361,10 @@ class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
   `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
-  label's term is computed only from the counts of the label. The term is 0 for
-  a label that is neither predicted nor gold. `under(labels)` returns the same
-  shape as `over(labels)`. If the class does not define `under`, the value is
-  the mean over labels.
+  label's term is computed only from the counts of the label and the number of
+  all documents. The term is 0 for a label that is neither predicted nor gold.
+  `under(labels)` returns the same shape as `over(labels)`. If the class does
+  not define `under`, the value is the mean over labels.
 
   For a metric with a cut-off, the predicted labels are the first k labels of
   every list. For a metric without a cut-off, the predicted labels are all
