@@ -362,7 +362,10 @@ def _two_scores(
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-  """Returns the SHA-256 of all label ids in order, each with a newline."""
+  """Returns the SHA-256 of all label ids in order, as hexadecimal digits.
+
+  A newline follows each id.
+  """
   digest = hashlib.sha256()
   for label in labels:
     digest.update(label.encode() + b'\n')

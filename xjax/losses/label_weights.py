@@ -30,6 +30,10 @@ class EvenWeights(LabelWeightsConfig):
 class ClassBalancedWeights(LabelWeightsConfig):
   """Gives larger weights to labels with fewer documents (Cui et al. 2019).
 
+  The weight of a label is inversely proportional to the label's effective
+  number of training documents, which is (1 - beta^n) / (1 - beta) for n
+  training documents.
+
   In the paper, each example has one gold class, and all terms of the example
   are multiplied by the weight of this class. Here a document has many labels,
   so the term of a label is multiplied by the weight of this label, whether the

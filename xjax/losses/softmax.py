@@ -17,11 +17,11 @@ class SoftmaxConfig(LossConfig):
   """Chooses softmax cross entropy over all labels; scores are margins.
 
   Labels compete: a score has a meaning only in comparison with the other scores
-  of the same document. So a calibration on dev turns scores into probabilities,
-  and systems should be compared by micro-F1-tuned, whose threshold is tuned on
-  dev. A head computes its products twice, because a first pass over the labels
-  computes the sum over all labels. Only the label weights of gold labels are
-  used.
+  of the same document. So only a calibration on dev (eval.calibration) turns
+  scores into probabilities. Among the F1 metrics with a threshold, use
+  micro-F1-tuned, whose threshold is tuned on dev. A head computes its products
+  twice, because a first pass over the labels computes the sum over all labels.
+  Only the label weights of gold labels are used.
   """
 
   averaged: bool = field(

@@ -33,7 +33,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-  """Holds changes that reduce the memory of a run, until the run fits."""
+  """Holds changes that make a run fit, or that only reduce its memory."""
 
   # The total of a change includes the effect of the changes before it. No field
   # is set twice. The change that saves most comes first; a change of the model
@@ -85,7 +85,9 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 
 
 def advice(plan: Plan, planner: Planner) -> Advice:
-  """Returns changes that reduce the memory of a plan, until the plan fits.
+  """Returns changes that reduce the memory of a plan.
+
+  Changes are added until the plan fits, or until no change saves enough.
 
   The totals are estimates. If XLA has computed the memory of the plan, all
   estimates are scaled so that the estimate for the plan equals XLA's total.

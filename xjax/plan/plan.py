@@ -337,7 +337,7 @@ def on_device(tree: Any) -> int:
   """Returns how many bytes one device needs for its part of the arrays.
 
   Args:
-    tree: abstract arrays, which describe the arrays.
+    tree: abstract arrays with shardings.
   """
   return sum(
     math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
@@ -424,8 +424,8 @@ def traced_step(
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
   if shards > 1 or _is_one_vs_all(config):
-    # A device may hold padding rows. The program treats padding
-    # rows like other rows.
+    # A device may hold padding rows. The program treats padding rows like
+    # other rows.
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))

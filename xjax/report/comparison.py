@@ -92,7 +92,8 @@ def compare_runs(
   if len(groups) < 2:
     raise ConfigError(
       f'there is only one system, {groups[0].name!r}, so there is nothing to '
-      'compare; runs that differ only in their seeds are one system'
+      'compare; runs that differ only in their seeds are one system; give two '
+      'or more systems'
     )
   check_names(groups)
   check_same_labels(runs)

@@ -127,9 +127,9 @@ def _take_doc_ids(
   if len(our_ids) != len(their_ids):
     raise DataError(
       f'{who[0]}: {len(our_ids)} documents, but {who[1]} has '
-      f'{len(their_ids)}; one of these two systems has no document ids, so '
-      'documents are compared row by row, and the numbers of documents must be '
-      'equal'
+      f'{len(their_ids)}; at least one of these two systems has no document '
+      'ids, so documents are compared row by row, and the numbers of documents '
+      'must be equal'
     )
   return dataclasses.replace(ours, doc_ids=their_ids)
 

@@ -33,7 +33,8 @@ def judge_runs(
   they are taken from the first run whose config has propensities.
 
   - A run without metrics is judged.
-  - If the request has criteria other than replicates, all runs are judged.
+  - If the request has criteria other than replicates and a seed, all runs are
+    judged.
   - Otherwise a run keeps its saved metrics, with one exception. If there are
     several runs, and this run was judged with other propensities, its metrics
     that depend on propensities are computed again.

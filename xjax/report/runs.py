@@ -213,9 +213,9 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
     who = f'{first.name} ({first.path}) and {run.name} ({run.path})'
     if unshared := sorted(first_gold.keys() ^ gold_of.keys()):
       raise DataError(
-        f'{who} have different documents: {len(unshared)} are in only one of '
-        f'the two systems, such as {unshared[0]!r}; choose the split of '
-        'workdirs with --split'
+        f'{who} have different documents: only one of the two systems has '
+        f'{unshared[0]!r} (number of such documents: {len(unshared)}); choose '
+        'the split of workdirs with --split'
       )
     differing = next(
       (d for d, gold in gold_of.items() if gold != first_gold[d]), None

@@ -198,10 +198,14 @@ def _check_metrics(
     missing = [p for p in protocols(metrics) if ALL not in metrics[p]]
   except (KeyError, TypeError) as error:
     raise DataError(
-      f'{path}: a field of the metrics is missing or has a wrong type ({error})'
+      f'{path}: a field of the metrics is missing or has a wrong type '
+      f'({error}); write the metrics again with experiments.evaluate'
     ) from error
   if missing or not counts:
-    raise DataError(f'{path}: the metrics have no slice {ALL!r}')
+    raise DataError(
+      f'{path}: the metrics have no slice {ALL!r}; write the metrics again '
+      'with experiments.evaluate'
+    )
   _check_intervals(metrics, path)
   if counts != {n_docs}:
     raise DataError(
@@ -224,5 +228,6 @@ def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
         )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise DataError(
-      f'{path}: the intervals are not in the form of xjax'
+      f'{path}: the intervals are not in the form of xjax; write the metrics '
+      'and the intervals again with experiments.evaluate'
     ) from error

@@ -198,7 +198,7 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
     raise ConfigError(
       f'--metrics: {tuned[0]} needs a dev split, which only a --workdir has'
     )
-  # Lists are at least as long as the largest cut-off.
+  # At least as many labels per document are kept as the largest cut-off needs.
   predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
   need_gold(predictions)
 

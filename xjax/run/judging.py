@@ -72,7 +72,7 @@ def saved_calibration(
   The function returns None if there is no calibration. The function also
   returns None if the calibration is from another checkpoint, or from documents
   that are not the run's dev split. The reason is logged, unless `method` is
-  NONE or the run has no dev split.
+  NONE, or there is no calibration because the run has no dev split.
 
   Args:
     workdir: folder of the run.

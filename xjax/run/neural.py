@@ -120,7 +120,8 @@ class NeuralFit(Fit):
       vectors if the head needs them.
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels.
-    - Each pattern for parameter names in the config has an effect.
+    - Before the first start of the run: each pattern for parameter names in the
+      config has an effect, and at least one parameter is trained.
 
     Raises:
       ConfigError: one of these conditions is not met.

@@ -32,7 +32,7 @@ def test_counts_by_hand(predictions_of):
     'labels per document, mean': '1.17',
     'labels per document, median': '1.00',
     'labels per document, maximum': '3',
-    'documents per label, mean': '1.75',
+    'judged documents per label, mean': '1.75',
     'training documents': '100',
     'training documents per label, mean': '21.25',
     'training documents per label, median': '10.50',

@@ -43,7 +43,7 @@ def f_beta(
       and gold. Leading axes are replicates.
     predicted_L: float, number of documents for which the label is predicted.
     gold_L: float, number of documents for which the label is gold.
-    beta: weight of recall; precision has weight 1.
+    beta: recall counts beta times as much as precision.
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L

@@ -298,8 +298,8 @@ def resample(
   """Computes the sums in each replicate.
 
   Args:
-    weighings: the sums to compute, all on the same N documents and with the
-      same weights.
+    weighings: the sums of one or more systems on the same N documents. All
+      systems get the same weights.
     columns: yields at least n_replicates arrays, int [N]. Each array has the
       weights of one replicate.
     n_replicates: R, number of replicates.

@@ -213,8 +213,8 @@ def _bars(
 def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   if not any(np.isfinite(bar.low).any() for bar in bars):
     return (
-      'No intervals were computed (see --ci of experiments.evaluate), so there '
-      'are no whiskers.'
+      'No intervals were computed, so there are no whiskers; --ci adds '
+      'intervals.'
     )
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']

@@ -239,8 +239,9 @@ def label_frequency(
 ) -> str:
   """Draws two plots of label frequencies, and returns SVG text.
 
-  The left plot shows the number of documents of each label, by rank, on log
-  axes. The right plot shows the number of labels in each frequency bin.
+  The left plot shows the number of training documents and of judged documents
+  per label, by rank of the label, on log axes. The right plot shows the number
+  of labels in each frequency bin.
 
   Args:
     train_counts: int [L], training documents that have the label; empty if they

@@ -36,7 +36,7 @@ def comparison_text(compared: Compared) -> str:
   parts = [_heading(compared), plain_table(difference_table(differences, base))]
   if gains:
     parts.append(
-      'Relative improvement in macro-F1 for labels of similar frequency\n'
+      'Relative improvement in macro-F1, by training documents of a label\n'
       + plain_table(gain_table(gains, base))
     )
   if compared.seeds:

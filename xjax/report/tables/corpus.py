@@ -90,7 +90,7 @@ def corpus_table(predictions: Predictions) -> Table:
     _row('labels per document, mean', _mean(per_doc)),
     _row('labels per document, median', float(np.median(per_doc))),
     _row('labels per document, maximum', int(per_doc.max(initial=0))),
-    _row('documents per label, mean', _mean(golden)),
+    _row('judged documents per label, mean', _mean(golden)),
   ]
   return Table(('', ''), [*rows, *_training_rows(predictions)])
 

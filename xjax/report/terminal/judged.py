@@ -42,8 +42,8 @@ def judgement_text(
     The tables as text.
 
     - If the only protocol is that of xjax, the first table has the main metrics
-      by slice. A table of all metrics follows if `full` is true or if there are
-      intervals.
+      of the model and of the prior, by slice. A table of all metrics follows if
+      `full` is true or if there are intervals.
     - Otherwise there is a table per slice, with a column per protocol. Below
       each table are the reasons why the protocols differ.
   """

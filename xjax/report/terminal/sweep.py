@@ -119,8 +119,8 @@ def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
     for outcome in complete
     for seed in seeds
   ]
-  several = len(complete) == _REPORTED
-  trials = 'the best trials' if several else 'all complete trials'
+  is_cut = len(complete) == _REPORTED
+  trials = 'the best trials' if is_cut else 'all complete trials'
   words = [*session.import_flags, *folders]
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
