@@ -134,7 +134,7 @@ def check_describes(config: Config) -> None:
   if not isinstance(config.model, NeuralModel):
     raise ConfigError(
       f'{_names([type(config.model)])} cannot score new labels: it can only '
-      'score labels that have training documents'
+      'learn a label from training documents of that label'
     )
   head = config.model.head
   if not head.describes:
@@ -160,8 +160,9 @@ class Prediction(NamedTuple):
   Attributes:
     id: id of the label.
     name: name of the label.
-    score: float, the probability of the label. If the model computes margins
-      and the run has no calibration, the score is the margin of the label.
+    score: float, the probability of the label, calibrated if the run has a
+      calibration. If the model computes margins and the run has no calibration,
+      the score is the margin of the label.
   """
 
   id: str

@@ -156,7 +156,10 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns the number of documents, extra lists and the time, as a dict."""
+    """Returns a dict of the numbers of documents and lists, and of the time.
+
+    The lists are those of `asked_again`. The time is in ms per document.
+    """
     n = len(self.predictions)
     return {
       'documents': n,
@@ -185,11 +188,12 @@ class Chooser:
 
   @classmethod
   def of(cls, request: StrategyRequest, predictor: Predictor) -> 'Chooser':
-    """Builds a chooser, and raises all errors before documents are scored.
+    """Builds a chooser, and finds all faults before any document is scored.
 
     Raises:
       ConfigError: the strategy needs probabilities, but the run has none.
-      DataError: StrategyRequest.strategy raises this error.
+      DataError: the label weights or the propensities have a fault (see
+        StrategyRequest.strategy).
     """
     propensity = predictor.config.eval.propensity
     strategy = request.strategy(predictor.space, propensity)

@@ -245,9 +245,9 @@ def _real_tokens(steps: int, batch: Batch) -> jax.Array:
     batch: documents.
 
   Returns:
-    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. If several
-    documents share a row, the result is int32 [T, rows], with 0 at padding, and
-    1, 2, ... for the tokens of the first, second, ... document of a row.
+    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. For packed
+    documents, the result is int32 [T, rows], with 0 at padding, and 1, 2, ...
+    for the tokens of the first, second, ... document of a row.
   """
   if batch.segments_BT is not None:
     return documents_second(batch.segments_BT.T)

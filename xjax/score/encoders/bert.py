@@ -63,9 +63,9 @@ class BertConfig(EncoderConfig):
     False,
     'Whether the word table of the folder is allowed to end with any number of '
     'spare rows. The tokenizer has no ids for spare rows. If False, spare rows '
-    'are allowed only up to the next multiple of 8, 16, 32, 64 or 128. Any '
-    'other size is an error, because the table seems to belong to another '
-    'model.',
+    'are allowed only if they round the table up to a multiple of 8, 16, 32, '
+    '64 or 128 rows. Any other number of spare rows is an error, because the '
+    'table seems to belong to another model.',
     may_change=True,
   )
 

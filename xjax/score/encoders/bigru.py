@@ -52,7 +52,7 @@ class GRU(nnx.Module):
   h' = (1 - z) n + z h. As in cuDNN, r multiplies U_n h + c, and not only h.
 
   Attributes:
-    kernel: W, float32 [D, V]. The V = 3U columns are r, then z, then n.
+    kernel: W, float32 [D, V]. The V = 3U columns belong to r, then z, then n.
     bias: b, float32 [V].
     recurrent: U, float32 [U, V].
     candidate_bias: c, float32 [U].

@@ -38,8 +38,8 @@ class EmbeddingConfig(InputConfig):
   vectors: str = field(
     '',
     'File of pretrained vectors of size dim, from which training starts. The '
-    'format is word2vec (text or binary) or GloVe. If empty, training starts '
-    'from random vectors.',
+    'format is word2vec (text or binary) or GloVe. If empty, there is no such '
+    'file.',
     may_change=True,
     tiny='',
   )

@@ -2,8 +2,9 @@
 
 The logits, loss, derivative and gradients of a chunk are all computed while the
 chunk is in cache. So neither a [B, L] array nor a second forward pass for the
-gradient is needed. Renee (Jain et al. 2023, Section 4) uses this method for
-one-vs-all heads. This file uses the method for all heads.
+gradient is needed. A normalised loss takes one more pass over the chunks. Renee
+(Jain et al. 2023, Section 4) uses this method for one-vs-all heads. Here, the
+method works for any head.
 """
 
 import functools

@@ -4,8 +4,8 @@ dual.py defines the objective. Labels are divided over the devices. Every device
 holds all documents. Devices work independently within a step.
 
 A device needs memory for
-- the documents: 20 bytes per entry of their rows, or 40 bytes if features have
-  few documents,
+- the documents: 20 bytes per entry of their rows, or twice as much where
+  features have few documents,
 - the preconditioner: 4 bytes per feature for each of its RANK directions,
 - each label that the device trains at the same time: about 24 bytes per feature
   and 30 bytes per document.
@@ -202,7 +202,7 @@ def _join_parts(
   unconverged = sum(int(part[_UNCONVERGED]) for part in parts)
   if unconverged:
     logging.warning(
-      '%d labels did not converge within max_steps steps', unconverged
+      'labels that did not converge within max_steps steps: %d', unconverged
     )
   trained = [Classifiers.of_arrays(part) for part in parts]
   n_others = n_labels - sum(part.n_labels for part in trained)

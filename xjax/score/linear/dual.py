@@ -11,7 +11,8 @@ document i. y_i is 1 if document i has the label, else -1. There are two losses:
   Coordinate Descent Method for Large-scale Linear SVM".
 - The logistic loss. The algorithm is Algorithm 4 of Yu, Huang, Lin 2011, "Dual
   coordinate descent methods for logistic regression and maximum entropy
-  models". Unlike Algorithm 4, the code stores the logits of the dual variables.
+  models". Unlike Algorithm 4, the code solves for the logits of the dual
+  variables.
 
 The solver trains a block of WIDTH = 16 labels together. It visits a document
 once for all labels of the block, and reads the document's features once. The 16

@@ -258,8 +258,9 @@ def pifa(
     n_labels: number of labels, L.
     lengths: int [N], the number of words of each document. Each document's
       features are divided by this number, and the sums are not scaled (Bertalis
-      et al., Section 3.3). So frequent labels have larger sums. If `lengths` is
-      None, each sum is divided by its L2 norm (as in CascadeXML and PECOS).
+      et al., Section 3.3). So frequent labels mostly have larger sums. If
+      `lengths` is None, each sum is divided by its L2 norm (as in CascadeXML
+      and PECOS).
     n: number of values to keep for each label. The values with the largest
       absolute values are kept. 0 keeps all values.
 

@@ -21,10 +21,10 @@ class CompleteTree(TreeConfig):
 
 
 def complete_tree(n_labels: int, arity: int) -> LabelTree:
-  """Builds a tree over labels in their order, with as few nodes as possible.
+  """Builds a tree over labels in their order, with all labels at one depth.
 
-  All labels are leaves of the same depth. All inner nodes have `arity`
-  children, except the last inner node of each depth, which can have fewer.
+  The tree has as few nodes as possible. All inner nodes have `arity` children,
+  except the last inner node of each depth, which can have fewer.
 
   Args:
     n_labels: number of labels.
