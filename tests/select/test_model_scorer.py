@@ -202,7 +202,8 @@ def test_filters_go_to_the_devices_once(monkeypatch):
   ours.topk(draw(), 3, allowed=even)
   assert len(put) == 4  # those of the last call alone are kept
   with pytest.raises(
-    ValueError, match=f'149 entries, but there are {L} labels'
+    ValueError,
+    match=f'the length 149, which is less than the number of labels, {L}',
   ):
     ours.topk(draw(), 3, allowed=even[:-1])
 

@@ -121,7 +121,9 @@ def test_filters_longer_than_the_head():
   ids, found = streamed(scores, slices=(long,), allowed=long)
   assert_same((ids[1], found[1]), by_definition(scores, K, EVERYTHING))
   with pytest.raises(
-    ValueError, match='allowed_L has 299 entries, but there are 300 labels'
+    ValueError,
+    match='the last axis of allowed_L has the length 299, which is less than '
+    'the number of labels, 300',
   ):
     streamed(scores, allowed=long[:299])
 

@@ -131,8 +131,10 @@ def _add_few_blocks(
   _, chosen_blocks = lax.top_k(
     jnp.where(new_by_block, earliest, -jnp.inf), _FEW
   )
-  # If there are fewer than _FEW blocks with new labels, other blocks follow.
-  # These other blocks may be out of order, because their labels enter no list.
+  # _merge needs labels in ascending order. The blocks with new labels are in
+  # ascending order, so their labels are too. If there are fewer than _FEW such
+  # blocks, other blocks are added. Labels of the other blocks may be out of
+  # order, because they enter no list.
   place_BC = chosen_blocks[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
   place_BC = place_BC.reshape(documents, -1)
   new_scores_BC = jnp.take_along_axis(scores_BC, place_BC, axis=1)

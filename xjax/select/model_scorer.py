@@ -41,7 +41,7 @@ class ModelScorer:
 
     Args:
       graphdef: the TextModel without its parameters, as `nnx.split` returns it.
-      params: the TextModel's parameters on the mesh. The attribute `params` can
+      params: the TextModel's parameters on the mesh. The attribute `params` may
         be replaced between batches.
       mesh: the (data, label) mesh.
       n_labels: number of labels of the model's head.
@@ -128,8 +128,8 @@ class ModelScorer:
     """
     if len(array) < self.n_labels:
       raise ValueError(
-        f'a filter has {len(array)} entries, but there are {self.n_labels} '
-        'labels'
+        f'a filter has the length {len(array)}, which is less than the number '
+        f'of labels, {self.n_labels}'
       )
     rows = array[: self.n_labels]
     if rows.dtype != bool:

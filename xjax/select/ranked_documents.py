@@ -18,9 +18,8 @@ from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
 _BLOCK = 1024  # number of documents whose lists are compared at a time
-# The logarithm of the largest float32 number below 1. This number is the upper
-# limit of log probabilities that are computed from float32 products with
-# weights.
+# The logarithm of the largest float32 number below 1. It is the upper limit of
+# log probabilities that are computed from float32 products with weights.
 _HIGHEST = -(2.0**-24)
 _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 

@@ -141,7 +141,8 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
   """Returns the order in which the coverage strategy visits n documents.
 
-  The order is random, but depends only on the two arguments.
+  The order is a random permutation of 0, ..., n - 1. It depends only on the two
+  arguments.
   """
   return host_generator(seed, 'coverage').permutation(n)
 
@@ -343,7 +344,7 @@ class _Lists:
       The places of the labels in the list, and the labels' log gains. Labels
       are sorted by descending gain, then by ascending label. There are fewer
       than k labels if all other gains are 0. The result is None if a label that
-      is not listed may have a higher gain.
+      is not listed may be among the k best labels.
     """
     ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
     # If a weight has not changed, 0 is added. So the gain is exactly the gain

@@ -144,7 +144,8 @@ def _filters(
     for x in jax.tree.leaves(arrays):
       if x.shape[-1] < n_labels:
         raise ValueError(
-          f'{name} has {x.shape[-1]} entries, but there are {n_labels} labels'
+          f'the last axis of {name} has the length {x.shape[-1]}, which is '
+          f'less than the number of labels, {n_labels}'
         )
   return filters
 

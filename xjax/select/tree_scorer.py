@@ -241,7 +241,7 @@ class _Scores:
 
   @classmethod
   def of(cls, trees: Sequence[Sequence[SearchResult]], n_labels: int) -> Self:
-    """Combines the scores of several trees; each tree has several results."""
+    """Combines the scores of trees; each tree has one or more results."""
     parts = [_cells(results, n_labels) for results in trees]
     cells, listed = (np.concatenate(arrays) for arrays in zip(*parts))
     cells, which = np.unique(cells, return_inverse=True)

@@ -8,8 +8,9 @@ The score of a label is the sum of the links of the nodes on the label's path.
 If a label has a weight w, the label is ranked by log w + score.
 
 The bound of a node is the node's score plus the logarithm of the largest weight
-below the node. No label below the node can have a higher log w + score, because
-links are at most 0 (Schultheis et al. 2022, Appendix A.2, as an upper bound).
+below the node. If a label is below the node, its log w + score is not above the
+bound, because links are at most 0 (Schultheis et al. 2022, Appendix A.2, as an
+upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
 narrow beam search, which finds k labels. The floor is log w + score of the

@@ -105,8 +105,8 @@ class MedianPruning(Pruning):
   - At the n-th judging, the best value of the trial so far is compared with a
     median.
   - The median is computed over the values of complete trials at the n-th
-    judging, not over their best values so far. Complete trials with fewer than
-    n judgings are left out.
+    judging, not over their best values so far. Pruned trials, failed trials,
+    and trials with fewer than n judgings are left out.
   - The judging at train.steps never stops a trial.
   - With several seeds, only the judgings of the first seed are compared.
 

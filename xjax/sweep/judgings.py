@@ -44,7 +44,10 @@ class Judgings:
     return self._values
 
   def _value(self, line: str) -> list[tuple[int, float | None]]:
-    """Returns [(step, value)] for the line of a judging; [] for other lines."""
+    """Returns [(step, value)] for the line of a judging.
+
+    Returns [] for any other line, and for a line that is not complete.
+    """
     try:
       record = json.loads(line)
       if record['kind'] != 'judge':

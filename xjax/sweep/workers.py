@@ -32,7 +32,8 @@ class Workers:
     Args:
       session: the sweep; its start() has been called.
       workers: number of trials that run at the same time.
-      devices: the GPU number of each worker; () lets every worker see all GPUs.
+      devices: the numbers of GPUs, at least one per worker. The first worker
+        uses the first GPU, and so on. () lets every worker see all GPUs.
 
     Raises:
       DataError: the store is damaged.

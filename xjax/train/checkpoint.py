@@ -7,7 +7,7 @@ The folder of a step holds:
   averages    the means of parameters, if means are kept
   data        the position of the batch iterator
   meta        JSON values, such as the best step
-  files.json  the size and the CRC-32 of each other file
+  files.json  the size and the CRC-32 of each file of the items above
 
 files.json is written last. If it is missing, the process was killed before the
 checkpoint was complete. If a file does not match its entry in files.json, the

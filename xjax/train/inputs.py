@@ -202,7 +202,10 @@ class Inputs:
 
   @property
   def vocab_size(self) -> int:
-    """Returns the number of token ids; 0 if documents are given as features."""
+    """Returns the number of token ids, including the ids of special tokens.
+
+    Returns 0 if documents are given as features.
+    """
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:

@@ -35,8 +35,8 @@ class Position:
     loss_count: int, number of losses in loss_sum.
     judged: int, step of the last judging (evaluation on dev).
     best_step: step of the best judging so far; None before the first judging.
-    best_value: the metric at best_step. If a mean of the parameters is kept,
-      best_value is the metric of the mean.
+    best_value: the metric at best_step. If the mean of the parameters is judged
+      at this step, best_value is the metric of the mean.
     misses: int, number of judgings since the best judging.
     stopped: bool, whether patience has run out.
   """
@@ -153,7 +153,8 @@ class Loop:
         with self.profile.step(at.step + 1):
           batch: Batch = next(iterator)
           placed = put_batch(batch, self.mesh)
-          # The guard raises an error if a step would copy an array to a device.
+          # The guard raises an error if a step would copy an array to, from or
+          # between devices without an explicit request.
           with jax.transfer_guard('disallow'):
             state, metrics = self.train_step(state, placed, key)
         at = dataclasses.replace(at, step=at.step + 1)
@@ -195,9 +196,9 @@ class Loop:
           f'training stopped at step {step}: loss {loss}, gradient norm '
           f'{norm}; '
           f'{self.describe(step, doc_B)}. The last checkpoint is from before '
-          'this step. Start a new run with a lower train.learning_rate, or '
-          'with train.clip_norm. With train.init_from, the new run can start '
-          'from that checkpoint'
+          'this step. Start a new run in a new workdir, with a lower '
+          'train.learning_rate or with train.clip_norm. With train.init_from, '
+          'the new run can start from that checkpoint'
         )
       total, count = total + loss, count + 1
     return dataclasses.replace(at, loss_sum=total, loss_count=count)
@@ -277,7 +278,9 @@ class Loop:
     else:
       text += f', the best was {at.best_value:.4f} at step {at.best_step}'
     if at.stopped:
-      text += f'; no better value in {at.misses} judgings, so training stops'
+      text += (
+        f'; judgings without a better value: {at.misses}, so training stops'
+      )
     self.progress.say(text)
     return at
 

@@ -14,7 +14,8 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
   """Returns the learning rate by step: a warm-up, then a flat or falling rate.
 
   - The warm-up is linear. With w steps of warm-up, step 0 has the rate
-    peak / (w + 1), so no step has rate 0.
+    peak / (w + 1), so no step has rate 0. Only the slanted triangular schedule
+    starts with another rate.
   - Linear and cosine schedules reach 0 after the last step.
   - The slanted triangular schedule is Equation 3 of Howard & Ruder 2018, with
     cut = warmup. This schedule starts at peak / ratio, or at the peak if there

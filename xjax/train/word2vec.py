@@ -225,8 +225,8 @@ def train_word_vectors(
   Training reads the same zones and words as models do. Documents are not cut.
 
   The state after each epoch is saved in OUTPUT.state. If training is stopped,
-  the same call continues from the saved state. With one worker, the result does
-  not depend on whether training was stopped.
+  the same call continues from the saved state. With one worker, the result is
+  the same, bit for bit, whether training was stopped or not.
 
   Args:
     data: config of the corpus.
@@ -292,8 +292,9 @@ def _first_state(split: Split, training: WordTraining) -> WordState:
   frequent = [(-n, w) for w, n in counts.items() if n >= training.min_count]
   if not frequent:
     raise DataError(
-      f'no word occurs {training.min_count} times in the documents of train; '
-      'set a smaller --min_count'
+      'no word is frequent enough in the documents of train '
+      f'(--min_count={training.min_count}); set a smaller --min_count, or use '
+      'documents with more words'
     )
   words = tuple(word for _, word in sorted(frequent))
   number = np.array([counts[word] for word in words], np.int64)

@@ -105,7 +105,11 @@ class Workdir:
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
-    """Returns the path of the file that exists after a complete evaluation."""
+    """Returns the path of the record of what an evaluation judged.
+
+    The record has the step of the checkpoint, and the digest of the documents.
+    It exists only after a complete evaluation.
+    """
     return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[ConfigDifference]:

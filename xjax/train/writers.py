@@ -48,7 +48,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       workdir: folder of the run.
       step: int, optimizer steps taken.
       judged: int, step of the last judging that is stored in the checkpoint. It
-        is less than `step` if the checkpoint was saved without a judging.
+        is less than `step` if this step was not judged before the save.
     """
     self._file = self._board = None
     if not is_host0():
@@ -98,7 +98,7 @@ class MetricWriter(contextlib.AbstractContextManager):
 
 
 class TrainingProgress(Progress):
-  """Shows progress as a bar on a terminal; otherwise writes log lines."""
+  """Shows a bar on a terminal; otherwise logs lines with the time left."""
 
   leave = True
   smoothing = 0.05

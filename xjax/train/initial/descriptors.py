@@ -170,7 +170,7 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
 
   Args:
     state: initial state; do not use its descriptors afterwards.
-    rows: float32 [L, E], embedding of each label of the head.
+    rows: float32 [L, E], embedding of each label of the head, in order.
 
   Returns:
     The state, sharded as before.

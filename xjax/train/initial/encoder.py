@@ -32,7 +32,7 @@ _SMALL = {
   'intermediate_size': 32,
 }
 _SPECIAL = 2  # tokens that the tokenizer puts around a text
-SOME_WORDS = 64  # vocabulary size if only the paths of parameters are needed
+SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
 
 
 def check_encoder(config: Config, workdir: Workdir) -> None:

@@ -74,7 +74,7 @@ def _of_label(param: jax.Array) -> NamedSharding:
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Returns whether the first rows are copied, and keep their positions."""
+  """Returns whether only the first rows are copied, to the same positions."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 

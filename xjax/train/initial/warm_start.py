@@ -172,8 +172,8 @@ def find_start(source: str) -> tuple[Workdir, int]:
   if fault_of(workdir.checkpoints, step):
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
-      f'train.init_from={source}: step {step} has no intact checkpoint; these '
-      f'steps have one: {", ".join(map(str, steps)) or "none"}'
+      f'train.init_from={source}: step {step} has no intact checkpoint; steps '
+      f'with an intact checkpoint: {", ".join(map(str, steps)) or "none"}'
     )
   return workdir, step
 
