@@ -16,9 +16,10 @@ Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
     --workdir=runs/eurlex57k_minilm_unified
 
 FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: all labels that occur in train, dev or test. If you have no test split,
-write the ids of these labels to a file and set --config.data.labels=FILE. To
-judge the model on unseen labels, hide 300 labels from training with
+labels: all labels that occur in train, dev or test. Without a test split,
+labels that occur only in test are left out. To add them, write the ids of all
+4,271 labels to a file and set --config.data.labels=FILE. To judge the model on
+unseen labels, hide 300 labels from training with
 --config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40

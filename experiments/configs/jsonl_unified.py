@@ -20,8 +20,8 @@ comparable, training treats 200 rare labels (1 to 20 training documents) as
 unseen. If you have fewer such labels, set a smaller number:
 --config.model.head.hidden_labels=20.
 
-Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 1 to 2 s
-per step on two CPU cores.
+Hardware: a GPU; two CPU cores are slow. Time: 1 to 2 s per step on two CPU
+cores. Expected: no metrics yet, because the config has not been run to the end.
 """
 
 from xjax.config.run import Config

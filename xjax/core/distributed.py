@@ -57,7 +57,8 @@ def start(
   arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
-      # This warning says that a package is missing. So does the error below.
+      # JAX warns that the package kubernetes is missing. The warning is hidden,
+      # because the error below says the same (see _reason).
       warnings.filterwarnings('ignore', 'Kubernetes environment detected')
       jax.distributed.initialize(*arguments)
   except Exception as error:  # different clusters raise different errors

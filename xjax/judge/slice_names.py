@@ -67,10 +67,10 @@ def named_slices(
       documents. `bin:1000+` has the labels with at least 1000 training
       documents. `level:2` has the labels at depth 2 of the hierarchy, where the
       top has depth 1. Any other name is the path of a file with a label id per
-      line. The short name of such a slice is the file's name without endings.
+      line. The short name of this slice is the file's name without extensions.
     predictions: predictions that have the labels.
-    described: label id -> descriptor. The depth of a label may depend on
-      descriptors of ancestors that are not labels of the predictions.
+    described: label id -> descriptor. `level:2` also needs the descriptors of
+      all ancestors of labels, even of ancestors that are not in `predictions`.
 
   Returns:
     Short name of the slice -> bool [L].

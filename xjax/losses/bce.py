@@ -20,7 +20,7 @@ class BCEConfig(LossConfig):
     return bce
 
 
-_FOLDED = 16  # maximum number of documents that share one logarithm
+_FOLDED = 16  # maximum number of documents per logarithm (see _folded)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,8 +71,8 @@ def fit(
     config: config of the run.
     workdir: folder of the run, which is created if absent.
     profile: first and last step that jax.profiler traces; the first step of a
-      run is step 1. The traces are written to profile/ in the workdir. None
-      traces no step.
+      run is step 1. The traces are written to profile/ in the workdir. If
+      `profile` is None, no step is traced.
 
   Returns:
     The metrics of the run and the paths of its files.

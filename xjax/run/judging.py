@@ -91,13 +91,13 @@ def saved_calibration(
       logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
     return None
   calibration = Calibration.load(path)
-  # If a run was started without dev, a dev split may have been added to the
-  # data folder later. The run has no digest of this split, so any digest is
-  # accepted.
+  # Users can add a dev split to the data folder after the run was started. The
+  # run has no digest of such a split, so any digest is accepted.
   wanted = step, calibration.digest if dev is None else dev
   if (calibration.step, calibration.digest) != wanted:
     logging.info(
-      'scores are not calibrated: %s is not from the dev split at step %d; %s',
+      'scores are not calibrated: %s was not fitted on the dev split of this '
+      'run and the checkpoint of step %d; %s',
       path,
       step,
       _ADVICE,
@@ -236,7 +236,7 @@ def judge_split(
 def writing_evaluation(
   workdir: Workdir, name: str, step: int, digest: str
 ) -> Iterator[bool]:
-  """Marks an evaluation as complete after the body of the context wrote it.
+  """Marks an evaluation as complete after the `with` block has written it.
 
   All processes enter the context, and leave it together.
 

@@ -51,13 +51,15 @@ def head_topk(
     sigmoid: as in core.types.Scorer, a static argument.
     recall: a number in (0, 1]. If labels are in random order, a list is
       expected to contain at least this share of the k best labels. A value
-      below 1 has an effect only on TPUs. On TPUs, each chunk keeps this
-      expected share of its own k best labels. A label is lost only if a better
-      label of its chunk takes its place, so the best labels are lost least
-      often. Lists of chunks and of shards are merged exactly.
+      below 1 has an effect only on TPUs. There, each chunk is expected to keep
+      at least the share `recall` of its own k best labels. A label is dropped
+      only in favour of a better label of the same chunk, so the better a label
+      is, the less often it is dropped. Lists of chunks and of shards are merged
+      exactly.
 
   Returns:
-    ids_GBK: int32, G = 1 + len(slices), with PAD where labels run out.
+    ids_GBK: int32, G = 1 + len(slices), with PAD where a list has fewer than k
+      labels.
     scores_GBK: float32, -inf where ids are PAD. Without weights, a score is a
       logit. With weights, a score is log weight + log sigmoid(a * logit + b).
   """

@@ -58,7 +58,7 @@ class Judgings:
 
 
 def final_value(workdir: pathlib.Path, metric: str) -> float:
-  """Returns the metric on dev of a finished run's best checkpoint.
+  """Returns the dev metric of the best checkpoint of a finished run.
 
   Args:
     workdir: the run's workdir.

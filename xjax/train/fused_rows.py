@@ -23,7 +23,8 @@ from xjax.score.heads.update import (
 )
 from xjax.train.optimizer import make_schedule
 
-FREQUENT = 50  # compensated labels have at least this many training documents
+# Rounding errors are kept for labels with at least this many documents in train.
+FREQUENT = 50
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,8 +35,8 @@ class FusedRows:
     rule: the rule, which turns gradients into changes of rows.
     rate: learning rate of label rows by step.
     weight_decay: float, decoupled weight decay.
-    compensated: bool [L], True for labels whose rounding errors are kept if the
-      storage is Storage.COMPENSATED.
+    compensated: bool [L], True for the labels whose rounding errors
+      Storage.COMPENSATED keeps. Other storages ignore this array.
   """
 
   rule: RowRule
@@ -46,9 +47,10 @@ class FusedRows:
   def slots(self, head: OneVsAll) -> nnx.State:
     """Returns the slots (arrays kept between steps) for a new head's rows.
 
-    The slots are sharded like the rows. Storage.COMPENSATED adds two slots: one
-    holds rounding errors, the other the place of each label among the rounding
-    errors. The places are PAD until with_label_start() sets them.
+    The slots are sharded like the rows. Storage.COMPENSATED adds two slots.
+    The first slot holds rounding errors. The second slot holds, for each label,
+    the index of the label's rounding errors. The indices are PAD until
+    with_label_start() sets them.
     """
     labels, dim = head.kernel.shape
     arrays = self.rule.slots(labels, dim)

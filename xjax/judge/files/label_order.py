@@ -1,4 +1,4 @@
-"""Reads a file with the label id of each column of other files."""
+"""Reads a file of label ids that name the columns of gold and score files."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,7 +18,7 @@ _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 
 
 def column_numbers(labels: Sequence[str]) -> np.ndarray:
-  """Converts ids to column numbers, int64; an id of another form becomes -1."""
+  """Converts ids to int64 column numbers; another id becomes -1."""
   numbers = (int(i) if _NUMBER.fullmatch(i) else -1 for i in labels)
   return np.fromiter(numbers, np.int64, len(labels))
 

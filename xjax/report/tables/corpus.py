@@ -76,7 +76,8 @@ _SLICES = {
 def corpus_table(predictions: Predictions) -> Table:
   """Returns a table of statistics of the documents and labels.
 
-  Rows about training documents are left out if there are no training counts.
+  Without training counts, one row says that the training documents are not
+  known.
   """
   per_doc = predictions.gold.lengths
   golden = np.bincount(
