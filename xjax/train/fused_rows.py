@@ -23,7 +23,7 @@ from xjax.score.heads.update import (
 )
 from xjax.train.optimizer import make_schedule
 
-# Rounding errors are kept for labels with at least this many documents in train.
+# Rounding errors are kept for labels with at least this many train documents.
 FREQUENT = 50
 
 

@@ -52,8 +52,8 @@ class OneVsAllProblem:
     threshold: weights whose absolute value is below this number become 0.
     seed: the seed of all random choices.
     mesh: the devices, for solvers that use devices.
-    parts: the files of trained groups of labels. If training is interrupted, the
-      next training of the same problem reads these groups from the files.
+    parts: the files of trained groups of labels. If training is interrupted,
+      the next training of the same problem reads these groups from the files.
     between: a function that is called between steps of training, or between
       parts. Training ends if this function raises an error.
   """
