@@ -132,7 +132,7 @@ def test_wrong_systems_are_refused(arguments, predictions_of, tmp_path):
     report(arguments, 'c', dataset='Mine')
   path = tmp_path / 'fewer.npz'
   predictions_of().of_documents(np.arange(12) == 0).save(path)
-  with pytest.raises(DataError, match='s0 .* and fewer .*: 11 are in only one'):
+  with pytest.raises(DataError, match='s0 .* and fewer .* documents: 11'):
     report([arguments[0], str(path)], 'c')
 
 

@@ -128,7 +128,11 @@ def test_protocols_are_told_from_what_stands_beside_them():
 def test_other_documents_are_refused(predictions_of):
   one = predictions_of()
   other = dataclasses.replace(one, doc_ids=('new', *one.doc_ids[1:]))
-  with pytest.raises(DataError, match=r'a \(/runs/a\) and b .* 2 are in only '):
+  message = (
+    r'a \(/runs/a\) and b .* only one of the two systems has .*'
+    r'\(number of such documents: 2\)'
+  )
+  with pytest.raises(DataError, match=message):
     check_same_documents([run('a', 0, one), run('b', 0, other)])
 
 

@@ -107,7 +107,10 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   workdir.calibration.write_text(json.dumps(values | change))
   predictor = xjax.load(workdir.path)
   assert predictor.calibration is None
-  assert f'not from the dev split at step {predictor.step}' in caplog.text
+  assert (
+    'was not fitted on the dev split of this run and the checkpoint of step '
+    f'{predictor.step}'
+  ) in caplog.text
   assert 'run experiments.evaluate --split=dev' in caplog.text
   fresh = xjax.load(finished.workdir)
   a = finished.calibration.a
