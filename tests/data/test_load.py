@@ -33,7 +33,7 @@ def folder(tmp_path):
   return tmp_path
 
 
-def test_the_embedded_corpus():
+def test_the_synthetic_corpus():
   corpus = load_corpus(SYNTHETIC, seed=0)
   assert len(corpus.split('train')) == 60 and len(corpus.split('dev')) == 20
   space = corpus.label_space

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 import contextlib
 import fcntl
+import itertools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -95,7 +97,8 @@ def made() -> pathlib.Path:
       material.write_encoder(folder / 'files' / 'encoder', folder / 'tiny')
       (folder / 'workplace').mkdir()
       make_workplace(folder / 'workplace')
-      run(quickstart_command(), folder / 'workplace')
+      log = run(quickstart_command(), folder / 'workplace')
+      (folder / 'quickstart.log').write_text(log)
       runs = folder / 'workplace' / QUICKSTART
       shutil.copytree(runs, folder / 'files' / QUICKSTART)
       (folder / 'done').touch()
@@ -110,4 +113,32 @@ def test_the_blocks_of_a_page_run(page, made, tmp_path):
   if page == 'README.md':  # makes it from documents.csv
     shutil.rmtree(tmp_path / 'my_data')
   make_workplace(tmp_path)
-  run(SCRIPTS[page], tmp_path)
+  printed = run(SCRIPTS[page], tmp_path)
+  if page == 'README.md':
+    shown = next(b.text for b in blocks_of(ROOT / page) if b.language == 'json')
+    assert ids_of(shown) and ids_of(shown) in ids_of(printed)
+
+
+def ids_of(text: str) -> str:
+  """Returns the ids of all labels in a text, in their order."""
+  return ' '.join(re.findall(r'"id": "(c[0-9]+)"', text))
+
+
+def figures_of(log: str) -> list[dict[str, float]]:
+  """Returns the metrics of each row of the first dev table in a log."""
+  lines = log[log.index('dev, checkpoint of step') :].splitlines()
+  names = lines[1].split('ranked by')[1].split()
+  rows = (re.split('model|popularity prior', line) for line in lines[2:])
+  figures = itertools.takewhile(lambda row: len(row) == 2, rows)
+  return [dict(zip(names, row[1].split(), strict=True)) for row in figures]
+
+
+@pytest.mark.thorough
+def test_the_readme_shows_what_quickstart_prints(made):
+  printed = figures_of((made.parent / 'quickstart.log').read_text())
+  log = next(b for b in blocks_of(ROOT / 'README.md') if 'step 600' in b.text)
+  shown = figures_of(log.text)
+  # README leaves out some columns, and the slice between `all` and `few`.
+  for ours, line in zip(shown, [*printed[:2], *printed[4:6]], strict=True):
+    for metric, value in ours.items():
+      assert float(line[metric]) == pytest.approx(float(value), abs=0.02)

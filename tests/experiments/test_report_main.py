@@ -63,7 +63,7 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   found = text.read_text()
-  assert 'scores or one has no ids, so their rows and columns were' in found
+  assert 'scores has no ids, so the rows and columns were' in found
   assert 'Propensities: A 0.6, B 2.6.' in found
   assert '| slice | system | P@2 |' in found and 'protocol pyxclib' in found
   number = r'0\.\d{4}'

@@ -335,9 +335,9 @@ def test_shards_that_hold_something_else(sharded):
   put_json(sharded / INDEX, {'weight_map': swapped})
   assert fault(sharded).splitlines() == [
     f'{sharded / INDEX}: does not match the shards:',
-    f'  "{moved}" is in {SHARDS[0]}, but the index says {SHARDS[1]}',
-    f'  "{FIRST[1]}" is in {SHARDS[0]}, but the index says no shard',
-    f'  "absent" is in no shard, but the index says {SHARDS[0]}',
+    f'  "{moved}" is in {SHARDS[0]}, but the index lists it in {SHARDS[1]}',
+    f'  "{FIRST[1]}" is in {SHARDS[0]}, but the index lists it in no shard',
+    f'  "absent" is in no shard, but the index lists it in {SHARDS[0]}',
   ]
 
 

@@ -44,8 +44,7 @@ def test_a_matrix_takes_all_from_a_workdir(workdir, whole, tmp_path):
   assert tuple(found.doc_ids) == tuple(home.predictions.doc_ids)
   assert tuple(found.labels) == tuple(whole.labels)
   assert run.remark == (
-    'sparse or one has no ids, so their rows and columns were matched by '
-    'position.'
+    'sparse has no ids, so the rows and columns were matched by position.'
   )
   expected = judge(whole)['xjax']
   for name, values in judge(found)['xjax'].items():
@@ -112,8 +111,16 @@ def test_numbers_are_matched_as_such(whole, tmp_path):
 @pytest.mark.parametrize(
   ('kept', 'columns', 'message'),
   [
-    (slice(0, 11), None, '11 documents, but .*one has 12; .* row by row'),
-    (slice(None), 5, '5 labels, but .*one has 8; .* column by column'),
+    (
+      slice(0, 11),
+      None,
+      '11 documents, but .*one has 12: .*sparse.npz has no ids, .* row by row',
+    ),
+    (
+      slice(None),
+      5,
+      '5 labels, but .*one has 8: .*sparse.npz has no ids, .* column by column',
+    ),
   ],
 )
 def test_rows_and_columns_must_agree(

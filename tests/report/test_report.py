@@ -81,7 +81,7 @@ def test_the_page(arguments):
   page = report(arguments, 'python -m x', names=['lwan', 'lwan', 'other'])
   assert page.title == 'lwan, other: judged on dev'
   found = sections(page)
-  said, systems, by, command = found['What was judged']
+  said, systems, by, command = found['Judged data']
   assert said.text.startswith('2 systems, 3 runs, judged on 12 documents and 8')
   assert [row[0].text for row in systems.rows] == ['lwan', 'other']
   assert systems.rows[0][2].text == 'dev, seeds 0, 1'
@@ -170,7 +170,10 @@ def test_pictures_that_cannot_be_are_explained(group):
   for block, word in (
     (learning_curves([bare]), 'metrics.jsonl'),
     (binned_f1([bare], 5, 'xjax'), 'not among these metrics'),
-    (coverage_against_precision([bare], 'xjax'), 'do not contain'),
+    (
+      coverage_against_precision([bare], 'xjax'),
+      'precision and coverage at the same cut-offs',
+    ),
   ):
     assert isinstance(block, Text) and word in block.text
 
@@ -239,14 +242,14 @@ def test_propensities_are_named(workdir, predictions_of, tmp_path):
   config = json.loads((other / 'config.json').read_text())
   config['eval']['propensity'] = [0.6, 2.6]
   (other / 'config.json').write_text(json.dumps(config))
-  header = sections(report([one, other], 'c'))['What was judged']
+  header = sections(report([one, other], 'c'))['Judged data']
   assert [b.text for b in header if isinstance(b, Text)][1:3] == [
     'Propensities: A 0.55, B 1.5.',
     's1 was judged with A 0.6, B 2.6; metrics that depend on propensities '
     'were computed again for this comparison.',
   ]
   predictions_of(0, n_train=0).save(file)
-  header = sections(report([file], 'c'))['What was judged']
+  header = sections(report([file], 'c'))['Judged data']
   assert not any('ropensit' in b.text for b in header if isinstance(b, Text))
 
 

@@ -161,9 +161,8 @@ def test_fewer_steps_than_were_taken_are_refused(config, workdir):
   before = (workdir / 'config.json').read_bytes()
   with pytest.raises(ConfigError) as error:
     fit(changed(config, train__steps=4), workdir)
-  assert str(error.value) == (
-    f'config.train.steps=4: the run in {workdir} has already taken 6 steps. '
-    'Set config.train.steps=6, or use another workdir'
+  assert str(error.value).startswith(
+    f'config.train.steps=4: the run in {workdir} has already taken 6 steps'
   )
   assert (workdir / 'config.json').read_bytes() == before
 

@@ -328,7 +328,7 @@ def test_parts_that_do_not_go_together(settings, part, value, says):
   assert '\n' not in str(raised.value)
 
 
-def test_the_embedded_corpus_makes_its_own(settings, tmp_path):
+def test_the_synthetic_corpus_makes_its_own(settings, tmp_path):
   made = shrink(settings)
   predictor = xjax.load(fit(made, tmp_path / 'run').workdir)
   (labels,) = predictor.predict(['some words'], 3)

@@ -139,7 +139,8 @@ class NeuralTrain(TrainConfig):
   )
   steps: int = field(
     1000,
-    'Number of optimizer steps; the schedule ends at the last step.',
+    'Number of optimizer steps; the schedule ends at the last step. A resumed '
+    'run must not have a smaller number than the steps that it has taken.',
     AT_LEAST_1,
     may_change=True,
     tiny=2,

@@ -92,10 +92,21 @@ def _remark(run: JudgedRun, lender: JudgedRun, completed: Predictions) -> str:
   matched = ' and '.join(['rows'] * rows + ['columns'] * columns)
   if not matched:
     return ''
-  return (
-    f'{run.name} or {lender.name} has no ids, so their {matched} were matched '
-    'by position.'
+  systems = (run.name, before), (lender.name, lender.predictions)
+  who = _without_ids(
+    *((name, *[p.doc_ids] * rows, *[p.labels] * columns) for name, p in systems)
   )
+  return f'{who}, so the {matched} were matched by position.'
+
+
+def _without_ids(*systems: tuple) -> str:
+  """Returns a clause that names the systems that have only row numbers as ids.
+
+  Args:
+    systems: for each system, its name and one or more sequences of ids.
+  """
+  names = [name for name, *ids in systems if any(map(are_numbers, ids))]
+  return f'{" and ".join(names)} {"have" if len(names) > 1 else "has"} no ids'
 
 
 def _by_label(
@@ -126,10 +137,9 @@ def _take_doc_ids(
     return ours
   if len(our_ids) != len(their_ids):
     raise DataError(
-      f'{who[0]}: {len(our_ids)} documents, but {who[1]} has '
-      f'{len(their_ids)}; at least one of these two systems has no document '
-      'ids, so documents are compared row by row, and the numbers of documents '
-      'must be equal'
+      f'{who[0]}: {len(our_ids)} documents, but {who[1]} has {len(their_ids)}: '
+      f'{_without_ids((who[0], our_ids), (who[1], their_ids))}, so documents '
+      'are compared row by row, and the numbers of documents must be equal'
     )
   return dataclasses.replace(ours, doc_ids=their_ids)
 
@@ -153,9 +163,9 @@ def _take_labels(
     return ours  # the two systems have different label spaces
   if len(our_ids) not in (len(their_ids), theirs.n_scored):
     raise DataError(
-      f'{who[0]}: {len(our_ids)} labels, but {who[1]} has {len(their_ids)}; '
-      'one of these two systems has no label ids, so labels are compared '
-      'column by column, and the numbers of labels must be equal'
+      f'{who[0]}: {len(our_ids)} labels, but {who[1]} has {len(their_ids)}: '
+      f'{_without_ids((who[0], our_ids), (who[1], their_ids))}, so labels are '
+      'compared column by column, and the numbers of labels must be equal'
     )
   no_counts = np.zeros(len(their_ids) - len(our_ids), np.int32)
   counts = np.append(ours.train_counts, no_counts)

@@ -104,7 +104,7 @@ def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
   return Page(
     title=_title(groups),
     sections=[
-      Section('What was judged', _header(groups, command)),
+      Section('Judged data', _header(groups, command)),
       Section('Results', _results(groups, colours, protocol)),
       Section('By place in the list', [rank_curves(groups, tallies)]),
       Section('Frequent and rare labels', _frequencies(groups, protocol)),

@@ -145,8 +145,8 @@ def check_describes(config: Config) -> None:
     )
   if config.data.tokens.dense:
     raise ConfigError(
-      'new labels cannot be scored by name: this run reads vectors of names, '
-      'and has no encoder that computes these vectors'
+      'new labels cannot be scored by name: this run reads vectors from files, '
+      'so the names of new labels have no vectors; use a run that reads text'
     )
 
 

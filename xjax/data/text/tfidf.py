@@ -38,8 +38,8 @@ def frequent_ngrams(
   """Selects frequent n-grams, and counts the texts that contain each n-gram.
 
   The candidates are n-grams of min_ngram to max_ngram words. A candidate is in
-  at least min_count texts, and in at most the share max_share of the texts. Of
-  the candidates, the max_features n-grams that occur most often are selected.
+  at least min_count texts, and in at most the share max_share of the texts. The
+  max_features candidates that occur most often are selected.
   If two n-grams occur equally often, the n-gram with fewer words is preferred,
   and then the n-gram that occurs first.
 

@@ -305,7 +305,7 @@ class _VectorTable:
     """Stores the vector of a row if the vocabulary needs it.
 
     Returns:
-      What is wrong with the vector if the row is faulty, else None.
+      The fault of the row, or None if the row has no fault.
     """
     source = _SAME_WORD
     row = self._rows.get(word)

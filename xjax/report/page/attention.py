@@ -109,7 +109,7 @@ def remove_page(lines: str | os.PathLike) -> None:
 
 
 def _title(lines: pathlib.Path) -> str:
-  return f'What the labels of {lines.name} attend to'
+  return f'Attention of the labels of {lines.name}'
 
 
 def attention_page(explanations: Explanations) -> str:

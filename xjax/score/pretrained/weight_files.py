@@ -116,11 +116,13 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
   for shard, path in paths.items():
     for name, header in _headers(path).items():
       if listed.get(name) != shard:
-        at = listed.get(name, 'no shard')
-        faults.append(f'{shown(name)} is in {shard}, but the index says {at}')
+        at = f'in {listed[name]}' if name in listed else 'in no shard'
+        faults.append(
+          f'{shown(name)} is in {shard}, but the index lists it {at}'
+        )
       headers[name], files[name] = header, path
   faults += [
-    f'{shown(name)} is in no shard, but the index says {shard}'
+    f'{shown(name)} is in no shard, but the index lists it in {shard}'
     for name, shard in listed.items()
     if name not in headers
   ]
