@@ -251,9 +251,9 @@ class Evidence:
       for name, n in state.unknown().items()
     }
     counts = zip(
-      self.sets, state.short_Q.tolist(), state.unfound_Q.tolist(), strict=True
+      self.sets, state.short_Q.tolist(), state.uncertain_Q.tolist(), strict=True
     )
-    for end, n_short, n_unfound in counts:
+    for end, n_short, n_uncertain in counts:
       reason = (
         f'may have more labels above the threshold than the {depth} saved'
         if end in self.cuts
@@ -263,7 +263,7 @@ class Evidence:
       for name in self._label_sums[end]:
         # All correct decisions can be known even if some wrong decisions are
         # unknown.
-        n = n_unfound if name in correct_only else n_short
+        n = n_uncertain if name in correct_only else n_short
         if n:
           short[name] = n, f'{n:,} of {n_all:,} documents {reason}'
     return short

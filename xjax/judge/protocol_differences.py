@@ -72,13 +72,13 @@ def differences(
     - The value is missing. Under the first protocol, it is not missing, or the
       first protocol does not have this metric.
   """
-  us, *others = protocols
+  first, *others = protocols
   by_protocol = {}
-  for them in others:
+  for other in others:
     slices = {}
-    for name, values in metrics[them.name].items():
-      ours, absent = metrics[us.name][name], missing[them.name][name]
-      texts = _explain_slice(ours, values, us, them, name, facts)
+    for name, values in metrics[other.name].items():
+      ours, absent = metrics[first.name][name], missing[other.name][name]
+      texts = _explain_slice(ours, values, first, other, name, facts)
       texts |= {
         metric: reason
         for metric, reason in absent.items()
@@ -86,15 +86,15 @@ def differences(
       }
       slices |= {name: texts} if texts else {}
     if slices:
-      by_protocol[them.name] = slices
+      by_protocol[other.name] = slices
   return by_protocol
 
 
 def _explain_slice(
   ours: Mapping[str, Any],
   theirs: Mapping[str, Any],
-  us: Protocol,
-  them: Protocol,
+  first: Protocol,
+  other: Protocol,
   name: str,
   facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
@@ -102,8 +102,10 @@ def _explain_slice(
   texts = {}
   for metric, value in theirs.items():
     if metric in ours and _differ(ours[metric], value):
-      counts = _counts(facts[name], metric, us, them)
-      sentences = [s.format(**counts) for s in reasons(metric, us, them, name)]
+      counts = _counts(facts[name], metric, first, other)
+      sentences = [
+        s.format(**counts) for s in reasons(metric, first, other, name)
+      ]
       # A reason about 0 documents or 0 labels does not explain a difference.
       sentences = [_singular(s) for s in sentences if not s.startswith('0 ')]
       if sentences:
@@ -140,11 +142,11 @@ def _differ(ours: Any, theirs: Any) -> bool:
 
 
 def _counts(
-  facts: Mapping[str, Any], metric: str, us: Protocol, them: Protocol
+  facts: Mapping[str, Any], metric: str, first: Protocol, other: Protocol
 ) -> dict[str, Any]:
   """Returns the texts that fill the fields of one metric's explanations."""
   k = metric.partition('@')[2]
-  low, high = sorted((us.frequent_from, them.frequent_from))
+  low, high = sorted((first.frequent_from, other.frequent_from))
   counts = facts['train_counts']
   between = int(np.sum((counts >= low) & (counts < high)))
   fields = {n: v for n, v in facts.items() if isinstance(v, int)}
@@ -156,14 +158,14 @@ def _counts(
 
 
 def reasons(
-  metric: str, us: Protocol, them: Protocol, slice_name: str = 'all'
+  metric: str, first: Protocol, other: Protocol, slice_name: str = 'all'
 ) -> tuple[str, ...]:
   """Returns a text for each reason why two protocols may differ in a metric.
 
   Args:
     metric: name of a metric, such as 'PSnDCG@5'.
-    us: the first protocol.
-    them: the second protocol.
+    first: the first protocol.
+    other: the second protocol.
     slice_name: name of the slice that is judged.
 
   Returns:
@@ -177,28 +179,31 @@ def reasons(
   """
   kind, sentences = kind_of(metric), []
   instance = _metric_of(kind)
-  if us.frequent_from != them.frequent_from and slice_name in (
+  if first.frequent_from != other.frequent_from and slice_name in (
     'frequent',
     'few',
   ):
     sentences.append(_FREQUENT)
-  if us.skip_without_gold != them.skip_without_gold:
+  if first.skip_without_gold != other.skip_without_gold:
     is_mean = (
       isinstance(instance, DocumentMetric) and type(instance).under is None
     )
     if is_mean or kind in _COUNTS:
-      sentences.append(_SKIPPED if us.skip_without_gold else _COUNTED)
-  if us.psndcg != them.psndcg and kind == 'PSnDCG@k':
-    sentences.append(_PSNDCG[us.psndcg])
-  if us.psr != them.psr and kind in ('PSR@k', 'PSR-norm@k'):
-    sentences.append(_PSR[us.psr])
+      sentences.append(_SKIPPED if first.skip_without_gold else _COUNTED)
+  if first.psndcg != other.psndcg and kind == 'PSnDCG@k':
+    sentences.append(_PSNDCG[first.psndcg])
+  if first.psr != other.psr and kind in ('PSR@k', 'PSR-norm@k'):
+    sentences.append(_PSR[first.psr])
   if isinstance(instance, LabelMetric) and instance.has_cut_off():
-    ours, theirs = instance.averaged_labels(us), instance.averaged_labels(them)
+    ours, theirs = (
+      instance.averaged_labels(first),
+      instance.averaged_labels(other),
+    )
     if ours is not theirs:
       subject = 'coverage' if kind == 'coverage@k' else 'the mean'
       sentences.append(_averaged_over(subject, ours, theirs))
-  names = {'us': us.name, 'them': them.name}
-  names |= {'our_from': us.frequent_from, 'their_from': them.frequent_from}
+  names = {'us': first.name, 'them': other.name}
+  names |= {'our_from': first.frequent_from, 'their_from': other.frequent_from}
   return tuple(_fill(sentence, names) for sentence in sentences)
 
 

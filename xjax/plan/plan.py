@@ -430,8 +430,10 @@ def traced_step(
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
   local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
-  auto, here = (AxisType.Auto,) * 2, jax.devices()[:1]
-  single = jax.make_mesh((1, 1), (DATA, LABEL), axis_types=auto, devices=here)
+  auto, first_device = (AxisType.Auto,) * 2, jax.devices()[:1]
+  single = jax.make_mesh(
+    (1, 1), (DATA, LABEL), axis_types=auto, devices=first_device
+  )
   batch = batch_of(config, local, single)
   if _is_one_vs_all(config):
     global_batch = batch_of(config, shape, single)

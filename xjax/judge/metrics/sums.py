@@ -264,8 +264,8 @@ class Sums:
       place k.
     short_Q: int64, number of documents whose list is too short to know all
       decisions of the set.
-    unfound_Q: int64, number of documents in short_Q whose unknown decisions may
-      include a correct decision.
+    uncertain_Q: int64, number of documents in short_Q whose unknown decisions
+      may include a correct decision.
     form: says which sums these are.
   """
 
@@ -273,7 +273,7 @@ class Sums:
   unknown_M: jax.Array
   counts: LabelCounts
   short_Q: jax.Array
-  unfound_Q: jax.Array
+  uncertain_Q: jax.Array
   form: Form = struct.field(pytree_node=False)
 
   @classmethod
@@ -286,7 +286,7 @@ class Sums:
         unknown_M=jnp.zeros(len(form.terms), jnp.int64),
         counts=LabelCounts.empty(n_sets, form.n_labels),
         short_Q=jnp.zeros(n_sets, jnp.int64),
-        unfound_Q=jnp.zeros(n_sets, jnp.int64),
+        uncertain_Q=jnp.zeros(n_sets, jnp.int64),
         form=form,
       )
 
@@ -379,7 +379,7 @@ def _count(
   within_BK = jnp.where(within_BK < n_ks, within_BK, n_sets)
   counts = state.counts.add(ids_BK, hits_BK, within_BK, gold_BP)
   hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~ranked.deep_BJ
-  short, unfound = [hidden_BJ], [hidden_BJ & ~ranked.known_BJ]
+  short, uncertain = [hidden_BJ], [hidden_BJ & ~ranked.known_BJ]
   for i in range(state.form.n_thresholds):
     chosen_BK = exceeds(documents.scores_BK, thresholds[i])
     set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
@@ -387,9 +387,9 @@ def _count(
     floor_B1 = documents.floor_B.astype(thresholds.dtype)[:, None]
     hidden_B1 = mask_B1 & (floor_B1 > thresholds[i])
     short.append(hidden_B1)
-    unfound.append(hidden_B1 & ~ranked.complete_B[:, None])
+    uncertain.append(hidden_B1 & ~ranked.complete_B[:, None])
   return state.replace(
     counts=counts,
     short_Q=state.short_Q + jnp.concatenate(short, 1).sum(0),
-    unfound_Q=state.unfound_Q + jnp.concatenate(unfound, 1).sum(0),
+    uncertain_Q=state.uncertain_Q + jnp.concatenate(uncertain, 1).sum(0),
   )
