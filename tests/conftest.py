@@ -62,7 +62,7 @@ pytest_plugins = ['tests.fixtures.runs', 'tests.fixtures.trees']
 
 PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))
 
-# The command lines of clusters, by the file that stands in for them.
+# Maps each cluster command to the file that stands in for it.
 SLURM = 'sbatch', 'srun', 'squeue', 'scancel', 'scontrol'
 STAND_INS = {
   **dict.fromkeys(SLURM, 'slurm.py'),
@@ -70,14 +70,14 @@ STAND_INS = {
   'kubectl': 'kubectl.py',
 }
 
-# Of one run of pytest; its workers find it here.
+# This variable tells the workers of a pytest run where their folder is.
 FOLDER = 'XJAX_TESTS_FOLDER'
 
-# What a test may need that a clone does not have; without it, it is left out.
+# A clone may lack these. A test that needs a missing one is left out.
 NEEDS = {
   'real_data': 'XJAX_DATA_DIR' in os.environ,
   'parity': importlib.util.find_spec('torch') is not None,
-  # Made last, so that it is all there.
+  # This file is made last, so all peers are there if it is.
   'peers': (PEERS / 'made_from.txt').exists(),
 }
 
@@ -139,7 +139,7 @@ def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
   (folder / 'bin').mkdir(parents=True)
   (folder / 'started').touch()
   for name, file in STAND_INS.items():
-    # They start at once without site-packages, which only YAML needs.
+    # Stand-ins start at once without site-packages, which only YAML needs.
     options = '' if name == 'kubectl' else '-S -E'
     words = sys.executable, options, str(ROOT / 'tests' / 'stand_ins' / file)
     path = folder / 'bin' / name

@@ -1,4 +1,4 @@
-"""What models can read, and sparse features that cannot be."""
+"""Checks which features models can read, and which sparse ones are refused."""
 
 import dataclasses
 

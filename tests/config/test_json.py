@@ -113,7 +113,7 @@ def test_kinds_stand_in_the_json():
   assert 'kind' not in written['mesh']
 
 
-# The tags of config.json before they were the names of classes.
+# The tags of kinds in config.json were these before they were class names.
 EARLIER = {
   DataConfig: 'synthetic eurlex57k jsonl xc_repo xc_features htc',
   TokensConfig: 'words subwords feature_files tfidf given_features',
@@ -155,7 +155,7 @@ def test_adams_settings_of_earlier_runs_are_read():
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
 def test_fields_stand_in_the_order_of_their_class(base):
-  """What a base says of itself moves no field: they are given by position."""
+  """Checks that inherited fields come first: callers give them by position."""
   for kind in kinds(base):
     own = vars(kind).get('__annotations__', {})
     names = [field.name for field in dataclasses.fields(kind)]

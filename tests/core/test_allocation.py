@@ -8,7 +8,7 @@ import pytest
 
 from xjax.core.allocation import keep_freed_memory
 
-# Page faults of a large array that takes the place of one freed before.
+# Prints the page faults of a large array that replaces one freed before.
 FAULTS = """
 import resource, sys
 import numpy as np
@@ -40,7 +40,7 @@ def measured(**environment):
 def test_freed_memory_is_used_again(chosen):
   kept, faults = measured(**chosen)
   assert kept == (not chosen and platform.libc_ver()[0] == 'glibc')
-  # Of 128 MiB; pages are 4 KiB, or larger where the system has such.
+  # The array has 128 MiB. Pages are 4 KiB, or larger on some systems.
   assert faults < 30 if kept else faults > 30
 
 

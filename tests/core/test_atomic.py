@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there."""
+"""Checks that files and folders are either whole or not there."""
 
 import errno
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_full_disk_is_a_line(tmp_path):
-  # What writing raises has no file name of its own.
+  # An error that is raised while writing has no file name of its own.
   with pytest.raises(UserError, match='a.txt: cannot be written: No space'):
     with atomic_write(tmp_path / 'a.txt'):
       raise OSError(errno.ENOSPC, 'No space left on device')

@@ -1,4 +1,4 @@
-"""Our own lines are shown plainly; of libraries, only warnings."""
+"""Checks that our own log is shown plainly, and only warnings of libraries."""
 
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What speaks is compiled under a file name: that is how the log tells who.
+# The log tells by file name who speaks, so the speaker is compiled under one.
 PROGRAM = """
 import sys
 from absl import flags

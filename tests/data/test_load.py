@@ -1,4 +1,4 @@
-"""The corpus a config asks for, and documents to be tagged as it would be."""
+"""Checks loading the corpus of a config, and documents to be tagged like it."""
 
 import json
 import logging
@@ -100,7 +100,7 @@ def test_a_saved_space_judges_a_split_as_the_run_did(folder, tmp_path):
       np.testing.assert_array_equal(again.label_space.masks()[kind], mask)
     split, before = again.split(name), corpus.split(name)
     assert split.gold.values.tolist() == before.gold.values.tolist()
-  # What is new to it comes after all of these.
+  # A label that is new to the space comes after all of these.
   write(folder, 'test', [{'id': 't', 'text': 'x', 'labels': ['aa', 'new']}])
   again = load_corpus(data, 0, loaded, ['test'])
   assert again.label_space.ids == (*space.ids, 'aa')

@@ -1,4 +1,4 @@
-"""The mains in this process, and files to judge."""
+"""Runs the mains in this process, and makes files to judge."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -24,7 +24,7 @@ N_DOCS, N_TRAIN, L = 40, 120, 12
 
 @dataclasses.dataclass
 class Done:
-  """What a command has left."""
+  """Holds the exit code and the output of a command."""
 
   returncode: int
   stdout: str
@@ -34,7 +34,7 @@ class Done:
 @pytest.fixture(scope='session')
 def run_main(devices) -> Callable[..., Done]:
   """Runs experiments.<name> here: a process of its own takes seconds."""
-  # These define flags that must outlive a main's.
+  # These calls define flags that must outlive the flags of a main.
   app.define_help_flags()
   for library in ('xjax.run.fit', 'xjax.report.terminal.fitted'):
     importlib.import_module(library)
@@ -53,7 +53,7 @@ def run_main(devices) -> Callable[..., Done]:
       stack.enter_context(log_to(err))
       stack.enter_context(own_flags())
       stack.enter_context(warnings.catch_warnings())
-      # By which ml_collections loads config files.
+      # ml_collections loads config files by load_module().
       warnings.filterwarnings('ignore', r'.*load_module\(\)')
       with pytest.raises(SystemExit) as left:
         runpy.run_module(f'experiments.{name}', run_name='__main__')

@@ -1,8 +1,8 @@
-"""The flags of experiments.evaluate: each does something, or says what not."""
+"""Checks that each flag of experiments.evaluate has an effect or an error."""
 
 import pytest
 
-# Of each flag a value that changes something, and what it changes.
+# Maps each flag to a value that changes something, and to what it changes.
 CHANGES = {
   'ks': ('2,4', 'P@4'),
   'metrics': ('P,R-Precision', 'R@5'),
@@ -24,7 +24,7 @@ CHANGES = {
 
 @pytest.fixture(scope='module')
 def usual(judged):
-  """What is found without any of these flags."""
+  """Returns the results without any of these flags."""
   return judged()
 
 

@@ -1,4 +1,4 @@
-"""Judging from the command line: what is printed, what is written."""
+"""Checks what judging from the command line prints and writes."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_the_files_of_output(evaluate, given, tmp_path):
   with_gold = [row['P@5'] for row in rows if row['gold']]
   assert len(rows) == N_DOCS
   assert sum(with_gold) / len(with_gold) == pytest.approx(values['P@5'])
-  # What was judged can be judged again.
+  # Saved predictions can be judged again.
   again = evaluate(f'--predictions={tmp_path}/a/b/predictions.npz')
   assert again.returncode == 0 and again.stdout.splitlines()[1] in done.stdout
 
@@ -99,7 +99,7 @@ def test_slices_of_every_kind(judged, folder):
   slices = found['xjax']
   assert list(slices)[-4:] == ['bin:1-9', 'bin:50+', 'level:2', 'odd']
   assert slices['level:2']['n_labels'] == 5 and slices['odd']['n_labels'] == 3
-  # With 50 documents and more, as the slice that is there anyway.
+  # This bin has the labels of the slice frequent, which is always there.
   for metric in ('n_docs', 'n_labels', 'P@1', 'nDCG@5'):
     assert slices['bin:50+'][metric] == slices['frequent'][metric]
   rows = found['printed'].splitlines()
@@ -210,7 +210,7 @@ def test_a_run_with_and_without_flags_of_judging(evaluate, workdir, tmp_path):
     *('--slices=bin:1-9', f'--output={tmp_path}/asked'),
   )
   assert done.returncode == 0, done.stderr
-  # The run's own folder is as it was; the other has what was asked for.
+  # The run's own folder is unchanged; the other one has what was asked for.
   assert contents(workdir) == before
   assert f'{workdir}/eval/dev (judged as in training)\n' in done.stdout
   found = json.loads((tmp_path / 'asked' / 'metrics.json').read_text())
@@ -269,7 +269,7 @@ def test_a_process_of_its_own(evaluate, given, tmp_path):
     timeout=300,
   )
   assert done.returncode == 0, done.stderr
-  # What was not told is guessed, and said.
+  # The kind of scores was not given, so it is guessed, and a warning says so.
   assert done.stderr.count('\n') == 1 and 'set --score_kind' in done.stderr
   here = evaluate(*given, '--protocol=xjax,pecos', f'--output={tmp_path}/here')
   assert here.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]

@@ -1,4 +1,4 @@
-"""Zero-shot judging from the command line: labels held out of own data."""
+"""Checks zero-shot judging from the command line, with labels held out."""
 
 from collections.abc import Callable
 import json
@@ -13,7 +13,7 @@ HELD_OUT = 5
 
 @pytest.fixture(scope='module')
 def run(run_main) -> Callable[..., str]:
-  """What a main prints, where it has no fault to find."""
+  """Returns a function that runs a main and returns its output."""
 
   def printed(main: str, *flags: str) -> str:
     done = run_main(main, *flags)

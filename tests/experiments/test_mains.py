@@ -1,4 +1,4 @@
-"""The command line as a user has it: files, messages, exit codes."""
+"""Checks the command line as users see it: files, messages, exit codes."""
 
 from collections.abc import Sequence
 import json
@@ -28,7 +28,7 @@ QUICK = (
   '--config.model.encoder.units=16',
   '--config.train.steps=30',
 )
-# One device, unless a test wants more: the usual case.
+# Mains run on one device, the usual case, unless a test wants more.
 ENVIRONMENT = {**os.environ, 'JAX_NUM_CPU_DEVICES': '1'}
 
 
@@ -102,10 +102,10 @@ def test_evaluate_agrees_with_train_and_with_its_artefact(run_main, trained):
   saved = workdir / 'eval' / 'test' / 'predictions.npz'
   again = run_main('evaluate', f'--predictions={saved}')
   assert again.returncode == 0, again.stderr
-  # The same columns but for the threshold, which is tuned on dev.
+  # The columns are the same but for the threshold, which is tuned on dev.
   assert again.stdout.splitlines()[1].split()[:8] == table[1].split()[:8]
   assert again.stdout.splitlines()[2].split()[:8] == table[2].split()[:8]
-  # What was written is told, and nothing where nothing was.
+  # A main prints the folder that it wrote to, and none if it wrote nothing.
   assert done.stdout.splitlines()[-1] == str(path.parent)
   assert str(workdir) not in again.stdout
 
@@ -193,7 +193,7 @@ def test_streams_files_and_python_agree(run_main, trained, tmp_path):
   lists = xjax.load(workdir).predict(['one of two texts', 'the other'], 4)
   for row, labels in zip(rows_of(stream.stdout), lists, strict=True):
     assert [found['id'] for found in row['labels']] == [x.id for x in labels]
-    # Another number of devices: equal to rounding, not bit for bit.
+    # The number of devices differs, so scores are equal up to rounding only.
     np.testing.assert_allclose(
       [found['score'] for found in row['labels']],
       [x.score for x in labels],
@@ -325,7 +325,7 @@ CONFIG = QUICK[0]
   ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(run_main, main, arguments, says):
-  # Nothing may be left by a command that failed.
+  # A command that fails may leave nothing.
   done = run_main(main, *arguments)
   assert done.returncode == 1
   *before, last = done.stderr.strip().splitlines()

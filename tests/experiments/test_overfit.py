@@ -1,4 +1,4 @@
-"""Every system, as shipped but small, learns 32 documents by heart."""
+"""Checks that every shipped system, made small, learns 32 documents."""
 
 import dataclasses
 import importlib
@@ -42,7 +42,7 @@ def roomy(config):
       tokens, max_tokens=96, buckets=(96,), max_words=4000
     )
   parts = {}
-  # One that nobody trained takes more steps, and smaller ones.
+  # A transformer that nobody trained takes more steps, and smaller ones.
   transformer = isinstance(small.model.encoder, BertConfig)
   steps = 240 if transformer else 120
   for field in dataclasses.fields(small.model):
@@ -77,7 +77,7 @@ def roomy(config):
 
 
 def kinds(config):
-  """What configs share that differ in sizes, rates and training alone."""
+  """Returns a text that sizes, rates and training do not change."""
   small = roomy(config)
   parts = [type(part) for part in vars(small.model).values()]
   return str([small.data.tokens, *parts])

@@ -1,4 +1,4 @@
-"""Whatever a file holds, a reader succeeds or raises DataError."""
+"""Checks that a reader succeeds or raises DataError, whatever a file holds."""
 
 import contextlib
 import gzip
@@ -53,7 +53,7 @@ CONCEPTS = [
 ]
 LIST = [b'a\n', b'b\n', b'\xc3\xa9\n']
 
-# What tends to matter: brackets, kinds of values, ends of lines, encodings.
+# These tend to matter: brackets, kinds of values, ends of lines, encodings.
 PIECES = st.one_of(
   st.text(max_size=3).map(lambda text: text.encode('utf-8', 'replace')),
   st.sampled_from(
@@ -106,7 +106,7 @@ def altered(draw, lines: list[bytes]) -> bytes:
 
 
 def contents(lines: list[bytes]) -> st.SearchStrategy[bytes]:
-  """What a file may hold: mostly nearly sound lines."""
+  """Draws what a file may hold, mostly lines that are nearly sound."""
   return st.one_of(damaged(lines), st.binary(max_size=30))
 
 
@@ -212,7 +212,7 @@ def test_folders_of_json_lines(path, train, labels, on_error):
 def zipped(lines: list[bytes]) -> bytes:
   file = io.BytesIO()
   with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
-    # A fixed time: the same bytes in every run.
+    # The time is fixed, so that every run has the same bytes.
     member = zipfile.ZipInfo('dataset/dev/c.json', (2019, 1, 1, 0, 0, 0))
     archive.writestr(member, lines[0], zipfile.ZIP_DEFLATED)
   return file.getvalue()

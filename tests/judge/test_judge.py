@@ -1,4 +1,4 @@
-"""Every metric under every protocol, against the slow definitions."""
+"""Checks every metric under every protocol against the slow definitions."""
 
 import dataclasses
 
@@ -112,9 +112,9 @@ def test_every_metric_under_every_protocol(seed):
       values = metrics[protocol.name][name]
       wanted = expected(predictions, mask, protocol, criteria)
       judged = {m: v for m, v in values.items() if not m.startswith('n_')}
-      # A bin of labels never seen is ours, and bins are of all labels.
+      # The definitions have no bin of labels never seen.
       judged = {m: v for m, v in judged.items() if '[0]' not in m}
-      # Of scores, not of lists.
+      # The definitions have no ECE, which needs scores.
       assert ('ECE' in judged) == ((protocol.name, name) == ('xjax', 'all'))
       judged.pop('ECE', None)
       assert set(judged) == {
@@ -156,7 +156,7 @@ def test_slices_asked_for():
 
 @pytest.mark.parametrize('depth', [2, 3, 5])
 def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
-  # Few without labels of 50 documents: neither protocol has its own lists.
+  # Lists are saved for slices of xjax, whose few has no label of 50 documents.
   predictions = problem(2, depth=depth, n_docs=60)
   whole = problem(2, depth=L, n_docs=60)
   criteria = Criteria((1, 2), protocols=(LMTC,))
@@ -166,7 +166,7 @@ def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
     for metric, value in values.items():
       if value is not None:
         assert value == pytest.approx(theirs[name][metric], abs=1e-14)
-  # What is cut of lists of all labels alone is known less often.
+  # Fewer values are known if slices are cut from the list of all labels alone.
   alone = dataclasses.replace(
     predictions, lists={'all': predictions.lists['all']}
   )
@@ -181,7 +181,7 @@ def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
 
 def test_slices_are_not_cut_from_what_a_strategy_chose():
   predictions = problem(3, n_docs=60)
-  # Two labels of each document, of scores that are no others'.
+  # The strategy chose two labels of each document, with scores of its own.
   chosen = Lists(
     predictions.lists['all'].ids[:, :1:-5], np.float32([[3, -2]] * 60)
   )
@@ -194,7 +194,7 @@ def test_slices_are_not_cut_from_what_a_strategy_chose():
   before, after = judge(predictions, criteria), judge(changed, criteria)
   for who in ('xjax', 'lmtc'):
     for name in ('frequent', 'few', 'zero', 'bin'):
-      # Where all lists were of use, fewer values may be known.
+      # Fewer values may be known than before, when all lists were of use.
       same = {
         metric: value
         for metric, value in after[who][name].items()
@@ -203,7 +203,7 @@ def test_slices_are_not_cut_from_what_a_strategy_chose():
       assert same.items() <= before[who][name].items()
       assert same['P@2'] > 0
     assert after[who]['all']['P@1'] != before[who]['all']['P@1']
-  # Of labels that no slice lists, nothing is known.
+  # Nothing is known about labels that no slice lists.
   alone = dataclasses.replace(changed, lists={'all': chosen})
   assert judge(alone, criteria)['xjax']['bin']['P@1'] is None
 

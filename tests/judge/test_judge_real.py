@@ -1,4 +1,4 @@
-"""What the papers say of EURLEX57K, of its own training and dev splits."""
+"""Checks what papers say of EURLEX57K, on its own training and dev splits."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def judged(data_dir):
   [('xjax', (746, 3362, 163)), ('lmtc', (739, 3369, 163))],
 )
 def test_slices(judged, protocol, counts):
-  # Chalkidis et al. 2019, section 3, and what its code does.
+  # See Chalkidis et al. 2019, section 3, and their code.
   slices = judged[protocol]
   found = [slices[n]['n_labels'] for n in ('frequent', 'few', 'zero')]
   assert tuple(found) == counts and slices['all']['n_labels'] == 4271
@@ -64,7 +64,7 @@ def test_rp_is_precision_at_first_and_recall_at_last(judged):
     assert values['RP@1'] == values['P@1'] > values['R@1'] > 0
     last = pytest.approx(values[f'R@{DEPTH}'], rel=1e-13)
     assert values[f'RP@{DEPTH}'] == last
-    # Closer with every step, and never apart by more than where it began.
+    # RP and R come closer with every k, and RP is never below R.
     apart = [values[f'RP@{k}'] - values[f'R@{k}'] for k in (1, 5, 10, 20, 40)]
     assert apart == sorted(apart, reverse=True) and apart[-1] >= 0
     assert values[f'P@{DEPTH}'] < values['P@5']

@@ -1,4 +1,4 @@
-"""Metrics document by document, and that they add up."""
+"""Checks metrics document by document, and that they add up."""
 
 import json
 import math
@@ -76,7 +76,7 @@ def test_means_over_documents_with_gold_are_the_metrics():
   for name in (*names, 'R-Precision', 'ILD@3'):
     each = [row[name] for row in with_gold]
     assert math.fsum(each) / len(each) == pytest.approx(values[name], rel=1e-12)
-  # Nothing is said of labels, of which a document has no share.
+  # One document has no F1 and no coverage, which are metrics of labels.
   assert not any('F1' in name or 'coverage' in name for name in rows[0])
 
 
@@ -138,7 +138,7 @@ def test_a_list_that_is_too_short_has_no_value():
     found = set(row['labels']) >= set(row['gold'])
     known = bool(row['gold']) and (not ended or found)
     assert (row['P@6'] is not None) == known
-    # Of labels not listed nothing is known, were they gold or not.
+    # Nothing is known about labels that are not listed, gold or not.
     assert (row['ILD@6'] is not None) == (bool(row['gold']) and not ended)
     assert (row['P@1'] is not None) == bool(row['gold'])
   values = judge(predictions, by)
@@ -153,7 +153,7 @@ def test_another_protocol(protocol):
   rows = rows_of(predictions, criteria(protocol, XJAX))
   metrics = set(rows[0]) - {'id', 'gold', 'labels'}
   assert metrics and all(map(protocol.prints, metrics))
-  # A document is itself whatever the others are divided by.
+  # A document's own values do not depend on how a protocol averages documents.
   ours = rows_of(predictions, criteria())
   for name in ('P@1', 'R@3'):
     assert [row[name] for row in rows] == [row[name] for row in ours]

@@ -1,4 +1,4 @@
-"""Why protocols differ, with the counts, of documents made by hand."""
+"""Checks the reasons why protocols differ, on documents made by hand."""
 
 import dataclasses
 import functools
@@ -20,9 +20,9 @@ from xjax.judge.metrics.protocols import (
 from xjax.judge.predictions import Lists, Predictions
 
 ALL = tuple(PROTOCOLS.values())
-# Two labels of 50 training documents; one that no document is trained on.
+# Two labels have 50 training documents, and one label has none.
 COUNTS = np.array([90, 50, 8, 50, 51, 0, 3, 2], np.int32)
-# Two documents without gold. Label 7 is neither gold nor listed first.
+# Two documents have no gold label. Label 7 is neither gold nor listed first.
 GOLD = [[0, 1], [], [2], [0, 4], [], [3, 6]]
 FIRST = [[0, 2], [1, 3], [4, 2], [0, 1], [3, 0], [6, 3]]
 
@@ -65,7 +65,7 @@ SKIPPED = '{} documents have no gold label: skipped by xjax, counted as 0 by {}'
 def test_documents_without_gold(protocol):
   for metric in ('n_docs', 'n_skipped', 'P@1', 'P@2'):
     assert told('all', protocol, metric) == SKIPPED.format(2, protocol)
-  # Of labels 2, 6 and 7, two are gold, in one document each.
+  # Labels 2 and 6 are gold in one document each, and label 7 in none.
   assert told('few', protocol, 'P@2') == SKIPPED.format(4, protocol)
 
 
@@ -94,7 +94,7 @@ def test_labels_that_only_one_calls_frequent():
 
 def test_averaged_labels():
   metrics = judged(ks=(1, 2, 3))
-  # Gold are a, b, c, d, e and g: six of eight. The first of no list is h.
+  # Six of eight labels are gold: a, b, c, d, e and g. No list starts with h.
   assert told('all', 'napkinxc', 'coverage@1', metrics) == (
     'coverage in xjax is over all 8 labels, in napkinxc over the 6 labels that '
     'are gold for a document'
@@ -109,7 +109,7 @@ def test_averaged_labels():
     assert theirs[f'macro-F1@{k}'] == pytest.approx(
       ours[f'macro-F1@{k}'] * 8 / 7
     )
-  # Counted up to the largest of the slice; and h is listed where few are left.
+  # napkinXC counts up to g, the largest gold label; h is listed only at k = 3.
   assert told('few', 'napkinxc', 'macro-F1@1', metrics) == (
     'the mean in xjax is over all 3 labels, in napkinxc over the 2 labels up '
     'to the largest index that is gold or listed'
@@ -122,7 +122,7 @@ def test_propensities():
     'the terms of a document are first divided by its ideal DCG in pyxclib, '
     'but not in xjax'
   )
-  # Of one label either is the same, and nothing is to be told.
+  # With one label both ways are the same, so no reason is given.
   assert told('all', 'pyxclib', 'PSnDCG@1') is None
   both = told('all', 'napkinxc', 'PSR@2').split('; ')
   assert both == [
@@ -145,7 +145,7 @@ def test_every_difference_has_a_reason_and_nothing_else_has():
           if None in both or abs(both[0] - both[1]) > 1e-9:
             differ.add(metric)
       assert set(whys) == differ
-      # What is told of nobody explains nothing.
+      # A reason that holds for 0 documents or labels explains nothing.
       assert not any(why.startswith('0 ') for why in whys.values())
 
 
@@ -170,16 +170,17 @@ def test_why_a_protocol_of_its_own_has_no_value():
   metrics = judged(XJAX, LMTC, NAPKINXC, ks=(1, 3), lists={'all': lists})
   deep = 'of 4 documents need a list deeper than the 2 labels saved'
   assert deep in metrics[NOTES]['all']['P@3']
-  # What the first has not either is told once, in the notes.
+  # A value that the first protocol lacks too is explained once, in the notes.
   assert 'P@3' not in metrics[REASONS]['napkinxc']['all']
-  # All that xjax calls few is listed; of the two labels more nothing is known.
+  # The list has all labels that xjax calls few, but not the two labels of 50
+  # documents, which lmtc calls few as well.
   few = problem().lists['all'].cut(np.isin(np.arange(8), [2, 6, 7]))
   metrics = judged(XJAX, LMTC, lists={'all': lists, 'few': few})
   assert metrics['xjax']['few']['P@2'] is not None
   assert metrics['lmtc']['few']['P@2'] is None
   why = metrics[REASONS]['lmtc']['few']['P@2']
   assert 'need a list deeper than the 2 labels saved' in why
-  # Training labels are not given: what the first does not print is told too.
+  # PECOS comes first and never prints PSP, so napkinXC's reason is given.
   bare = judged(
     *(PECOS, NAPKINXC),
     n_train=0,

@@ -1,4 +1,4 @@
-"""What a user asks for, in words: what it becomes, and what is refused."""
+"""Checks what the words of a user's request become, and which are refused."""
 
 import json
 
@@ -200,7 +200,7 @@ def test_labels_alike_by_their_descriptors(tmp_path):
   vectors = criteria(asked, labels=given).vectors_LD.toarray()
   assert 0 < vectors[0] @ vectors[1] < 1
   assert vectors[0] @ vectors[2] == 0
-  # A file's descriptors go before those of the run.
+  # A file's descriptors take the place of those of the run.
   path = tmp_path / 'labels.jsonl'
   path.write_text('{"id": "c", "name": "fish"}\n')
   asked = JudgeRequest(similarity=Similarity.DESCRIPTORS, labels=str(path))

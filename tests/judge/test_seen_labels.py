@@ -1,4 +1,4 @@
-"""Of many labels those that are seen are counted, and nothing else changes."""
+"""Checks that counting only the labels that are seen changes no result."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Slices by their names: bins, levels of hierarchies, lists of labels."""
+"""Checks slices by name: bins, levels of hierarchies, lists of labels."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from xjax.judge.slice_names import check_slice_names, named_slices
 
 LABELS = ('art', 'fish', 'law', 'sea', 'tuna')
 COUNTS = (1000, 9, 0, 1, 10)
-# Of sea, fish below it and tuna below that; law stands alone.
+# Fish is below sea, and tuna is below fish; law stands alone.
 PARENTS = {'sea': (), 'fish': ('sea',), 'tuna': ('fish',), 'law': ()}
 
 
@@ -68,7 +68,7 @@ def test_levels():
   labels = described()
   assert labels_in('level:2', labels) == ['fish']
   assert labels_in('level:3', labels) == ['tuna']
-  # Nobody says where art stands: it is at no level.
+  # No description says where art stands, so art is at no level.
   assert labels_in('level:1', labels) == ['law', 'sea']
   # The way up leads through labels that nobody predicts.
   through = described({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
@@ -173,7 +173,8 @@ def test_slices_are_judged():
     *('all', 'frequent', 'few', 'zero'),
     *('bin:1-9', 'level:2'),
   ]
-  # Of x fish is gold, and first of fish and sea; y has neither.
+  # Document x has the gold label fish, and lists it first in this bin; y has no
+  # gold label in this bin.
   values = metrics['bin:1-9']
   assert (values['n_docs'], values['n_skipped'], values['n_labels']) == (
     1,

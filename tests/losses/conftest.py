@@ -1,4 +1,4 @@
-"""What every loss must be: checked of each in its own file."""
+"""Defines the checks that every loss must pass, each in its own test file."""
 
 from collections.abc import Callable
 import dataclasses
@@ -53,7 +53,7 @@ class Trial:
       np.testing.assert_array_equal(all_BC[:, 4:], 0)
 
   def parts_are_the_whole(self):
-    """What is dense and what is of gold labels alone, as __call__ has it."""
+    """Checks that gold and absent together have the values of __call__."""
     logits_BC, targets_BC = draw()
     weight_C = jnp.linspace(0, 2, 7)
     loss_BC, dlogits_BC = self.loss(logits_BC, targets_BC)

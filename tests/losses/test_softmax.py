@@ -1,4 +1,4 @@
-"""Softmax over all labels, through a head whose documents are their logits."""
+"""Checks softmax over all labels, with a head whose logits are its inputs."""
 
 import functools
 
@@ -82,7 +82,7 @@ def draw(scale=3):
 
 
 def weights():
-  """Of gold labels other ones for each, and any of the others."""
+  """Returns random weights of labels where they are gold and where not."""
   draw = np.random.default_rng(1).uniform(0.2, 3, (2, padded_labels(L)))
   draw[0, 12] = 0
   return LabelWeights(*jnp.asarray(draw, jnp.float32))

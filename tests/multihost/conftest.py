@@ -1,4 +1,4 @@
-"""A port at which processes meet."""
+"""Provides a port at which processes meet."""
 
 import contextlib
 import random
@@ -9,9 +9,9 @@ import pytest
 
 @pytest.fixture
 def free_port() -> int:
-  """Of the last 4096 that there are, one that nobody has.
+  """Returns a port among the last 4096 that nobody uses.
 
-  On SLURM, JAX takes it where the job has this number.
+  On SLURM, JAX takes this port if the job has the same number.
   """
   for port in random.sample(range(65536 - 4096, 65536), 100):
     with socket.socket() as free, contextlib.suppress(OSError):

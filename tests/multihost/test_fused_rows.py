@@ -1,4 +1,4 @@
-"""Runs whose label rows lie on all devices: killed, and resumed elsewhere."""
+"""Checks that runs whose label rows lie on all devices resume elsewhere."""
 
 import dataclasses
 import json
@@ -87,7 +87,7 @@ def killed(folder, storage):
   """(workdir, step) of a run on mesh 2x4 that was killed after that step."""
   workdir = folder / 'run'
   process = launch(workdir, config(storage, (2, 4), FOREVER), 8)
-  # The second one: a checkpoint is whole once the next is being made.
+  # This waits for the second checkpoint, since by then the first one is whole.
   second = workdir / 'checkpoints' / str(2 * EVERY)
   end = time.monotonic() + 200
   while process.poll() is None and not second.is_dir():
@@ -126,7 +126,7 @@ class Position:
 
 
 def restored(workdir, step, storage, shape):
-  """What a run on this mesh begins with, by path."""
+  """Returns the arrays with which a run on this mesh begins, by path."""
   found = Workdir.at(workdir)
   mesh = make_mesh(MeshConfig(*shape))
   plan = plan_neural(
@@ -207,7 +207,7 @@ def test_two_processes_agree_with_one(tmp_path):
   rows = [found['head/kernel'][:16].view(E4M3) for found in (first, second)]
   found, other = (row.astype(np.float32) for row in rows)
   assert np.abs(found).max() > 0
-  # Sums are in another order: what was drawn is mostly the same.
+  # Two processes add in another order, so only most draws are the same.
   assert (found == other).mean() > 0.95
   scales = [each['head/exponent'][:16] for each in (first, second)]
   assert (scales[0] == scales[1]).mean() > 0.9

@@ -1,4 +1,4 @@
-"""One run on several meshes, and in two processes: the same results."""
+"""Checks that one run has the same results on meshes and in two processes."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from xjax.train.checkpoint import intact_steps, read_meta, read_params
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 20
-# (1, 8): in two processes.
+# The mesh (1, 8) runs in two processes, in a test of its own.
 MESHES = [pytest.param(8, 1, marks=pytest.mark.thorough), (2, 4)]
 
 
@@ -134,7 +134,7 @@ def assert_same_lists(found, expected):
     np.testing.assert_allclose(
       np.where(real, found.lists[name].scores, 0), scores, atol=1e-5
     )
-    # Beyond a list's ends, far below and above.
+    # Scores beyond the ends of a list count as far above and far below.
     scores = np.where(real, lists.scores, -1e9)
     gap = -np.diff(scores, axis=1, prepend=1e9, append=-1e9)
     apart = (gap[:, :-1] > 1e-4) & ((gap[:, 1:] > 1e-4) | (scores == -1e9))
@@ -166,7 +166,7 @@ def test_meshes_agree(one_device, tmp_path, data, label):
 def test_two_processes_agree_with_one(one_device, two_processes):
   workdir, (host0, host1) = two_processes
   assert_same(workdir, one_device)
-  # Host 0 alone tells and writes.
+  # Only host 0 logs steps and writes files.
   assert f'step {STEPS}/{STEPS}' in host0
   assert 'step' not in host1
   assert len(list((workdir / 'tb').iterdir())) == 1
@@ -175,7 +175,7 @@ def test_two_processes_agree_with_one(one_device, two_processes):
 @pytest.mark.thorough
 def test_labels_may_be_divided_among_processes(one_device, labels_apart):
   assert_same(labels_apart, one_device)
-  # What both processes read counts once.
+  # A document that both processes read counts once.
   assert documents(labels_apart) == documents(one_device)
   assert intact_steps(labels_apart / 'checkpoints') == [10, 20]
 

@@ -1,4 +1,4 @@
-"""What other packages' metrics print for random problems.
+"""Saves the metrics that other packages print for random problems.
 
   $XJAX_PEERS_DIR/bin/python tests/parity/metric_peers.py OUT.npz SEED
 
@@ -24,7 +24,7 @@ WIDEST = 6  # gold labels of a document
 
 
 def main(out: str, seed: int) -> None:
-  # 0 / 0 is part of what is compared.
+  # The problems include 0 / 0, which would warn.
   warnings.simplefilter('ignore')
   rng = np.random.default_rng(seed)
   problems = {
@@ -41,7 +41,7 @@ def main(out: str, seed: int) -> None:
     values |= {f'{name}/{key}': array for key, array in packed(problem).items()}
     for tool, judge in TOOLS.items():
       # LibMultiLabel takes a score for every label. Where lists have every
-      # label none is missed, and napkinXC's macro-F1 fails.
+      # label, none is missed, and then napkinXC's macro-F1 fails.
       wanted = {'napkinxc': name != 'dense', 'pecos': True}
       if not wanted.get(tool, name == 'dense'):
         continue
@@ -146,7 +146,7 @@ def judge_napkinxc(problem):
     'coverage': napkinxc.coverage_at_k(gold, lists, k=k),
     'micro-F1': cut('micro'),
     'macro-F1': cut('macro'),
-    # These have five entries whatever k is.
+    # These arrays have five entries whatever k is.
     'macro-F1 at k': napkinxc.macro_f1_measure_at_k(gold, lists, k=5),
     'macro-P': napkinxc.macro_precision_at_k(gold, lists, k=5),
     'macro-R': napkinxc.macro_recall_at_k(gold, lists, k=5),
@@ -190,7 +190,7 @@ def judge_nn(problem):
   kinds = ('P', 'R', 'RP', 'nDCG')
   names = [f'{kind}@{i}' for kind in kinds for i in range(1, k + 1)]
   metrics = nn_metrics(0.5, [*names, 'Micro-F1', 'Macro-F1'], gold.shape[1])
-  # A nearly linear sigmoid, for scores of one list must stay apart.
+  # The sigmoid is nearly linear here, since scores of one list must stay apart.
   probabilities = torch.sigmoid(torch.tensor(scores / 64))
   metrics.update(probabilities, torch.tensor(gold))
   found = metrics.compute()

@@ -1,4 +1,4 @@
-"""Our encoders of the BERT family against those of transformers."""
+"""Compares our encoders of the BERT family with those of transformers."""
 
 import importlib.util
 import json
@@ -237,7 +237,7 @@ def test_shards_and_half_precision(dtype, tmp_path):
   assert len(set(index['weight_map'].values())) > 2
   found = ModelFolder.at(str(tmp_path / 'from'))
   params = found.parameters()
-  # What is written says float32 and is, whatever the weights were.
+  # The written folder says float32 and holds it, whatever the weights were.
   write_model_folder(tmp_path / 'to', found.config, params)
   again, _ = load_peer(tmp_path / 'to')
   assert again.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""Protocols against what the tools themselves print, quirk by quirk.
+"""Compares protocols with what the tools themselves print, quirk by quirk.
 
 The values are those of tests/golden; where XJAX_PEERS_DIR names the peers'
 environment, also what the tools print now, for other random problems.
@@ -67,7 +67,7 @@ def by_definition(problem, protocol):
 def by_judge(problem, protocol):
   """Every metric at 1..k that we print."""
   n_labels = len(problem.weights)
-  # Deeper than any list, which shows that it ended.
+  # The arrays are deeper than any list, which shows that each list ended.
   ids = np.full((len(problem.lists), DEPTH), PAD, np.int32)
   scores = np.full(ids.shape, -np.inf, np.float32)
   for row, ranked in enumerate(problem.lists):
@@ -207,7 +207,7 @@ def test_pyxclib_can_remove_documents_without_gold(judged, pyxclib, name, kind):
   expected = pyxclib[f'{name}/remove_invalid=True/{kind}@1..10']
   found = at_k(judged(problem, skipping), kind, 10)
   np.testing.assert_allclose(found, expected, 0, 1e-6)
-  # Ratios do not move, means do.
+  # Counting documents without gold changes means, but not ratios.
   counted = at_k(judged(problem, PYXCLIB), kind, 10)
   assert differ(counted, expected) == (kind in ('P', 'nDCG'))
 
@@ -227,9 +227,9 @@ def test_pyxclib_weights_are_float32(pyxclib, name, ab):
 @pytest.mark.parametrize(
   ('kind', 'key', 'change'),
   [
-    # Over the number of gold labels, not over their weights.
+    # pyxclib divides by the number of gold labels, not by their weights.
     ('PSR-norm', 'PSR', {'psr': Recalled.WEIGHT}),
-    # Every document over its own ideal DCG first.
+    # pyxclib first divides every document by its own ideal DCG.
     ('PSnDCG', 'remove_invalid=False/PSnDCG', {'psndcg': Ratio.SUMS}),
     ('R', 'R', {'skip_without_gold': True}),
   ],
@@ -248,9 +248,9 @@ def test_pyxclib_conventions_matter(pyxclib, kind, key, change):
     ('PSnDCG', {'psndcg': Ratio.SUMS}),
     ('PSR', {'psr': Recalled.WEIGHT}),
     ('PSR-norm', {'psr': Recalled.WEIGHT}),
-    # Over the labels that are gold somewhere.
+    # napkinXC averages over the labels that are gold somewhere.
     ('coverage', {'coverage_over': AveragedLabels.ALL}),
-    # Over labels up to the largest that is gold or listed.
+    # napkinXC averages up to the largest label that is gold or listed.
     ('macro-F1', {'macro_over': AveragedLabels.ALL}),
   ],
 )
@@ -263,7 +263,7 @@ def test_napkinxc_conventions_matter(printed, kind, change):
 
 @pytest.mark.parametrize('tool', ['napkinxc', 'pecos'])
 def test_short_lists_are_divided_by_k(printed, tool):
-  # Lists end at six: what follows is hits / k of the same hits.
+  # Lists end at six, so that the values after that are the same hits over k.
   found = printed[f'beyond/{tool}/P']
   np.testing.assert_allclose(found[6:] * [7, 8, 9, 10], found[5] * 6, 1e-12)
 
@@ -333,12 +333,12 @@ def test_where_tools_raise_we_do_not(judged):
 @pytest.mark.parametrize(
   'quirk',
   [
-    # Such a label is in neither of the sums of PSP.
+    # A gold label without weight is in neither of the sums of PSP.
     'napkinxc/gold label without weight',
-    # An explicit 0 of a sparse matrix.
+    # The sparse matrix stores an explicit 0.
     'napkinxc/stored 0 is gold',
     'pecos/stored 0 is gold',
-    # Of two tied labels.
+    # pecos ranks the smaller of two tied labels first.
     'pecos/smaller label first',
   ],
 )
@@ -347,7 +347,7 @@ def test_these_count_as_found(printed, quirk):
 
 
 def test_pecos_keeps_labels_of_score_0(printed):
-  # One of each list: without it other labels would move up.
+  # One label of each list has score 0; without it other labels would move up.
   problem = read(printed, 'plain')
   assert all(0 in scores for scores in problem.scores)
   lists = [
@@ -368,7 +368,7 @@ def test_pecos_recall_without_gold_is_0(printed):
 @pytest.mark.parametrize(
   'value',
   [
-    # Over all labels; a score of exactly 0 (probability 1/2) is no prediction.
+    # A score of exactly 0 (probability 1/2) is no prediction.
     'libmultilabel/macro-F1',
     'libmultilabel-nn/macro-F1',
     'libmultilabel/micro-F1',
@@ -385,7 +385,7 @@ def test_libmultilabel_micro_f1_of_networks_predicts_at_half_as_well(
   problem = read(printed, 'dense')
   expected = printed['dense/libmultilabel-nn/micro-F1']
   assert differ(judged(problem, LIBMULTILABEL)['micro-F1'], expected)
-  # Probabilities of exactly 1/2 go above it.
+  # This moves probabilities of exactly 1/2 above 1/2.
   raised = [[score + 1 / 16 for score in scores] for scores in problem.scores]
   at_least = dataclasses.replace(problem, scores=raised)
   found = judged(at_least, LIBMULTILABEL)['micro-F1']

@@ -1,7 +1,7 @@
-"""lmtc and attentionxml are no packages: values worked out on paper.
+"""Checks lmtc and attentionxml, which are no packages, by values on paper.
 
-From their conventions as the metric definitions and their public code have
-them; nothing here was printed by them.
+The values follow from their conventions as the metric definitions and their
+public code have them; nothing here was printed by them.
 """
 
 import numpy as np
@@ -18,14 +18,14 @@ from xjax.judge.predictions import Lists, Predictions
 # 1 and 3 are few, 4 is zero-shot.
 COUNTS = np.array([60, 50, 51, 3, 0], np.int32)
 N_TRAIN = 200
-# 1 / log2(3), and ideal lists of two and three.
+# T is 1 / log2(3); I2 and I3 are the DCG of ideal lists of two and three.
 T = 0.6309297535714575
 I2 = 1.6309297535714575
 I3 = 2.1309297535714575
 
 
 def predictions(rows, golds, scores=None, depth=6):
-  """Of all five labels, or of lists that end; probabilities as given."""
+  """Returns predictions with these ranked lists, scores and gold labels."""
   ids = np.full((len(rows), depth), PAD, np.int32)
   values = np.full((len(rows), depth), -np.inf, np.float32)
   for i, row in enumerate(rows):
@@ -61,18 +61,19 @@ def assert_has(values, table):
 
 def test_lmtc_ranks_within_a_slice_and_skips_documents_without_gold_there():
   found = lmtc(ROWS, GOLDS)
-  # Of labels 0 and 2, the first document has 0 2 and gold 2; no other has any.
+  # Cut to labels 0 and 2, the first document has the list 0 2 and gold 2; no
+  # other document has gold there.
   assert_has(
     found['frequent'],
     {'P@1': 0, 'P@2': 1 / 2, 'R@2': 1, 'RP@2': 1, 'nDCG@2': T, 'n_docs': 1},
   )
-  # Of 1 and 3: 1 3 with gold 1, 3 1 with gold 3.
+  # Cut to labels 1 and 3, the lists are 1 3 with gold 1, and 3 1 with gold 3.
   assert_has(found['few'], {'P@1': 1, 'RP@2': 1, 'nDCG@2': 1, 'n_docs': 2})
   assert found['zero']['P@1'] is None
 
 
 def test_lmtc_calls_a_label_of_fifty_documents_few():
-  # Ours are frequent from 50 on: 1 0 2 with gold 1 2.
+  # xjax calls a label frequent from 50 documents on: 1 0 2 with gold 1 2.
   ours = lmtc(ROWS, GOLDS, protocol=XJAX)['frequent']
   assert_has(ours, {'P@1': 1, 'n_labels': 3})
   assert_has(lmtc(ROWS, GOLDS)['frequent'], {'P@1': 0, 'n_labels': 2})
@@ -80,7 +81,7 @@ def test_lmtc_calls_a_label_of_fifty_documents_few():
 
 
 def test_lmtc_means():
-  # Hits at the places 1 and 3, and at 2; the third document is skipped.
+  # The hits are at places 1 and 3, and at 2; the third document is skipped.
   assert_has(
     lmtc(ROWS, GOLDS)['all'],
     {
@@ -95,21 +96,21 @@ def test_lmtc_means():
 
 
 def test_lmtc_gains_are_of_one():
-  # 2^1 - 1, the gain of a hit, is what everyone else adds.
+  # lmtc's gain of a hit, 2^1 - 1, is the same 1 that xjax adds.
   ours = lmtc(ROWS, GOLDS, protocol=XJAX)['all']
   assert lmtc(ROWS, GOLDS)['all']['nDCG@5'] == ours['nDCG@5']
 
 
 def test_lmtc_divides_by_k_beyond_the_labels_of_a_slice():
-  # Two labels, one of them found, of five asked for.
+  # The slice has two labels, one of them gold, but k = 5 is asked for.
   frequent = lmtc(ROWS, GOLDS)['frequent']
   assert_has(frequent, {'P@5': 1 / 5, 'R@5': 1, 'RP@5': 1, 'nDCG@5': T})
 
 
 def test_lmtc_f1_is_of_probabilities_above_a_half_and_all_documents():
-  # Two predictions each (0.5 is none): 1 0, 0 3, 2 1.
-  # Label 0: none of two right; 1: one of two; 2: one predicted, in vain, and
-  # one gold; 3: right; 4: neither.
+  # Each document has two predictions (0.5 is none): 1 0, 0 3, 2 1.
+  # Label 0 has none of two right, and label 1 one of two. Label 2 has one wrong
+  # prediction and one gold. Label 3 is right, and label 4 has neither.
   found = lmtc(ROWS, GOLDS)
   assert_has(
     found['all'],
@@ -119,7 +120,7 @@ def test_lmtc_f1_is_of_probabilities_above_a_half_and_all_documents():
       'weighted-F1': (2 / 3 + 0 + 1) / 3,
     },
   )
-  # Over the columns of the slice alone.
+  # A slice's F1 counts the labels of the slice alone.
   assert_has(found['frequent'], {'micro-F1': 0, 'macro-F1': 0})
   assert_has(
     found['few'], {'micro-F1': 2 * 2 / (3 + 2), 'macro-F1': (2 / 3 + 1) / 2}
@@ -152,7 +153,7 @@ def test_attentionxml_counts_documents_without_gold():
 
 def test_attentionxml_divides_sums():
   w = propensity_weights(COUNTS, N_TRAIN)
-  # Label 4 was not trained, so it weighs most; gold in the third document.
+  # Label 4 was not trained, so it weighs most. It is gold in document three.
   golds = [[1, 2], [3], [4]]
   best = max(w[1], w[2]), min(w[1], w[2])
   assert w.argmax() == 4

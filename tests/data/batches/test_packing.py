@@ -1,4 +1,4 @@
-"""Documents that share rows: all of each is found again, in its place."""
+"""Checks that documents that share rows are all found again, in their place."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ def train(n: int = 50, **changes) -> TrainBatches:
 
 
 def packs(batch: Batch, packing: Packing) -> list[Batch]:
-  """What each device reads in each micro-batch, as the step cuts a batch."""
+  """Returns what each device reads in each micro-batch of the step."""
 
   def cut(array):
     parts = array.reshape(
@@ -96,7 +96,7 @@ def test_every_document_is_found_again(devices, accumulate):
   assert batches.steps_per_epoch == plain.steps_per_epoch == 4
   for i in range(2 * batches.steps_per_epoch):
     batch, apart = batches[i], plain[i]
-    # What is in it follows from seed and epoch, packed or not.
+    # The documents of a batch follow from seed and epoch, packed or not.
     for name in ('doc_B', 'mask_B', 'positives_BP', 'lengths_B'):
       a, b = getattr(batch, name), getattr(apart, name)
       np.testing.assert_array_equal(a, b)
@@ -136,7 +136,7 @@ def test_any_lengths(lengths, devices, accumulate):
 def test_first_fit_decreasing(lengths):
   lengths = np.array(lengths)
   placed = first_fit(lengths, T)
-  # The plain definition.
+  # This is the plain definition of first-fit decreasing.
   left: list[int] = []
   for at in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
     row = next((r for r, n in enumerate(left) if n >= lengths[at]), len(left))

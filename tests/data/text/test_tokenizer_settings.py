@@ -1,4 +1,4 @@
-"""What becomes a fault of a tokenizer, and what does not."""
+"""Checks which errors become faults of a tokenizer, and which do not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Predictions of other systems: every format, matched, filtered, selected."""
+"""Checks reading predictions of other systems: formats, filter, selection."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ from xjax.judge.predictions import Lists, Predictions
 
 INF = np.inf
 
-# Three documents, five labels; ties, a stored zero, a short row.
+# Three documents and five labels have ties, a stored zero and a short row.
 SCORES = sparse.csr_array(
   (
     np.array([0.5, 0.75, 0.5, -1, 0, 0.25, 0.25, 0.25], np.float32),
@@ -36,7 +36,7 @@ SCORES = sparse.csr_array(
 BEST = [[1, 0, 4], [3, 2, PAD], [0, 2, 4]]
 BEST_SCORES = [[0.75, 0.5, 0.5], [0, -1, -INF], [0.25, 0.25, 0.25]]
 GOLD = [[1, 4], [], [2]]
-# The same with a row of all labels: so nothing was cut.
+# Here the first row has all labels, which shows that no row was cut.
 WHOLE = sparse.csr_array(
   (
     np.array([0.5, 0.75, 0.25, 0.25, 0.5, -1, 0, 0.25, 0.25, 0.25]),
@@ -146,7 +146,7 @@ def test_scores_of_every_format(files, kind):
   assert found.n_train == 0 and found.train_counts.tolist() == [0] * 5
   assert found.doc_ids == ('0', '1', '2') and found.gold is None
   assert found.labels == ('0', '1', '2', '3', '4') and weights is None
-  # Rows of three abound: what is deeper is not known.
+  # Most rows have three labels, so that deeper labels are not known.
   deep, _ = read_judged(JudgeFiles(files['scores'], depth=7))
   assert deep.lists['all'].ids.tolist() == BEST
   first, _ = read_judged(JudgeFiles(files['scores'], depth=1))
@@ -219,7 +219,7 @@ def test_lists_as_text_whose_ids_are_columns(files):
   found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
   assert found.labels == ('0', '1', '2', '3', '4')
   assert found.lists['all'].ids.tolist() == [[4, 0]]
-  # Nobody says how many columns there are: those that are used.
+  # No file says how many columns there are, so the used ones are the labels.
   features(None)(files['gold'], [[4, 7]])
   found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
   assert found.labels == ('0', '4', '7')
@@ -274,13 +274,13 @@ def test_saved_predictions(files):
   assert found.labels == ('b', 'a', 'c', 'd', 'z') and found.n_scored == 2
   assert [row.tolist() for row in found.gold] == [[1, 4], [3]]
   assert found.train_counts.tolist() == [60, 1, 0, 0, 0]
-  # Lists of slices by other counts are of no use.
+  # Saved lists of slices are of no use with other training counts.
   found, _ = read_judged(
     JudgeFiles(files['scores'], train_labels=files['gold'])
   )
   assert set(found.lists) == {'all'} and found.n_train == 2
   assert found.train_counts.tolist() == [0, 1, 0, 1, 1]
-  # As gold of another system.
+  # Saved predictions give the gold labels for another system.
   files['more'].write_bytes(listed(('x', [('a', 1)]), ('y', [('b', 1)])))
   found, _ = read_judged(JudgeFiles(files['more'], files['scores']))
   assert found.labels == ('a', 'b', 'c')
@@ -289,11 +289,11 @@ def test_saved_predictions(files):
 
 def test_saved_predictions_and_columns(files):
   write_xc(files['gold'], XcFile(None, Ragged.of([[0], [2]]), 3))
-  # Columns are the labels' order ...
+  # Columns follow the order of the labels ...
   saved(files['scores'])
   found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
   assert found.gold.values.tolist() == [0, 2]
-  # ... unless their ids are the columns.
+  # ... unless the labels' ids are the numbers of the columns.
   saved(files['scores'], labels=('2', '0', '1'))
   write_inv_prop(files['more'], np.array([1.0, 2, 3]))
   found, weights = read_judged(
@@ -309,9 +309,9 @@ def test_a_filter_comes_before_selection(files):
   found, _ = read_judged(
     JudgeFiles(files['scores'], filter=files['more'], depth=2)
   )
-  # What moves up is there; the score of 0 in the second row stays.
+  # The labels that move up are known; the score of 0 in the second row stays.
   assert found.lists['all'].ids.tolist() == [[0, 4], [3, 2], [2, PAD]]
-  # Of rows that were cut nobody knows what moves up.
+  # In rows that were cut, nobody knows which labels would move up.
   score_text(files['scores'], SCORES)
   with pytest.raises(DataError, match='predict more labels'):
     write_pairs(files['more'], np.array([[0, 1], [0, 0], [0, 4]]))

@@ -1,4 +1,4 @@
-"""What labels are worth: read from JSON lines, or refused with the line."""
+"""Checks that label costs are read from JSON lines or refused with the line."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""The best labels of sparse scores: exact, after the filter."""
+"""Checks that the best labels of sparse scores are exact, after the filter."""
 
 import pathlib
 
@@ -29,14 +29,14 @@ def files(tmp_path):
 
 
 def test_a_filter_of_lists_that_were_cut():
-  """What would move up is not known, so that all become shorter."""
+  """Checks that all lists become shorter, as the next labels are not known."""
   ids = np.array([[0, 1, 2], [2, 1, 0], [1, PAD, PAD]], np.int32)
   scores = np.where(ids == PAD, -INF, [[3.0, 2, 1]]).astype(np.float32)
   lists = Lists(ids, scores)
   left = without_pairs(lists, np.array([[0, 1], [2, 1]]), 'f')
   assert left.ids.tolist() == [[0, 2], [2, 1], [PAD, PAD]]
   assert left.scores.tolist() == [[3, 1], [3, 2], [-INF, -INF]]
-  # A list that ended before says all there is, and shortens no other.
+  # A list that ended before has all its labels, and shortens no other list.
   left = without_pairs(lists, np.array([[2, 1]]), 'f')
   assert left.ids.tolist() == [[0, 1, 2], [2, 1, 0], [PAD, PAD, PAD]]
   every = np.array([[1, 0], [1, 1], [1, 2]])
@@ -50,10 +50,10 @@ def test_rows_that_were_cut():
     return cut_length(LabelRows('f', rows, n_labels=n_labels, **more))
 
   assert length([5, 5, 2, 5], 9) == 5
-  # As many of the longest as of others, the empty ones apart.
+  # The longest rows are as many as all other rows that are not empty.
   assert length([5, 4, 5, 2, 0], 9) == 5
   assert length([5, 4, 5, 2, 1, 0], 9) == 0
-  # Who scores all labels cuts nothing.
+  # A file that scores all labels cuts nothing.
   assert length([5, 5], 5) == 0
   assert length([0, 0], 5) == 0
   assert length([3, 2, 1], None, ranked=True) == 3

@@ -1,4 +1,4 @@
-"""Metrics as functions of sums: values by hand, and who prints which."""
+"""Checks metrics as functions of sums, and which protocol prints which."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_a_measure():
   assert measure.value({'hits@5': 6, 'documents': 4}) == 6 / (5 * 4)
   f1 = Measure('F1', MicroF1(), 'correct', ('predicted', 'gold'), 5)
   assert f1.value({'correct': 3, 'predicted': 5, 'gold': 4}) == 6 / 9
-  # Whole numbers beyond float32, and nothing below the line.
+  # The first sums are whole numbers beyond float32; then the divisor is 0.
   big = {'hits@5': 2**40 + 1, 'documents': 2**40}
   mean = Measure('Hit@5', Hit(), 'hits@5', ('documents',), 5)
   assert mean.value(big) == 1 + 2**-40
@@ -67,7 +67,7 @@ def test_entropy():
     -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))
   )
   assert of() == 0  # nothing is correct
-  # Never below 0, whatever rounding leaves.
+  # The entropy is never below 0, whatever rounding leaves.
   sums = {'log': 3 * math.log2(3) * (1 + 1e-15), 'all': 3}
   assert entropy.value(sums) >= 0
 
@@ -77,7 +77,7 @@ def test_the_ideal_gain():
   assert ideal(3) == pytest.approx(1 + 1 / math.log2(3) + 0.5)
 
 
-# What each metric is: sum above the line, those below, and its divisor.
+# Maps each metric to its sum above the line, the sums below, and its divisor.
 OURS = {
   'P@5': ('Precision.over@5', ['documents with gold'], 5),
   'R@5': ('Recall.over@5', ['documents with gold'], 1),
@@ -149,7 +149,7 @@ def test_every_protocol_prints_its_kinds_and_no_others():
 
 def test_the_order_of_a_table():
   names = list(table(XJAX, ks=(1, 2, 10)))
-  # Cut-offs of a kind stand together, ascending; and so do kinds.
+  # Metrics of one kind stand together.
   kinds = [kind_of(name) for name in names]
   assert sorted(kinds, key=list(dict.fromkeys(kinds)).index) == kinds
   assert names[:4] == ['P@1', 'P@2', 'P@10', 'R@1']

@@ -1,4 +1,4 @@
-"""Ranking metrics: by hand, against the definitions, and their algebra."""
+"""Checks ranking metrics by hand, by the definitions, and by their algebra."""
 
 import math
 
@@ -38,14 +38,14 @@ def lists(scores_NL, labels, depth):
 def padded(golds, width=8):
   out = np.full((len(golds), width), PAD, np.int32)
   for row, gold in enumerate(golds):
-    # In no order: the metrics must not need one.
+    # The labels are not in ascending order: the metrics must not need that.
     out[row, : len(gold)] = list(gold)[::-1]
   return out
 
 
 def problem(seed, n_docs=40, n_labels=12):
   rng = np.random.default_rng(seed)
-  # Few distinct scores: most neighbours are ties.
+  # There are few distinct scores, so most neighbours are ties.
   scores = rng.integers(0, 4, (n_docs, n_labels)).astype(np.float32)
   golds = [
     {int(v) for v in rng.choice(n_labels, rng.integers(0, 7), replace=False)}
@@ -93,7 +93,7 @@ def unknown_of(state):
 
 
 def test_by_hand():
-  # Gold 4, 7, 9; ranked 7, 1, 9, 2: hits at places 1 and 3.
+  # The gold labels are 4, 7, 9 and the list is 7, 1, 9, 2: places 1 and 3 hit.
   ids = np.array([[7, 1, 9, 2]], np.int32)
   state = judged(ids, padded([{4, 7, 9}]), ks=(1, 2, 4), n_labels=100)
   dcg = 1 + 1 / math.log2(4)
@@ -157,7 +157,7 @@ def test_padding_is_never_a_hit():
 
 
 def test_a_list_that_is_too_short_is_counted():
-  # Two labels saved; the gold of the second document is larger.
+  # Two labels are saved; the second document has more gold labels.
   ids = np.array([[0, 1], [2, 3], [4, 5]], np.int32)
   gold = padded([{0}, {2, 6, 7}, set()])
   state = judged(ids, gold, ks=(1, 2, 3), n_labels=10)
@@ -168,7 +168,7 @@ def test_a_list_that_is_too_short_is_counted():
 
 
 def test_what_is_left_of_a_list_may_be_too_short():
-  # Of the first document one label is left, and there may be more of them.
+  # The first document has one label left, and there may be more of them.
   ids = np.array([[0, PAD, PAD], [2, 3, PAD]], np.int32)
   gold = padded([{0, 1}, {2}])
   state = judged(ids, gold, ks=(1, 2), all_listed=np.array([False] * 2))

@@ -1,4 +1,4 @@
-"""Weights of documents, and replicates in blocks."""
+"""Checks random weights of documents, and replicates in blocks."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def test_draws_are_as_many_as_documents():
   counts = take(draws(3, 50), 2000)
   assert (counts.sum(1) == 50).all()
   np.testing.assert_allclose(counts.mean(0), 1, atol=0.12)
-  # Of a binomial of 50 draws at 1 / 50 each.
+  # This is the variance of a binomial of 50 draws at 1 / 50 each.
   assert counts.var(0).mean() == pytest.approx(0.98, rel=0.03)
 
 

@@ -1,4 +1,4 @@
-"""Every metric of a set of ranked lists under a protocol, slow and plain."""
+"""Computes every metric of ranked lists under a protocol, slow and plain."""
 
 from collections.abc import Callable, Collection, Sequence
 import dataclasses
@@ -27,7 +27,7 @@ BINS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-  """What is judged; lists, gold and labels already cut to the slice.
+  """Holds ranked lists, gold and labels, already cut to the slice to judge.
 
   Attributes:
     lists: N ranked lists of labels, best first, each label at most once.

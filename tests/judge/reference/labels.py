@@ -1,7 +1,7 @@
-"""Metrics of labels by definition, slow and plain.
+"""Computes metrics of labels by definition, slow and plain.
 
-They count, over all documents, those without gold as well, a set of decisions:
-the first k of every list, or the labels above a threshold. 0 / 0 is 0.
+They count decisions over all documents, also over those without gold: the first
+k of every list, or the labels above a threshold. 0 / 0 is 0.
 """
 
 import collections
@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """Of one label: documents where it is predicted and gold, predicted, gold."""
+  """Counts a label's documents: predicted and gold, predicted, gold."""
 
   correct: int = 0
   predicted: int = 0
