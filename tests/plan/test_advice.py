@@ -1,4 +1,4 @@
-"""What runs that do not fit are told, as it would be typed."""
+"""Tests the advice for runs that do not fit, as a user would type it."""
 
 import copy
 import dataclasses
@@ -41,7 +41,7 @@ def one_vs_all(**train):
 
 
 def pooled():
-  """Of which micro-batches save most, and then are in the way."""
+  """Returns a config where micro-batches save most, but exclude FusedSGD."""
   return Config(
     data=JsonlData(
       dir='here', tokens=WordsConfig(max_tokens=64, buckets=(64,))
@@ -57,7 +57,7 @@ def pooled():
 
 
 def short_of(config, share, labels=100_000):
-  """(plan, planner) on a device of that share of what the config needs."""
+  """Returns (plan, planner) on a device with a share of the needed memory."""
   sizes = assumed_sizes(config, labels, 10_000)
   sizes = dataclasses.replace(sizes, vocab_size=min(sizes.vocab_size, 5000))
   chip = CHIPS['h200']
@@ -103,7 +103,7 @@ NAMES = {'FusedSGD': FusedSGD, 'NoAverage': NoAverage, **Storage.__members__}
 
 
 def typed(text):
-  """(path, value) of what a line of advice sets."""
+  """Returns (path, value) for each field that a line of advice sets."""
   pairs = re.findall(r'([a-z_.0-9]+)=([\w().]+)', text)
   return [(at.removeprefix('config.'), eval(to, NAMES)) for at, to in pairs]
 

@@ -1,4 +1,4 @@
-"""Plans beside what compiled steps ask for."""
+"""Compares plans with the memory that compiled steps need."""
 
 import dataclasses
 
@@ -58,7 +58,7 @@ def n_devices():
 
 
 def one_vs_all(rows=None, **head):
-  """A head on vectors of documents."""
+  """Returns a config with a one-vs-all head on document vectors."""
   train = NeuralTrain(batch_size=64)
   if rows:
     train = dataclasses.replace(train, rows=rows, compute_dtype=Dtype.BFLOAT16)
@@ -109,7 +109,7 @@ def sizes_of(config, labels):
 
 
 def lowered_step(config, sizes, mesh):
-  """The whole step, for all devices of a mesh."""
+  """Lowers the whole step for all devices of a mesh."""
   plan = planned_state(config, sizes, mesh)
   step = make_train_step(
     plan,
@@ -125,7 +125,7 @@ def lowered_step(config, sizes, mesh):
 
 
 def asked(config, sizes):
-  """Bytes of a device that the compiled step asks for."""
+  """Returns the bytes that the compiled step needs on a device."""
   lowered = lowered_step(config, sizes, make_mesh(config.mesh))
   found = lowered.compile().memory_analysis()
   return (
@@ -137,7 +137,7 @@ def asked(config, sizes):
 
 
 def compared(config, labels, mesh, compile_):
-  """(plan, bytes of a device that are asked for)."""
+  """Returns (plan, bytes that the compiled step needs on a device)."""
   config.mesh = MeshConfig(*mesh)
   sizes = sizes_of(config, labels)
   plan = Planner(sizes, LAPTOP).plan(config, mesh[0] * mesh[1], compile_)
@@ -176,7 +176,7 @@ def test_a_share_compiled_alone_needs_what_it_needs_among_all(
   config = config()
   planned, found = compared(config, labels, mesh, True)
   assert planned.held.total == pytest.approx(found, rel=0.15)
-  # XLA for CPUs orders and fuses as it likes: the estimate is less, not much.
+  # XLA orders and fuses differently on CPUs: the estimate is a little lower.
   planner = Planner(planned.sizes, planned.chip)
   estimate = planner.plan(config, planned.devices)
   assert 1 < computed(planned) / computed(estimate) < 2
@@ -213,13 +213,13 @@ def test_remat_and_micro_batches_hold_less():
   activations = [p.held.parts[ACTIVATIONS] for p in (usual, again, micro)]
   assert activations[1] < 0.7 * activations[0]
   assert activations[2] < 0.7 * activations[0]
-  # What is computed again is counted.
+  # Operations that are computed again are counted.
   assert again.longest.operations > 1.2 * usual.longest.operations
   assert micro.longest.operations == usual.longest.operations
 
 
 def moved_by_label(config):
-  """Bytes that a step moves for each label more, all labels in one chunk."""
+  """Returns the bytes moved per additional label; one chunk has all labels."""
   config.model.head.chunk = 1 << 20
   few, many = (plan_of(config, labels=n)[0] for n in (4096, 8192))
   labels = padded_labels(8192) - padded_labels(4096)
@@ -232,19 +232,19 @@ def test_each_micro_batch_passes_over_all_rows():
   once = moved_by_label(config)
   config.train.accumulate = 4
   weights, bias = 128 * 4, 4
-  # Read by two products; the gradient's place is filled with zeros, then it is
-  # written, and added to a sum that is read and written. A bias is added where
-  # logits are, and its gradient summed where theirs are. Which rows are labels
-  # is a byte that is written and read.
+  # Two products read the weights. The gradient's array is filled with zeros,
+  # then the gradient is written, and added to a sum that is read and written.
+  # The bias is added with the logits, and its gradient is summed with theirs. A
+  # byte per row says whether the row is a label; it is written and read.
   passes = 2 * weights + 4 * weights + 3 * bias + 2
-  # The sum is one more.
+  # The sum over micro-batches is one more array.
   expected = 3 * passes + 3 * (weights + bias)
   assert moved_by_label(config) - once == expected
   assert plan_of(config)[0].longest.operations == operations
 
 
 # Logits of 64 documents in float32; they are read for the loss, and their
-# gradient is written. A byte says of a row whether it is a label.
+# gradient is written. A byte per row says whether the row is a label.
 Z, WEIGHTS, MASK = 64 * 4, 128, 2
 
 
@@ -252,7 +252,7 @@ def test_what_the_optimizer_moves_by_hand():
   row = WEIGHTS * 4
   products = (row + Z) + (Z + row) + (Z + row)  # logits, rows, features
   zeros = row + 4
-  # Weights and both slots are written, and as much is read; so are biases'.
+  # Weights and both slots are read and written, and those of biases too.
   adam, bias = 6 * row, 6 * 4
   assert moved_by_label(one_vs_all()) == (
     products + 2 * Z + MASK + zeros + adam + bias
@@ -263,7 +263,7 @@ def test_what_the_optimizer_moves_by_hand():
   ('storage', 'stored'), [(Storage.FLOAT32, 4), (Storage.BFLOAT16, 2)]
 )
 def test_what_a_fused_pass_moves_by_hand(storage, stored):
-  """Operands of products are bfloat16; rows stay where they lie."""
+  """Checks that product operands are bfloat16 and rows change in place."""
   operand, logits = WEIGHTS * 2, 64 * 2
   converted = 2 * operand if stored == 4 else 0  # written, and read
   products = (operand + Z) + (logits + WEIGHTS * 4) + (logits + operand)
@@ -279,7 +279,7 @@ def test_gradients_are_sent_once_a_micro_batch():
   once, _ = plan_of(config, devices=2, labels=1000)
   config.train.accumulate = 2
   twice, _ = plan_of(config, devices=2, labels=1000)
-  # In a ring of two each sends as much as it has.
+  # In a ring of two devices each device sends as much as it holds.
   gradients = once.held.parts[GRADIENTS]
   assert twice.longest.sent - once.longest.sent == gradients
 
@@ -292,7 +292,7 @@ def test_operations_and_what_is_sent_of_a_head_by_hand():
   assert alone.longest.sent == 0 and alone.longest.network == 0
   many, _ = plan_of(config, devices=8)
   assert many.longest.operations * 8 == alone.longest.operations
-  # Features and gold of 7 other devices; of the sums 7 of 8 parts, and scalars.
+  # The bytes are features and gold of 7 devices, 7/8 of the sums, and scalars.
   gathered = 7 * 8 * (128 * 2 + POSITIVES * 4 + 1)
   assert many.longest.sent == gathered + 7 / 8 * batch * 128 * 4 + 2 * 4
   assert many.held.total < alone.held.total / 4
@@ -309,7 +309,7 @@ def test_what_is_sent_is_what_programs_send(loss):
   numbers = given['all-reduce'] - label
   assert numbers == 4 * (1 + 3 * 64 * isinstance(loss, SoftmaxConfig))
   parts = given['all-gather'], given['reduce-scatter'] / 2, 2 * label * 3 / 4
-  bottleneck = 128 * 64 * 4  # whose gradient the partitioner sums, in rings
+  bottleneck = 128 * 64 * 4  # the partitioner sums its gradient in rings
   assert plan.longest.sent == sum(parts) + 2 * numbers + bottleneck
 
 

@@ -29,7 +29,7 @@ def test_what_is_fused_is_no_array():
     return jnp.exp(jnp.tanh(a) + 1) @ b
 
   found = program_cost(fused, A, B)
-  # What the product reads, and the product.
+  # The product reads one fused array and makes another.
   assert found.held == A_BYTES + AB_BYTES
 
 
@@ -55,7 +55,7 @@ def test_a_loop_is_its_turns_and_changes_its_carry_in_place():
 
   found = program_cost(loop, A, B)
   assert found.operations == 8 * 2 * (2 * 8 * 32 * 16)
-  # The array once, and a turn's small ones.
+  # The loop holds the array once, and the small arrays of one turn.
   assert A_BYTES < found.held < 2 * A_BYTES
 
 

@@ -1,4 +1,4 @@
-"""What files take from other systems: rows, columns, gold, counts."""
+"""Tests the rows, columns, gold and counts that files take from others."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from xjax.report.sources import read_runs
 
 
 def matrix(found, path, columns=None):
-  """The lists as a sparse matrix of scores, which has no ids."""
+  """Saves the lists as a sparse matrix of scores, which has no ids."""
   scores = np.zeros((len(found), len(found.labels)))
   lists = found.lists['all']
   for row, (ids, values) in enumerate(zip(lists.ids, lists.scores)):
@@ -96,7 +96,7 @@ def test_lists_with_ids_come_into_the_order_of_the_lender(
 
 
 def test_numbers_are_matched_as_such(whole, tmp_path):
-  """A label that nobody else has comes last."""
+  """Checks that a label of the matrix alone comes last."""
   order = ('7', '2', '4', '1', '0', '3', '5', '12')
   dataclasses.replace(whole, labels=order).save(tmp_path / 'ids.npz')
   file = matrix(whole, tmp_path / 'sparse.npz')

@@ -1,4 +1,4 @@
-"""Strategies on finished runs: what is chosen, told, judged and written."""
+"""Tests strategies on finished runs: lists, messages, metrics and files."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def home(finished, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def whole(finished):
-  """float64 probabilities [N, L] of dev, 0 of what is not scored."""
+  """Returns float64 probabilities [N, L] of dev; unlisted labels have 0."""
   predictor = xjax.load(finished.workdir)
   split = finished.corpus.split('dev')
   found = np.zeros((len(split), len(predictor.space.labels)))
@@ -53,7 +53,7 @@ def by_gain(gains, k=K):
 
 
 def costs_of(path, ids):
-  """A file in which the first labels weigh nothing and others much."""
+  """Writes label weights, which are 0 for the first labels; returns them."""
   rows = [{'id': id_, 'weight': i if i > 2 else 0} for i, id_ in enumerate(ids)]
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows[:-2]))
   return np.array([row['weight'] for row in rows[:-2]] + [1, 1], np.float64)
@@ -109,7 +109,7 @@ def test_labels_by_coverage_and_what_is_written(home, whole, finished):
   values, folder = found.metrics['xjax'], home.evaluation('dev.coverage')
   assert values['all']['coverage@3'] > before['xjax']['all']['coverage@3']
   assert values['all']['PSP@3'] is not None
-  # Slices stay as they were.
+  # The metrics of slices do not change.
   assert values['few']['RP@3'] == before['xjax']['few']['RP@3']
   assert values['all']['micro-F1'] is None
   assert found.prior['xjax']['all'].keys() >= {'P@1', 'P@3'}
@@ -126,7 +126,7 @@ def test_labels_by_coverage_and_what_is_written(home, whole, finished):
   assert saved.strategy == 'coverage(k=3, beta=0.25, seed=4)'
   assert saved.score_kind is ScoreKind.MARGIN
   assert saved.lists['few'].ids.shape[1] > K == saved.lists['all'].ids.shape[1]
-  # What the run wrote is as it was.
+  # The run's own evaluation has not changed.
   assert evaluate_split(home.path, 'dev').metrics == before
 
 
@@ -143,7 +143,7 @@ def test_what_is_asked_to_be_judged(home):
   usual = evaluate_split(
     home.path, 'dev', request=JudgeRequest(ks=(1,), slices=('bin:1-9',))
   )
-  # Bins are cut from the slices' lists, which are by score.
+  # Bins are cut from the lists of slices, which are sorted by score.
   assert values['bin:1-9']['P@1'] == usual.metrics['xjax']['bin:1-9']['P@1']
   with pytest.raises(
     ConfigError, match='--ks=5: must be at most --strategy_k=3'
@@ -210,7 +210,7 @@ def test_scores_told_are_the_models_probabilities(tag, finished, whole):
 
 @pytest.fixture(scope='module')
 def matched(tmp_path_factory):
-  """A run of exact match, whose scores are margins."""
+  """Returns a run of exact match, whose scores are margins."""
   small = shrink(Config(model=ExactMatchModel(), train=NoTrain()))
   data = dataclasses.replace(small.data, n_train=60, n_dev=30)
   config = dataclasses.replace(small, data=data)

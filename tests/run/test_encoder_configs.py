@@ -1,4 +1,4 @@
-"""Encoders, poolings and heads: values and company that they may have."""
+"""Tests which values and combinations encoders, poolings and heads accept."""
 
 import copy
 import dataclasses
@@ -78,7 +78,7 @@ def test_what_does_not_go_together(name, part, value, says):
 
 
 def test_packed_rows_are_of_one_length():
-  """Shorter buckets would be read by nobody."""
+  """Checks that shorter buckets are refused: nothing would read them."""
   tokens = SubwordsConfig(64, buckets=(64,), packed=True)
   config = Config(
     data=SyntheticData(tokens=tokens),
@@ -96,7 +96,7 @@ def test_packed_rows_are_of_one_length():
 
 
 def test_vectors_of_labels_are_made_of_no_words():
-  """What would not be read is refused."""
+  """Checks that descriptor settings are refused where nothing reads them."""
   head = ZeroShotConfig()
   config = Config(
     data=SyntheticData(tokens=FeatureFilesConfig()),

@@ -1,4 +1,4 @@
-"""fit from a config to judged predictions, and again in its workdir."""
+"""Tests fit from a config to judged predictions, and again in its workdir."""
 
 import copy
 import dataclasses
@@ -257,7 +257,7 @@ def test_another_vocabulary_is_refused(config, workdir, change):
 
 
 def test_a_vocabulary_without_a_digest(config, finished, workdir):
-  """Of an older run, or of one killed before the digest was written."""
+  """Checks workdirs of older runs, and of runs killed before the digest."""
   path = workdir / 'corpus.json'
   whole = path.read_text()
   described = json.loads(whole)

@@ -1,4 +1,4 @@
-"""The step of millions of labels, as a program for devices that are not here.
+"""Tests programs of steps with millions of labels, without such devices.
 
 Lowered programs have the head's collectives, which are written in shard_map;
 those that partitioning adds are in programs compiled for 8 CPU devices.
@@ -30,7 +30,7 @@ from xjax.train.step import make_train_step
 
 LABELS, DOCUMENTS = 2_812_281, 1_717_899
 POSITIVES = 64  # places for gold labels
-# But for its layers, of which twelve take longer and show no more.
+# BERT base has 12 layers, but these take longer to lower and show no more.
 BERT_BASE = Architecture(
   vocab_size=30_522,
   dim=768,
@@ -52,7 +52,7 @@ def n_devices():
 
 
 def step_of(config, labels, architecture, mesh):
-  """(plan, lowering of the step for a platform), of abstract arrays alone."""
+  """Returns (plan, function that lowers the step for a platform)."""
   counts = np.full(labels, 36 * DOCUMENTS // LABELS, np.int32)
   space = LabelSpace((), counts, DOCUMENTS, labels)
   plan = plan_neural(config, space, 0, mesh, architecture)
@@ -75,13 +75,13 @@ def shape_of(config):
 
 
 def sent_of(config, dim, shape):
-  """Bytes that a device gives to the collectives of the head, by kind."""
+  """Returns {kind: bytes that a device gives to the head's collectives}."""
   documents, (data, label) = config.train.batch_size, shape
   own, bfloat16 = (
     documents // data,
     config.train.compute_dtype is Dtype.BFLOAT16,
   )
-  gold = POSITIVES * 4 + 1  # and which documents are real
+  gold = POSITIVES * 4 + 1  # a byte says whether the document is real
   return {
     'all-gather': own * (dim * (2 if bfloat16 else 4) + gold),
     'reduce-scatter': documents * dim * 4,
@@ -89,7 +89,7 @@ def sent_of(config, dim, shape):
   }
 
 
-# cuDNN's attention can be asked for on a GPU alone; dropout does without it.
+# cuDNN's attention lowers on a GPU alone; dropout avoids cuDNN's attention.
 @pytest.mark.parametrize(
   ('platform', 'backend', 'shape', 'storage', 'dropout'),
   [
@@ -100,7 +100,7 @@ def sent_of(config, dim, shape):
 def test_lowers_for_many_devices(
   platform, backend, shape, storage, dropout, monkeypatch
 ):
-  # Attention is written for the devices that there are.
+  # Attention is chosen for the default backend, which is a CPU here.
   monkeypatch.setattr(jax, 'default_backend', lambda: backend)
   config = amazon_3m_like.get_config()
   config.model.head.storage = storage
@@ -111,12 +111,12 @@ def test_lowers_for_many_devices(
 
   assert bytes_by_kind(found) == sent_of(config, BERT_BASE.dim, shape)
   assert not any(one.looped for one in found)
-  # Documents alone: nothing has the size of labels, of a device or a chunk.
+  # No operand has the size of all labels, of a shard or of a chunk.
   documents, dim = config.train.batch_size, BERT_BASE.dim
   sizes = {n for one in found for operand in one.shapes for n in operand}
   assert sizes <= {documents, documents // shape[0], dim, POSITIVES}
   rows = padded_labels(LABELS) // mesh.size
-  float8 = storage is Storage.FLOAT8  # with an exponent
+  float8 = storage is Storage.FLOAT8  # each row has an exponent
   each = dim * storage.bytes + 4 + float8
   assert on_device(plan.abstract.params['head']) == rows * each
 
@@ -130,7 +130,7 @@ def test_compiled_for_eight_devices(shape, all_devices):
 
   trained, _ = plan.split(plan.abstract.params)
   encoder = on_device(trained)
-  count = 4  # of documents, an int32
+  count = 4  # an int32, the number of documents
   sent = sent_of(config, small_bert(config).dim, shape)
   sent['all-reduce'] += encoder + count
   assert bytes_by_kind(found) == sent
@@ -142,7 +142,7 @@ def test_compiled_for_eight_devices(shape, all_devices):
 
 
 def small_config():
-  """In float32: CPUs would send what has 16 bits as 32."""
+  """Returns a float32 config, as CPUs would send 16-bit numbers as 32 bits."""
   config = amazon_3m_like.get_config()
   config.data.tokens = dataclasses.replace(
     config.data.tokens, max_tokens=8, buckets=(8,)
@@ -155,7 +155,7 @@ def small_config():
 
 
 def small_bert(config):
-  """Of which all rows are used: a gradient of the others is not sent."""
+  """Returns a BERT that uses all rows; gradients of others are not sent."""
   return dataclasses.replace(
     BERT_BASE,
     vocab_size=50,

@@ -1,4 +1,4 @@
-"""Whole runs by a recipe: averaged, partly frozen, of other losses."""
+"""Tests whole runs that are averaged, partly frozen, or have other losses."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ RECIPE = {
 
 
 def by_recipe(config, **fields):
-  """With a model that compiles fast."""
+  """Returns the config with these fields and a model that compiles fast."""
   model = dataclasses.replace(
     config.model,
     encoder=NoEncoder(),
@@ -46,7 +46,7 @@ def by_recipe(config, **fields):
 
 @pytest.fixture(scope='module')
 def averaged(config, tmp_path_factory):
-  """What fit returned; its workdir must not be changed: copy it."""
+  """Returns the result of fit; tests copy its workdir before they change it."""
   workdir = tmp_path_factory.mktemp('averaged') / 'run'
   return fit(by_recipe(config, **RECIPE), workdir)
 

@@ -1,4 +1,4 @@
-"""Documents whose zones are kept apart, as a run reads them."""
+"""Tests how a run reads documents whose zones are kept apart."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def config_of(zones=()) -> Config:
 
 @pytest.fixture(scope='module')
 def read():
-  """The inputs, and a split, of the corpus as a whole and of one zone."""
+  """Returns the inputs and a split of the whole corpus and of one zone."""
 
   def one(zones):
     config = config_of(zones)
@@ -42,7 +42,7 @@ def read():
 
 
 def by_document(batches):
-  """The ids of each document's zones."""
+  """Returns the ids of each document's zones."""
   found = {}
   for batch in batches:
     for row, document in enumerate(batch.doc_B):
@@ -94,5 +94,5 @@ def test_every_zones_first_words_are_in_the_vocabulary():
   vocab = fit_vocabulary(split, config.data)
   flat = dataclasses.replace(config.data.tokens, by_zone=False)
   fewer = fit_vocabulary(split, dataclasses.replace(config.data, tokens=flat))
-  # Of one text, what the title leaves over of the first 16 words is read.
+  # As one text, a document is read up to word 16, and the title comes first.
   assert np.setdiff1d(vocab.words, fewer.words).size

@@ -1,4 +1,4 @@
-"""Strategies against what they are by definition, over dense probabilities."""
+"""Compares strategies with their definitions over dense probabilities."""
 
 import hypothesis
 from hypothesis import strategies as st
@@ -19,11 +19,11 @@ from xjax.select.strategies import (
 
 N, L = 60, 40
 KINDS = list(ScoreKind)
-SIGMOID = (1.7, -0.4)  # of margins
+SIGMOID = (1.7, -0.4)  # makes probabilities of margins
 
 
 class DenseScorer:
-  """Has the scores of all documents; ranks by sorting. Padded rows too."""
+  """Knows the scores of all documents, and ranks labels by sorting them."""
 
   assigned_above = None
   selected_by = 'exact'
@@ -66,7 +66,7 @@ class DenseScorer:
 
 
 def batches_of(size):
-  """Out of order and padded, as buckets make them; gold says which rows."""
+  """Makes batches out of order and padded; gold has the row numbers."""
 
   def batches(rows_N):
     places = np.arange(len(rows_N))[::-1]
@@ -81,7 +81,7 @@ def batches_of(size):
 
 
 def logits(seed, n=N, n_labels=L, scale=2.0):
-  """Of labels that are frequent or rare; no two are equal."""
+  """Returns logits of frequent and rare labels; no two logits are equal."""
   rng = np.random.default_rng(seed)
   drawn = scale * rng.standard_normal((n, n_labels))
   drawn -= rng.exponential(scale, n_labels)
@@ -89,7 +89,7 @@ def logits(seed, n=N, n_labels=L, scale=2.0):
 
 
 def ranked(logits_NL, kind, size=7, known=5):
-  """Documents of such probabilities, whatever the scores are."""
+  """Returns documents whose scores of this kind mean the given logits."""
   scores_NL = logits_NL.astype(np.float64)
   match kind:
     case ScoreKind.MARGIN:
@@ -105,7 +105,7 @@ def ranked(logits_NL, kind, size=7, known=5):
 
 
 def probabilities(documents):
-  """float64 [N, L], of the scores that the scorer has."""
+  """Returns the probabilities that the scores mean, float64 [N, L]."""
   scores_NL = documents.scorer.scores_NL.astype(np.float64)
   match documents.scorer.score_kind:
     case ScoreKind.LOGIT:
@@ -117,7 +117,7 @@ def probabilities(documents):
 
 
 def log_misses(documents):
-  """float64 [N, L], log(1 - p): exact where p is rounded to 1 in float64."""
+  """Returns log(1 - p), float64 [N, L]; exact even where p rounds to 1."""
   scores_NL = documents.scorer.scores_NL.astype(np.float64)
   match documents.scorer.score_kind:
     case ScoreKind.LOGIT:
@@ -129,7 +129,7 @@ def log_misses(documents):
 
 
 def best(gains_L, k):
-  """By gain descending, then label ascending; no label without a gain."""
+  """Returns k labels of the highest gains above 0; lower labels win ties."""
   at = np.argsort(-gains_L, kind='stable')[:k]
   return at[gains_L[at] > 0]
 
@@ -142,7 +142,7 @@ def padded(rows, k):
 
 
 def algorithm_1(p_NL, k, beta, order_N):
-  """Of Schultheis et al. 2022, with the gains of their Section 5.3."""
+  """Runs Algorithm 1 of Schultheis et al. 2022; gains are of Section 5.3."""
   f_L = np.ones(p_NL.shape[1])
   found = [None] * len(p_NL)
   for row in order_N:
@@ -169,7 +169,7 @@ def test_coverage_is_algorithm_1(kind, beta, size):
   )
   assert found.asked_again == documents.scorer.asked - N
   assert (np.diff(found.ranks_NK) <= 0).all()
-  # It is no other order's.
+  # Another order of the documents gives other lists.
   assert (expected != algorithm_1(p_NL, 4, beta, np.arange(N))).any()
 
 
@@ -177,7 +177,7 @@ def test_coverage_is_algorithm_1(kind, beta, size):
 @pytest.mark.parametrize('listed', [2, 3, 6, 40])
 @pytest.mark.parametrize('window', [1, 5, 60])
 def test_what_is_asked_for_changes_nothing(beta, listed, window):
-  """Even where what is listed is just enough, or all there is."""
+  """Checks lists that are just long enough, and lists of all labels."""
   seed = listed + window
   documents = ranked(logits(seed), ScoreKind.LOGIT)
   greedy = Greedy(documents, 2, beta, listed, window)
@@ -196,7 +196,7 @@ def test_what_is_asked_for_changes_nothing(beta, listed, window):
 @pytest.mark.parametrize('listed', [3, 5, 12])
 @pytest.mark.parametrize('window', [1, 4, 30])
 def test_of_equal_gains_the_lower_label_comes_first(kind, listed, window):
-  """All labels have one probability: they are selected in turn."""
+  """Checks that equally probable labels are selected in turn."""
   documents = ranked(np.full((30, 12), 0.5, np.float32), kind, known=12)
   greedy = Greedy(documents, 3, 0.0, listed, window)
   ids_NK, _, _, again = greedy.cover(np.arange(30))
@@ -217,13 +217,13 @@ def test_of_equal_gains_the_lower_label_comes_first(kind, listed, window):
   scale=st.sampled_from([0.5, 3, 12]),
 )
 def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
-  """Labels that are few or certain, so that gains fall by many orders.
+  """Checks few and certain labels, whose gains fall by many orders.
 
-  Up to near ties: what is selected has the gains that Algorithm 1 gives it.
+  Near ties may differ, so the gains of the selected labels are compared.
   """
   drawn = logits(seed, n, n_labels, scale)
   if kind is ScoreKind.PROBABILITY:
-    drawn = np.minimum(drawn, 9)  # 1 - p should be there in float32
+    drawn = np.minimum(drawn, 9)  # float32 must be able to hold 1 - p
   documents = ranked(drawn, kind, 4, known=12)
   found = choose(CoverageStrategy(beta, seed), documents, k)
   p_NL, log_misses_NL = probabilities(documents), log_misses(documents)
@@ -243,7 +243,7 @@ def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
 
 
 def test_gains_fall_further_than_float32_goes():
-  """After many documents f is below e-1000, and Algorithm 1 as before."""
+  """Checks Algorithm 1 where f falls far below the range of float32."""
   drawn = np.tile(np.array([3, 2, 1, 0, -1], np.float32), (400, 1))
   drawn += np.random.default_rng(0).normal(0, 0.1, drawn.shape)
   documents = ranked(drawn.astype(np.float32), ScoreKind.LOGIT)
@@ -255,14 +255,14 @@ def test_gains_fall_further_than_float32_goes():
 
 
 def test_labels_with_a_weight_that_is_not_their_own():
-  """Weights beyond what is told apart are asked for as higher ones."""
+  """Checks labels whose weights are too low for float32."""
   drawn = np.zeros((30, 12), np.float32)
   drawn[:, 0] = -300
   drawn[:29, 1:] = 50 + np.arange(11)
   documents = ranked(drawn, ScoreKind.LOGIT, known=12)
   greedy = Greedy(documents, 2, 0.0, listed=2)
   ids_NK, _, _, _ = greedy.cover(np.arange(30))
-  # Each time those that were selected least, the less probable ones first.
+  # Each document gets the labels selected least, the less probable first.
   expected = np.full((30, 2), PAD)
   log_f_L = np.zeros(12)
   for row in range(30):
@@ -326,7 +326,7 @@ def test_bounded_random():
     [list(order_NL[row, : 2 * k]).index(label) for label in found.ids_NK[row]]
     for row in range(N)
   ]
-  assert (np.diff(places) > 0).all()  # by score, none twice
+  assert (np.diff(places) > 0).all()  # sorted by score, and no label twice
   assert set(np.ravel(places)) == set(range(2 * k))
   assert len(set(map(tuple, places))) > N / 3
   other = ranked(logits(2), ScoreKind.MARGIN, size=64)
@@ -379,7 +379,7 @@ def test_empty_lists_and_no_documents(strategy, n):
 
 
 def test_certain_labels_are_covered_at_once():
-  """A probability of 1 leaves nothing to gain, and 0 never has anything."""
+  """Checks that probability 1 gains nothing later, and 0 gains nothing."""
   scores_NL = np.array([[1, 0.5, 0, 0], [1, 0.5, 0.25, 0]], np.float32)
   scorer = DenseScorer(scores_NL, ScoreKind.PROBABILITY)
   documents = RankedDocuments(scorer, batches_of(2), 2)

@@ -25,7 +25,7 @@ class Row:
 
 
 class Given(Head):
-  """A head that has every document's scores; padding's are the highest."""
+  """A head that knows all scores; padded rows have the highest scores."""
 
   def __init__(self, scores_BL, chunk):
     self.n_labels, self.chunk = scores_BL.shape[1], chunk
@@ -38,7 +38,7 @@ class Given(Head):
 
 
 def draw(n_labels=L, kinds=12):
-  """Scores with many ties."""
+  """Returns scores with many ties."""
   rng = np.random.default_rng(0)
   return rng.integers(-kinds, kinds, (B, n_labels)).astype(np.float32) / 4
 
@@ -59,7 +59,7 @@ def streamed(
 
 
 def by_definition(scores_BL, k, may_BL):
-  """Best first, ties to the lower index, by a stable sort of everything."""
+  """Sorts all labels, best first; the lower index wins ties."""
   ids = np.full((B, k), PAD, np.int32)
   scores = np.full((B, k), -np.inf, np.float32)
   for i in range(B):
@@ -196,7 +196,7 @@ LARGE, D = 200_000, 4
 
 @pytest.fixture(scope='module')
 def large():
-  """Whole numbers, so that scores are exact and many are equal."""
+  """Returns whole numbers, so that scores are exact and many are equal."""
   rng = np.random.default_rng(3)
   kernel_LD = rng.integers(-4, 5, (LARGE, D)).astype(np.float32)
   document_BD = rng.integers(-4, 5, (B, D)).astype(np.float32)
@@ -282,6 +282,6 @@ def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
     program = jax.jit(run).lower(params, *given).compile()
   logits = 4 * documents * chunk
   lists = (1 + n_slices) * documents * k * (4 + 4)
-  # Of the lists there are those so far, the new ones, and copies of them.
+  # The program holds the lists so far, the new lists, and copies of both.
   held = program.memory_analysis().temp_size_in_bytes
   assert logits < held < 2 * logits + 4 * lists

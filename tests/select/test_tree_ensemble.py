@@ -1,4 +1,4 @@
-"""Lists of several trees as one: means of exponentials."""
+"""Tests that lists of several trees become one, by means of exponentials."""
 
 import numpy as np
 import pytest
@@ -9,24 +9,24 @@ from xjax.select.tree_search import SearchResult, Squash
 
 
 def combined(found, k, n_labels, logs, squash):
-  """What trees listed once, as one list."""
+  """Combines the lists of several trees into one list per document."""
   return tree_scorer.combine_trees([found], k, n_labels, [logs], squash)[0]
 
 
 def lists(*rows, opened=1):
-  """A SearchResult with {label: score} for each document."""
+  """Returns a SearchResult from {label: score} of each document."""
   n, k = len(rows), max(map(len, rows))
   found = SearchResult.none(n, k)
   for i, row in enumerate(rows):
     for at, (label, score) in enumerate(row.items()):
       found.ids[i, at], found.scores[i, at] = label, score
-      found.keys[i, at] = score + 100  # not what counts
+      found.keys[i, at] = score + 100  # the keys are not used here
   found.opened[:] = opened
   return found
 
 
 def test_means_by_hand():
-  """Of two trees; what one of them does not list is 0 there."""
+  """Checks means of two trees; a label that a tree does not list counts 0."""
   one = lists({4: np.log(0.5), 2: np.log(0.4)}, {}, opened=3)
   two = lists({2: np.log(0.2), 7: np.log(0.9), 4: np.log(0.1)}, {1: -1.0})
   found = combined([one, two], 3, 9, None, None)
@@ -54,7 +54,7 @@ def test_ties_are_broken_by_label():
 
 
 def test_weights_and_squashes():
-  """Keys have them, scores do not."""
+  """Checks that weights and squashes change keys, but not scores."""
   logs = np.log([0.5, 1, 4, 1])
   squash = Squash(2.0, 0.5)
   one = lists({0: -0.1, 1: -0.3, 2: -1.5})
@@ -76,7 +76,7 @@ def test_labels_that_are_not_to_be_found():
 
 
 def test_scores_whose_exponentials_are_0():
-  """Margins far below 0, cubed; they have their order all the same."""
+  """Checks that scores far below 0 keep their order."""
   one = lists({0: -5000.0, 1: -900.0})
   two = lists({0: -5000.0, 1: -1000.0})
   found = combined([one, two], 3, 2, None, None)
@@ -91,9 +91,9 @@ def test_nothing_is_found_at_all():
 
 
 def test_a_label_has_one_score_in_all_lists():
-  """That of the first lists, where any of these has it."""
+  """Checks that all lists agree; the first lists decide where they can."""
   one, two = lists({1: -1.0, 2: -1.5}), lists({1: -2.0})
-  # Searches of a part of the labels go deeper, or elsewhere.
+  # A search of a part of the labels may find labels that others do not.
   part = [lists({2: -1.5, 3: -3.0}), lists({3: -4.0, 2: -2.0})]
   other = [lists({3: -3.0, 0: -5.0}), lists({4: -6.0})]
   with np.errstate(divide='ignore'):

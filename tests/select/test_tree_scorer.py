@@ -1,4 +1,4 @@
-"""Label trees as scorers: weights, slices, what is allowed, scales."""
+"""Tests label trees as scorers: weights, slices, allowed labels, scales."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ WEIGHTS_L = RNG.choice([0, 0.5, 1, 2], L).astype(np.float32)
 ALLOWED_L = RNG.random(L) < 0.6
 ALLOWED_BL = RNG.random((N, L)) < 0.6
 SLICES = (RNG.random(L) < 0.3, np.zeros(L, bool))
-MORE = 4  # labels of the space that no tree has
+MORE = 4  # number of labels that no tree has
 
 
 @pytest.fixture(scope='module')
@@ -56,7 +56,7 @@ def logit(log_p):
 
 
 def check(ids_K, scores_K, wanted):
-  """Against (ids, scores) that may be shorter."""
+  """Compares a list with (ids, scores), which may be shorter."""
   ids, scores = wanted
   assert ids_K.tolist() == ids + [PAD] * (K - len(ids))
   np.testing.assert_allclose(scores_K[: len(ids)], scores, rtol=2e-6)
@@ -86,7 +86,7 @@ def test_lists_of_scores_and_of_slices(models, rows, link, allowed):
 
 @pytest.mark.parametrize('link', KINDS)
 def test_weights_are_of_probabilities(models, rows, link):
-  """Of margins those of a sigmoid, which the caller may know better."""
+  """Checks that margins are weighted as probabilities by a given sigmoid."""
   (model, _), scorer = models, scorer_of(models[:1], link)
   weights = np.append(WEIGHTS_L, np.ones(MORE, np.float32))
   for sigmoid in ((1.0, 0.0), (2.0, 1.5)):
@@ -113,7 +113,7 @@ def test_what_scores_are(models):
 
 
 def test_logits_do_not_saturate(models, rows):
-  """Probabilities near 1, which are all 1 as numbers, have an order."""
+  """Checks that logits have an order where probabilities round to 1."""
   scorer = scorer_of(models[:1], Link.SIGMOID)
   _, scores = scorer.topk(batch_of(rows * np.float32(64)), K)
   best = scores[0, :, 0]
@@ -123,7 +123,7 @@ def test_logits_do_not_saturate(models, rows):
 
 
 def test_beams_may_find_fewer_labels(models, rows):
-  """No label but those below what was opened."""
+  """Checks that only labels below the opened nodes are listed."""
   scorer = scorer_of(models[:1], Link.SIGMOID, exact=False, beam=1)
   ids, scores = scorer.topk(batch_of(rows), K)
   assert (ids[0, :, :3] != PAD).all() and (ids[0, :, 3:] == PAD).all()
@@ -146,7 +146,7 @@ def test_workers_do_not_matter(models, rows, n_trees, exact):
 
 @pytest.mark.parametrize('link', KINDS)
 def test_trees_together(models, rows, link):
-  """Lists are long enough here for each tree to list every label."""
+  """Checks means of trees; the lists are long enough for all labels."""
   scorer = scorer_of(models, link)
   ids, scores = scorer.topk(batch_of(rows), K + 1)
   for i, row_D in enumerate(rows.toarray().astype(float)):
@@ -177,7 +177,7 @@ def test_rows_that_only_fill_a_batch(models, rows):
 def test_a_label_has_one_score_in_all_lists_of_a_document(
   models, rows, link, n_trees, exact
 ):
-  """Slices overlap, and lists are shorter than what trees would list."""
+  """Checks overlapping slices with lists that are too short for all labels."""
   scorer = scorer_of(models[:n_trees], link, exact, beam=1)
   slices = (*SLICES, ALLOWED_L)
   for weights in (None, WEIGHTS_L):
@@ -192,6 +192,6 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(
         listed = own[own_ids == label]
         assert len(set(listed.tolist())) == 1
         several += len(listed) > 1
-    assert several  # else nothing is tested
+    assert several  # otherwise the test would check nothing
     merged = np.sort(Lists.merge(list(map(Lists, ids, scores))).ids, axis=1)
     assert ((np.diff(merged) > 0) | (merged[:, 1:] == PAD)).all()

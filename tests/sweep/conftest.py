@@ -16,9 +16,9 @@ from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepSession
 
-# Its figure at a judging grows to train.learning_rate; with train.clip_norm=1
-# it fails, with train.warmup=1 it waits at its second judging, with 2 also when
-# it is asked to leave. Two at once in a workdir end in `twice`.
+# The metric of a stand-in grows to train.learning_rate. With train.clip_norm=1
+# the stand-in fails. With train.warmup=1 it waits at its second judging, and
+# with 2 also when it is asked to leave. Two at once in a workdir write `twice`.
 STAND_IN = """
 import ast, json, os, pathlib, signal, sys, time
 
@@ -66,13 +66,13 @@ alive.unlink()
 
 @pytest.fixture(autouse=True)
 def no_sleep(monkeypatch) -> None:
-  """What a stand-in does is done at once."""
+  """Lets workers look for the end of a stand-in every 0.01 s."""
   monkeypatch.setattr(workers, '_LOOK_EVERY', 0.01)
 
 
 @pytest.fixture(autouse=True)
 def no_disk() -> Iterator[None]:
-  """Nobody waits for the disk: a kill loses nothing without, a blackout may."""
+  """Switches off waiting for the disk: only a blackout could lose data."""
 
   def hurry(connection, _) -> None:
     connection.execute('PRAGMA synchronous=OFF')
@@ -85,7 +85,7 @@ def no_disk() -> Iterator[None]:
 
 @pytest.fixture
 def stand_in(tmp_path) -> tuple[str, ...]:
-  """The words of a command that takes the place of experiments.train."""
+  """Returns the words of a command that replaces experiments.train."""
   path = tmp_path / 'stand_in.py'
   path.write_text(STAND_IN)
   return sys.executable, '-S', '-E', str(path)

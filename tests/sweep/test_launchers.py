@@ -1,4 +1,4 @@
-"""Sweeps whose runs are jobs of a cluster, which stand-ins make quick."""
+"""Tests sweeps whose runs are jobs of a cluster, with quick stand-ins."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ SETTINGS = {
   'ACCELERATOR': 'gpu',
   'CLAIM': 'nfs',
 }
-# What makes a job of a run, and what starts one.
+# The call with which each launcher submits a job.
 SUBMITS = {
   Launcher.SLURM: 'sbatch ',
   Launcher.TPU: 'queued-resources create',
@@ -69,7 +69,7 @@ def test_outcomes_are_those_of_processes_here(
   assert len(cluster.calls(SUBMITS[launcher])) == 3
 
 
-# The sweep of session_of in a process of its own, to be killed.
+# This runs the sweep of session_of in a process that tests can kill.
 SWEEP = """
 import pathlib, sys
 from xjax.sweep import workers
@@ -88,7 +88,7 @@ with session.start():
 
 
 def killed(session, wait_for):
-  """Has a sweep killed that has a job."""
+  """Starts a sweep, waits for its job and kills the sweep."""
   words = session.launcher.value, str(session.folder.path), *session.train
   sweep = subprocess.Popen([sys.executable, '-c', SWEEP, *words])
   wait_for((session.folder.place(0, None).workdir / 'alive').exists)
@@ -98,7 +98,7 @@ def killed(session, wait_for):
 
 
 def abandoned(session, wait_for, stopped=False):
-  """Makes what a killed sweep leaves, and is quicker."""
+  """Leaves the state of a killed sweep, but quicker than by a kill."""
   with session.start():
     store = Store(
       session.folder.store, session.sweep.search, session.sweep.pruning
@@ -148,7 +148,7 @@ def test_a_killed_sweep_finds_its_job(
   left = leave(session, wait_for)
   place = session.folder.place(0, None)
   waits = place.pid.read_text()
-  os.kill(int(waits), 0)  # it lives
+  os.kill(int(waits), 0)  # the process is alive
 
   def let_go():
     wait_for(lambda: place.pid.read_text() not in ('', waits))

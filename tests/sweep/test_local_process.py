@@ -58,7 +58,7 @@ def test_is_asked_to_leave(tmp_path):
   os.killpg(int((tmp_path / 'a.pid').read_text()), signal.SIGKILL)  # its sleep
 
 
-# One that starts a process as a sweep does, and is killed.
+# This program starts a process as a sweep does, and is then killed.
 PARENT = """
 import pathlib, sys, time
 from xjax.sweep.local_process import LocalProcess
@@ -81,7 +81,7 @@ def test_kills_what_does_not_leave(tmp_path):
   first = start(tmp_path, stubborn, 'again')
   log = tmp_path / 'a.txt'
   wait_for(lambda: first.poll() is None and 'again' in log.read_text())
-  # One that a killed sweep left, while the next waits for it.
+  # A killed sweep left the first process; the next process waits for it.
   second = start(tmp_path, 'echo never')
   second.kill()
   assert ended(first) == -signal.SIGKILL and ended(second) == 0
@@ -95,7 +95,7 @@ def test_outlives_a_killed_parent_and_makes_room(tmp_path):
   parent.kill()
   parent.wait()
   orphan = int((tmp_path / 'a.pid').read_text())
-  os.kill(orphan, 0)  # it lives
+  os.kill(orphan, 0)  # the process is alive
   process = start(tmp_path, 'echo next')
   assert ended(process) == 0
   assert log.read_text() == 'on\nleft\nnext\n'
@@ -110,7 +110,7 @@ def test_need_not_start_when_asked_to_leave_before(tmp_path):
   assert (tmp_path / 'a.txt').read_text() == 'on\n'
 
 
-# What waits for a job: without LEAVE=1 it would make one.
+# This script waits for a job; with LEAVE=1 it exits at once.
 WAITS = 'echo "on $LEAVE"; [ -n "$LEAVE" ] || sleep 60'
 
 
@@ -119,7 +119,7 @@ def test_a_job_is_ended_where_nobody_has_heard(tmp_path, orphan):
   process = first = start(tmp_path, WAITS, job=True)
   log = tmp_path / 'a.txt'
   assert written(log) == 'on \n'
-  if orphan:  # of a killed sweep; the next need not make the job again
+  if orphan:  # a killed sweep left it; no second job is needed
     process = start(tmp_path, WAITS, job=True)
   process.terminate()
   assert ended(process) == 0

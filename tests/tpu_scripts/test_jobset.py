@@ -1,4 +1,4 @@
-"""jobset.sh and its manifest, beside a kubectl that notes its calls."""
+"""Tests jobset.sh and its manifest with a kubectl that records its calls."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_a_jobset_starts_again_on_what_is_no_failure_of_its_own(
   assert run('jobset.sh', *job.words) == code
   assert job.starts == ['here --workdir=a b --multihost'] * times
   assert len(cluster.calls('apply')) == 1
-  # What has ended is not in the way of the next.
+  # The ended JobSet is deleted, so that it does not block the next one.
   assert cluster.calls()[-1].startswith('kubectl delete jobset mine')
   assert not (cluster.folder / 'jobset.json').exists()
   if code == 1:
@@ -79,7 +79,7 @@ def test_told_to_leave_at_once_it_ends_what_is_at_work(
   os.killpg(first.pid, signal.SIGKILL)
   first.wait()
   monkeypatch.setenv('LEAVE', '1')
-  for _ in range(2):  # where there is none, none is made
+  for _ in range(2):  # without a JobSet no JobSet is made
     assert run('jobset.sh', *job.words) == 75
     assert len(cluster.calls('apply')) == len(job.starts) == 1
     assert not (cluster.folder / 'jobset.json').exists()

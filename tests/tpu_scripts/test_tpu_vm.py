@@ -1,4 +1,4 @@
-"""create, setup, run, logs and delete, beside a gcloud that notes its calls."""
+"""Tests the scripts for TPU VMs with a gcloud that records its calls."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def plan(cluster):
 
 
 def changes(cluster):
-  """The calls that change something."""
+  """Returns the calls that change something."""
   verbs = {
     'create': 'queued-resources create',
     'delete': 'queued-resources delete',
@@ -201,7 +201,7 @@ def test_run_comes_back_to_what_goes_on(
   states = len(cluster.calls('worker.sh state'))
   wait_for(lambda: len(cluster.calls('worker.sh state')) > states + 1)
   assert len(job.starts) == 2
-  # Another command has to wait for its end, and takes nothing away.
+  # Another command is refused until the run ends, and it changes nothing.
   for name in ('DELETE', 'LEAVE'):
     before = changes(cluster)
     monkeypatch.setenv(name, '1')
@@ -209,7 +209,7 @@ def test_run_comes_back_to_what_goes_on(
     assert 'error: another command is running here: bash' in said()
     assert changes(cluster) == before
   assert second.poll() is None
-  # As the system asks the processes themselves, say.
+  # The operating system, for one, may send SIGTERM to the processes.
   for worker in ('worker0', 'worker1'):
     pid = (cluster.folder / worker / 'xjax_run' / 'pid').read_text()
     os.kill(int(pid), signal.SIGTERM)
@@ -250,7 +250,7 @@ def test_told_to_leave_at_once_it_ends_what_is_at_work(
   first.wait()
   monkeypatch.setenv('DELETE', '1')
   monkeypatch.setenv('LEAVE', '1')
-  for _ in range(2):  # where there is nothing, nothing is made
+  for _ in range(2):  # without a VM nothing is made
     assert run('run.sh', *job.words) == 75
     assert changes(cluster) == ['create', 'copy', 'start', 'stop', 'delete']
 
@@ -262,7 +262,7 @@ def test_a_key_leaves_nothing_that_creates(
   plan(['WAITING_FOR_RESOURCES'])
   process = begin('run.sh', *job.words)
   wait_for(lambda: len(cluster.calls('describe')) > 2)
-  os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+  os.killpg(process.pid, signal.SIGINT)  # the terminal does the same
   assert process.wait(60) == 130
 
   def alone():
@@ -309,7 +309,7 @@ def test_a_worker_that_started_anew_is_set_up_and_all_start_again(
   job.ends_with('wait', 0)
   process = begin('run.sh', *job.words)
   pids = pids_of(cluster, job, wait_for)
-  if aborts:  # JAX does where another is lost
+  if aborts:  # JAX aborts if another worker is lost
     os.kill(pids[0], signal.SIGABRT)
     wait_for(lambda: 'worker' in said() and ': exit 134' in said())
   home = cluster.folder / 'worker1'
@@ -336,7 +336,7 @@ def test_a_failure_counts_though_another_worker_is_lost(
 
 
 def pids_of(cluster, job, wait_for):
-  """The processes of both workers, once they have started."""
+  """Returns the process ids of both workers, once they have started."""
   wait_for(lambda: len(job.starts) == 2)
   files = [cluster.folder / f'worker{n}' / 'xjax_run' / 'pid' for n in (0, 1)]
   wait_for(lambda: all(file.exists() for file in files))
@@ -344,7 +344,7 @@ def pids_of(cluster, job, wait_for):
 
 
 def reboot(home):
-  """What the disk has is from another boot then."""
+  """Makes the worker look as if it had been set up in another boot."""
   ready = home / 'xjax' / 'ready'
   ready.write_text(f'{ready.read_text().split()[0]} another-boot\n')
 

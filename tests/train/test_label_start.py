@@ -1,4 +1,4 @@
-"""Numbers of each label that rows begin with are in no compiled program."""
+"""Tests that no compiled program contains the initial biases of labels."""
 
 import dataclasses
 
@@ -97,7 +97,7 @@ def test_programs_do_not_grow_with_labels(head, monkeypatch):
     with jax.set_mesh(mesh):
       texts.append(plan.init.lower(jax.random.key(0)).as_text())
   few, many = map(len, texts)
-  # Of one label, the places for what rounding leaves out are the same.
+  # One label has as many places for left-out parts as 1500 labels.
   assert abs(many - few) < 100 and many < 100_000
 
 

@@ -54,7 +54,7 @@ def update(config, grads, params):
 
 
 def adam_input(config, grads):
-  """What Adam is given: with b1 = b2 = 0 and a large eps, g / eps."""
+  """Returns the g that Adam gets; with b1 = b2 = 0, it steps by g / eps."""
   params = {name: jnp.zeros_like(g) for name, g in grads.items()}
   updates = update(config, grads, params)
   return {name: -u * config.optimizer.eps for name, u in updates.items()}
@@ -106,7 +106,7 @@ def test_groups_learn_at_rates_of_their_own():
   )
   grads = jax.tree.map(jnp.ones_like, params)
   found = by_path(update(config, grads, params))
-  # Adam's first step is 1, AdamW's of a matrix of ones 1 + 0.5.
+  # Adam's first step is 1; AdamW adds 0.5 for a matrix of ones.
   expected = {
     'encoder/embeddings/word': 0.5 * 0.25**2 * 1.5,
     'encoder/layers/0/bias': 0.5 * 0.25,

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, and the same every time."""
+"""Tests that plots show their data and are the same every time."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -65,7 +65,7 @@ def test_pictures_are_whole_and_need_nothing(drawn):
     ElementTree.fromstring(svg)
     links = re.findall(r'href="([^"]*)"', svg)
     assert links and all(link.startswith('#') for link in links)
-    # Glyphs are shapes: no font is asked for.
+    # Glyphs are drawn as shapes, so that no font is needed.
     assert '<text' not in svg
 
 
@@ -79,7 +79,7 @@ def test_every_system_has_its_colour(drawn):
 
 
 def contrast(colour):
-  """Of a colour to white (WCAG 2.1)."""
+  """Returns the contrast of a colour to white (WCAG 2.1)."""
   parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
   linear = [
     c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts

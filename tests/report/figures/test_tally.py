@@ -20,7 +20,7 @@ def test_curves_are_the_metrics(predictions_of):
   for kind, values in curves.items():
     for k, value in enumerate(values, 1):
       assert value == pytest.approx(metrics[f'{kind}@{k}'], abs=1e-15)
-  # What the paper's Fig. 2 shows.
+  # The curves meet where the paper's Fig. 2 shows it.
   assert curves['RP'][0] == curves['P'][0]
   assert curves['RP'][-1] == curves['R'][-1] == 1
 

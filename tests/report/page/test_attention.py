@@ -103,7 +103,7 @@ def test_it_needs_nothing_else(page):
 
 
 def shaded(elements, document):
-  """The words of an article's text -> classes, as they stand at first."""
+  """Returns the words and the buttons of an article."""
   number = int(document.removeprefix('document-'))
   articles = [x for x in elements.found if x['tag'] == 'article']
   begin = elements.found.index(articles[number])
@@ -145,7 +145,7 @@ def test_buttons_know_their_words(elements):
   first = [x.split(':') for x in buttons[0]['data-words'].split()]
   shades = {words[int(at)]['text']: names for at, names, _ in first}
   assert shades == {'One': 'a8+top', 'two': 'a4+top', 'three': 'a3'}
-  # Of equal weights the first is told, though it has no shade.
+  # The first of several equal weights is marked, though it has no shade.
   second = [x.split(':') for x in buttons[1]['data-words'].split()]
   assert [(words[int(at)]['text'], *rest) for at, *rest in second] == [
     ('b', 'top', '1.0'),
@@ -211,7 +211,7 @@ def test_only_a_page_of_that_file_is_removed(page, tmp_path):
   lines, other = tmp_path / 'a&b.jsonl', tmp_path / 'c.jsonl'
   remove_page(lines)
   path = save_page(Explanations(lines, page.documents, 4, 2))
-  own = path.rename(tmp_path / 'c.html')  # says that it is of another file
+  own = path.rename(tmp_path / 'c.html')  # its content names another file
   remove_page(other)
   assert own.exists()
   own.rename(path)

@@ -1,4 +1,4 @@
-"""What was judged, in numbers."""
+"""Tests the tables that describe the judged data in numbers."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def by_hand(predictions_of, **changes):
 
 
 def test_counts_by_hand(predictions_of):
-  # Training documents 60, 55, 30, 12, 9, 3, 1, 0.
+  # The labels have 60, 55, 30, 12, 9, 3, 1 and 0 training documents.
   assert cells(corpus_table(by_hand(predictions_of))) == {
     'documents (N)': '12',
     'documents without gold': '1',

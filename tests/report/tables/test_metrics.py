@@ -62,7 +62,7 @@ def test_main_table():
     ['few', 'one', '0.1250', '-', '-', '-'],
   ]
   best = [[cell.text for cell in row if cell.best] for row in table.rows]
-  # Equal values have no best, and neither has one alone.
+  # Equal values have no best value, and neither has a single one.
   assert best == [['0.3333'], ['0.7500'], []]
   assert [row[0].below for row in table.rows] == [
     '1,200 labels',
@@ -82,7 +82,7 @@ def test_intervals_in_the_main_table():
     '',
   ]
   assert not any(cell.below for cell in table.rows[1][1:])
-  # Of several seeds the error stands there.
+  # With several seeds the cell shows the error instead of the interval.
   seeds = group('one', ONE, TWO)
   tables = {'one': group_metrics(seeds, 'xjax')}
   table = main_table(tables, intervals={'one': intervals_of(ONE, 'xjax')})

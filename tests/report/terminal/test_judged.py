@@ -1,4 +1,4 @@
-"""What judging has found, on the screen and in a folder."""
+"""Tests the results of judging, on the screen and in a folder."""
 
 import csv
 import dataclasses
@@ -45,7 +45,7 @@ def judged(*protocols, ks=(1, 2), **more):
 
 
 def printed(text, table=-1):
-  """Metric -> cells, of one of the tables that begin with `metric`."""
+  """Returns {metric: cells} of one of the tables that begin with `metric`."""
   tables = re.split(r'(?m)^metric ', text)[1:]
   rows = tables[table].split('\n\n')[0].splitlines()[1:]
   cells = (re.split(r' {2,}', row) for row in rows if row[0] not in '- ')
@@ -174,7 +174,7 @@ def test_latex(tmp_path):
   assert '\\begin{tabular}{lrrrrr}' in first
   header, *rows = [line for line in first.splitlines() if ' & ' in line]
   assert header.endswith('& 50\\%\\_odd \\& more \\\\')
-  # As many cells in every row; no bracket that would be an argument.
+  # Every row has as many cells, and LaTeX reads no bracket as an argument.
   assert {len(re.findall(r'(?<!\\)&', row)) for row in (header, *rows)} == {5}
   assert all(row.endswith(' \\\\') for row in rows)
   assert not re.search(r'(?<!\{)\[', first)

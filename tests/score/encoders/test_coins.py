@@ -18,18 +18,18 @@ def correlation(a, b):
 
 
 def test_how_often():
-  """Within four standard deviations: in all, of each row, of each column."""
+  """Checks the kept share: in all, in each row and in each column."""
   kept = flipped()
   for axes in [(0, 1, 2), 2, (0, 1)]:
     share = kept.mean(axis=axes)
     deviation = (0.1 * 0.9 * share.size / kept.size) ** 0.5
     assert np.abs(share - 0.9).max() < 4.5 * deviation
-    if share.size > 1:  # nor are they more even than chance
+    if share.size > 1:  # shares vary as they do by chance
       np.testing.assert_allclose(share.std(), deviation, rtol=0.25)
 
 
 def test_independence():
-  """Of neighbours along each axis, of other turns, seeds and keys."""
+  """Checks neighbours along each axis, and other turns, seeds and keys."""
   kept = flipped(rate=0.5)
   pairs = [(kept[1:], kept[:-1]), (kept[:, 1:], kept[:, :-1])]
   pairs += [(kept[..., n:], kept[..., :-n]) for n in (1, 2, 3, 16, 128)]
@@ -41,7 +41,7 @@ def test_independence():
 
 
 def test_pairs_of_rows_differ():
-  """No two of 512 rows alike, nor shifted by a few columns."""
+  """Checks that no two of 512 rows are equal, even if shifted by columns."""
   rows = flipped(rate=0.5).reshape(-1, SHAPE[-1])
   seen = [row[n : n + 192].tobytes() for row in rows for n in range(64)]
   assert len(set(seen)) == len(seen)

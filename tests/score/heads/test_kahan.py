@@ -1,4 +1,4 @@
-"""What rounding leaves out of bfloat16 rows is kept, and comes back."""
+"""Tests that rounding errors of bfloat16 rows are stored and added later."""
 
 import functools
 
@@ -26,9 +26,9 @@ def mesh_of(data, label):
 
 @functools.cache
 def after(mesh, chunks=1, frequent=True):
-  """Rows that begin as 1, and what is left out, after many small steps.
+  """Returns rows that begin as 1, and left-out parts, after many small steps.
 
-  Both float64.
+  Both arrays are float64.
   """
   rows = padded_labels(L)
   marked = FREQUENT if frequent else np.zeros(L, bool)
@@ -73,7 +73,7 @@ def test_places():
   assert place_L.shape == (padded_labels(L),) and place_L.dtype == np.int32
   np.testing.assert_array_equal(place_L[:L] != PAD, FREQUENT)
   np.testing.assert_array_equal(place_L[L:], PAD)
-  # Every third of two rows: never both of a block, which has one place.
+  # Every third label has a place: never both rows of a block of two.
   assert set(place_L) == {PAD, 0}
   assert slots[LEFT_OUT].shape == (LABEL_MULTIPLE, D)
   assert slots[LEFT_OUT].dtype == jnp.uint16  # the bits of bfloat16
@@ -91,14 +91,14 @@ def test_no_labels_to_compensate():
 
 
 def test_small_steps_add_up():
-  # Beside 1, bfloat16 has 1 + 2^-7: rounded to the nearest it would stay 1.
+  # After 1, bfloat16 has 1 + 2^-7: rounding to the nearest would keep 1.
   assert jnp.bfloat16(1) + jnp.bfloat16(CHANGE) == 1
   kernel_LD, left_out = after((1, 1))
   exact = 1 + STEPS * CHANGE
   sum_LD = kernel_LD[:L][FREQUENT]
   nearest = float(jnp.bfloat16(exact))
   np.testing.assert_array_equal(sum_LD, nearest)
-  # Each of a label's two rows to a block has the block's one place.
+  # A block has two rows and one place.
   at = np.flatnonzero(FREQUENT) // 2
   np.testing.assert_allclose(sum_LD + left_out[at], exact, atol=2.0**-15)
 
@@ -106,7 +106,7 @@ def test_small_steps_add_up():
 def test_other_labels_are_right_on_average():
   kernel_LD = after((1, 1))[0][:L][~FREQUENT]
   exact = 1 + STEPS * CHANGE
-  # Independent draws, of variance change (spacing - change) each.
+  # Draws are independent, with variance change (spacing - change) each.
   deviation = np.sqrt(STEPS * CHANGE * 2.0**-7)
   assert np.abs(kernel_LD.mean() - exact) < 3 * deviation / kernel_LD.size**0.5
   assert 0.8 * deviation < kernel_LD.std() < 1.2 * deviation

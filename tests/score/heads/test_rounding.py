@@ -1,4 +1,4 @@
-"""Stochastic rounding: unbiased, to a neighbour, of its key and place alone."""
+"""Tests that stochastic rounding is unbiased and depends on key and place."""
 
 import functools
 
@@ -16,9 +16,9 @@ from xjax.score.heads.rounding import (
 )
 
 DRAWS = 10_000
-KEY = 0x2545F491  # as a step's: any 32 bits
+KEY = 0x2545F491  # any 32 bits, as the key of a step has
 LARGEST = 448.0
-# All that E4M3 has from 0 on: 7 subnormal and 8 numbers for each power of 2.
+# All numbers of E4M3 from 0 on: 7 subnormals, and 8 for each power of 2.
 NUMBERS = np.unique(
   np.arange(128, dtype=np.uint8).view(E4M3).astype(np.float64)
 )
@@ -39,7 +39,7 @@ def half_precision(values_CD, bits_CD):
 
 
 def quarter_precision(values_CD, bits_CD):
-  """The values that the rounded ones stand for, and the exponents."""
+  """Returns the decoded rounded values, and the exponents of the rows."""
   given_CD = jnp.asarray(values_CD, jnp.float32)
   rounded_CD, exponent_C = jax.jit(to_e4m3)(given_CD, bits_CD)
   assert (rounded_CD.dtype, exponent_C.dtype) == (E4M3, jnp.int8)
@@ -49,7 +49,7 @@ def quarter_precision(values_CD, bits_CD):
 
 
 def neighbours(values, numbers):
-  """The nearest ones not above and not below, of ascending numbers."""
+  """Returns the nearest of ascending numbers on both sides of each value."""
   size, sign = np.abs(values), np.sign(values)
   low = numbers[np.searchsorted(numbers, size, 'right') - 1]
   high = numbers[np.searchsorted(numbers, size, 'left')]
@@ -57,14 +57,14 @@ def neighbours(values, numbers):
 
 
 def bfloat16_numbers(values):
-  """All of bfloat16 from 0 to beyond the largest of some values."""
+  """Returns all bfloat16 numbers from 0 to twice the largest of some values."""
   numbers = np.arange(0x7F80, dtype=np.uint16).view(jnp.bfloat16)
   numbers = numbers.astype(np.float64)
   return numbers[numbers <= 2 * np.abs(values).max()]
 
 
 def assert_unbiased(rounded_ND, values_D, low_D, high_D):
-  """Means are within 3 standard errors, by the variance of two outcomes."""
+  """Checks that means are within 3 standard errors of a draw of two values."""
   share_D = (values_D - low_D) / np.where(high_D != low_D, high_D - low_D, 1)
   error_D = np.sqrt(share_D * (1 - share_D) / DRAWS) * np.abs(high_D - low_D)
   off_D = np.abs(rounded_ND.mean(axis=0) - values_D)
@@ -88,8 +88,8 @@ def test_bfloat16_is_unbiased():
   )
 
 
-# The first sets the scale. Of E4M3 1/64 is the least normal number, 1/512 the
-# least of all; 433 lies between the two largest.
+# The first value sets the scale. The least normal number of E4M3 is 1/64, its
+# least subnormal one 1/512; 433 lies between its two largest numbers.
 E4M3_VALUES = np.array(
   [448, 433, -420.5, 17, 0.3, -0.016, 0.0147, -0.003, 0.0009, -1.2e-5],
   np.float32,
@@ -108,7 +108,7 @@ def test_e4m3_is_unbiased(exponent):
 
 
 def test_errors_are_those_of_independent_draws():
-  """Not of one key by luck: over 300 keys, in units of the standard error."""
+  """Checks the errors of 300 keys in units of the standard error."""
   values_D = jnp.asarray(BFLOAT16_VALUES, jnp.float32)
 
   @jax.jit
@@ -138,7 +138,7 @@ def test_bfloat16_is_a_neighbour():
 
 
 def drawn_rows():
-  """Rows of all sizes, whose entries are of very different ones."""
+  """Returns rows of all sizes, whose entries differ much in size as well."""
   rng = np.random.default_rng(1)
   sizes = rng.normal(size=(400, 1)) * 2.0 ** rng.integers(-60, 60, (400, 1))
   values_CD = rng.normal(size=(400, 9)) * 10.0 ** -rng.integers(0, 6, (400, 9))
@@ -181,7 +181,7 @@ def test_exact_numbers_stay():
 
 
 def test_what_is_stored_stays_whatever_was_drawn():
-  """Also where the largest of a row has been rounded to another power of 2."""
+  """Checks also rows whose largest entry was rounded to a power of 2."""
   first_CD, _ = quarter_precision(drawn_rows(), bits(400, 9))
   for key in range(1, 4):
     again_CD, _ = quarter_precision(first_CD, bits(400, 9, KEY + key))
@@ -216,12 +216,12 @@ def test_bits_are_of_the_place_whatever_the_chunks():
     ids_C = start + jnp.arange(size, dtype=jnp.int32)
     part_CD = random_bits(jnp.uint32(5), ids_C, 7)
     np.testing.assert_array_equal(part_CD, whole_CD[start : start + size])
-  # Columns do not depend on how many there are.
+  # The bits of a column do not depend on the number of columns.
   np.testing.assert_array_equal(bits(300, 4, 5), whole_CD[:, :4])
 
 
 def ones(x_CD):
-  """The share of ones at each of 32 places."""
+  """Returns the share of ones at each of 32 places."""
   places = np.arange(32, dtype=np.uint32)
   return (np.ravel(x_CD)[:, None] >> places & 1).mean(axis=0)
 

@@ -1,4 +1,4 @@
-"""How rows are stored, and what a head of stored rows scores."""
+"""Tests how rows are stored, and how a head scores with stored rows."""
 
 from flax import nnx
 import jax
@@ -18,7 +18,7 @@ SPACING = {
   Storage.BFLOAT16: 2.0**-7,
   Storage.COMPENSATED: 2.0**-7,
   Storage.FLOAT8: 2.0**-3,
-}  # of a number, at most
+}  # at most, as a share of the number
 
 
 def made(storage):
@@ -61,12 +61,12 @@ def test_stored_and_back(storage):
   again_LD = decode_weights(arrays, jnp.float32)
   assert again_LD.dtype == jnp.float32
   off_LD = np.abs(again_LD - values_LD)
-  # The least numbers of E4M3 are 2^-9 apart, of rows whose largest is over 224.
+  # E4M3 subnormals are 2^-9 apart; each row is scaled to a largest over 224.
   least_L1 = np.abs(values_LD).max(axis=1, keepdims=True) * 2.0**-9 / 224
   floor_L1 = least_L1 if storage is Storage.FLOAT8 else 0
   bound_LD = np.maximum(SPACING[storage] * np.abs(values_LD), floor_L1)
   assert (off_LD <= bound_LD).all()
-  # What is stored stays, with other bits too.
+  # Stored weights do not change when they are stored again with other bits.
   again = decode_weights(
     encode_weights(storage, again_LD, ~bits_LD), jnp.float32
   )

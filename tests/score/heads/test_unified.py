@@ -1,4 +1,4 @@
-"""The unified head against its equations, streamed, thinned and padded."""
+"""Compares the unified head with its equations, also streamed and padded."""
 
 from flax import nnx
 import jax
@@ -24,7 +24,7 @@ LAYOUTS = [
 
 
 def make(chunk, seen=SEEN, hidden=HIDDEN, row_dropout=0.3):
-  """All that is trained is drawn; label 7's descriptor stays empty."""
+  """Returns a head with drawn parameters; label 7 has an empty descriptor."""
   head = Unified(
     L,
     D,
@@ -55,7 +55,7 @@ def values(head=None):
 
 
 def vectors(params, label):
-  """u_l, w_l and b_l of one label."""
+  """Returns u_l, w_l and b_l of one label."""
   e_E = params['descriptors'][label]
   e_E = e_E / (np.linalg.norm(e_E) or 1)
   u_D = params['attention_kernel'].T @ e_E
@@ -69,14 +69,14 @@ def vectors(params, label):
 
 
 def logit(params, label, z):
-  """What is scored: z, calibrated for a label that is not seen."""
+  """Returns the logit: z, which is calibrated if the label is not seen."""
   if SEEN[label]:
     return z
   return params['unseen_scale'] * z + params['unseen_offset']
 
 
 def by_equations(hidden_TD, params):
-  """One document's logits, in loops."""
+  """Returns one document's logits, computed in loops."""
   logits = []
   for label in range(L):
     u_D, w_D, b = vectors(params, label)
@@ -210,7 +210,7 @@ def test_a_thinned_head_lacks_rows_of_its_own():
   found = [values(thinned(head, seed)) for seed in (0, 0, 1)]
   jax.tree.map(np.testing.assert_array_equal, found[0], found[1])
   own_SL = np.array([params.pop('own') for params in found])
-  # The head itself stays as it was, and so does all else of a thinned one.
+  # The head does not change, and a thinned head differs in `own` alone.
   jax.tree.map(np.testing.assert_array_equal, values(head), before)
   own_L = before.pop('own')
   for params in found:
@@ -251,7 +251,7 @@ def test_without_row_dropout_nothing_is_drawn():
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_products(documents, dtype):
-  """Exact ones of float32, rounded ones of bfloat16; float32 logits."""
+  """Checks that float32 products are exact, and that logits are float32."""
   features, _ = documents()
   with jax.set_mesh(make_mesh(MeshConfig())):
     head = make(48)
@@ -267,7 +267,7 @@ def test_products(documents, dtype):
     text = str(jax.make_jaxpr(run)(hidden_BTD))
   exact = text.count('Precision.HIGHEST, Precision.HIGHEST')
   products = text.count('dot_general[')
-  # Label vectors are made of float32 in both.
+  # Label vectors are computed in float32 with both types.
   assert products >= 7 and exact == (products if dtype == 'float32' else 3)
 
 

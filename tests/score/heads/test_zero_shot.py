@@ -1,4 +1,4 @@
-"""Zero-shot attention against its equations, streamed and padded."""
+"""Compares zero-shot attention with its equations, streamed and padded."""
 
 from flax import nnx
 import jax
@@ -36,7 +36,7 @@ def values():
 
 
 def by_equations(hidden_TD, params):
-  """One document's logits in loops, from h_t, W, b, e_l and c."""
+  """Returns one document's logits in loops, from h_t, W, b, e_l and c."""
   keys = [
     np.tanh(params['kernel'].T @ h_D + params['bias']) for h_D in hidden_TD
   ]
@@ -120,7 +120,7 @@ def test_labels_not_learnt_have_no_influence(trial, documents):
 
 
 def trial_of_all(trial):
-  """Of a head that learns from all labels."""
+  """Returns the trial of a head that learns from all labels."""
   return type(trial)(lambda chunk: make(chunk, SEEN | True), SEEN | True)
 
 
@@ -156,7 +156,7 @@ def test_attention_weights_make_the_logit(trial, expected, documents, mesh):
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_products(documents, dtype):
-  """Exact ones of float32, rounded ones of bfloat16; float32 logits."""
+  """Checks that float32 products are exact, and that logits are float32."""
   features, _ = documents()
   with jax.set_mesh(make_mesh(MeshConfig())):
     head = make(48)

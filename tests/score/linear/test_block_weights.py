@@ -1,4 +1,4 @@
-"""Weights in blocks: what they are, in files, and when they are damaged."""
+"""Tests weights in blocks: their values, their files, and damaged arrays."""
 
 import dataclasses
 from unittest import mock
@@ -18,7 +18,7 @@ D, C = 12, 9
 
 
 def some(seed=0, share=0.3, columns=COLUMNS):
-  """Dense weights and biases; some classifiers and blocks may have none."""
+  """Returns dense weights and biases; some blocks may have no weights."""
   rng = np.random.default_rng(seed)
   shape = D, columns[-1]
   weights_DC = rng.normal(size=shape) * (rng.random(shape) < share)
@@ -32,7 +32,7 @@ def laid_out(weights_DC, bias_C, columns=COLUMNS):
 
 
 def dense(blocks):
-  """The weights, read as the attributes say."""
+  """Returns the dense weights, read as the attributes describe them."""
   found = np.zeros((blocks.n_features, len(blocks.bias)), np.float32)
   for block, first in enumerate(blocks.columns[:-1]):
     for row in range(blocks.rows[block], blocks.rows[block + 1]):
@@ -59,7 +59,7 @@ def test_they_are_the_classifiers(seed, share, widths, at_once):
   np.testing.assert_array_equal(blocks.bias, bias_C)
   for first, last in zip(blocks.rows, blocks.rows[1:]):
     assert (np.diff(blocks.features[first:last]) > 0).all()
-  assert (np.diff(blocks.entries) > 0).all()  # no feature without a weight
+  assert (np.diff(blocks.entries) > 0).all()  # every feature has a weight
   assert_same(taken(blocks.arrays(), columns), blocks)
 
 
@@ -125,7 +125,7 @@ DAMAGE = {
 
 
 def shifted(lengths):
-  """Of the same sum, and one of them negative."""
+  """Returns lengths with the same sum, one of which is negative."""
   lengths = lengths.copy()
   lengths[:2] = lengths[:2].sum() + 4, -4
   return lengths
@@ -142,7 +142,7 @@ def test_damaged_arrays(says):
 @settings(max_examples=150)
 @given(st.data())
 def test_whatever_is_damaged_is_safe_to_read(data):
-  """What passes reads nothing beyond its arrays: dense looks at all of it."""
+  """Checks that dense reads all accepted arrays within their bounds."""
   arrays = laid_out(*some(share=0.5)).arrays()
   name = data.draw(st.sampled_from(['rows', 'feature_steps', 'row_lengths']))
   at = data.draw(st.integers(0, len(arrays[name]) - 1))

@@ -1,4 +1,4 @@
-"""Dual coordinate descent: LIBLINEAR's problems, many labels at a time."""
+"""Tests dual coordinate descent on LIBLINEAR's problems, for many labels."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from xjax.score.linear.problem import Loss
 
 N, D = 150, 40
 WIDTHS = [1, 5, WIDTH]
-ALL, NONE = 1, 3  # labels of all documents, of none
+ALL, NONE = 1, 3  # a label of all documents, one of none
 
 
 @pytest.fixture(scope='module')
 def data():
-  """Rows with a feature that none has and a row without any."""
+  """Returns rows with an unused feature and an empty row, and gold labels."""
   rng = np.random.default_rng(0)
   dense_ND = rng.gamma(1, 1, (N, D)) * (rng.random((N, D)) < 0.25)
   gold_NL = rng.random((N, WIDTH)) < rng.uniform(0.02, 0.5, WIDTH)
@@ -67,7 +67,7 @@ def peer(loss, c):
 @pytest.mark.parametrize('c', [0.1, 1.0, 10.0])
 @pytest.mark.parametrize('width', WIDTHS)
 def test_the_objective_is_that_of_liblinear(data, loss, c, width):
-  """Of each label by itself; the bias is regularised, as there."""
+  """Checks each label alone; the bias is regularised, as in LIBLINEAR."""
   rows, gold_NL = data
   features, weights_FC, bias_C = solve(data, solver(loss, c), width)
   assert weights_FC.shape == (len(features), width)
@@ -84,7 +84,7 @@ def test_the_objective_is_that_of_liblinear(data, loss, c, width):
 
 @pytest.mark.parametrize('loss', Loss)
 def test_labels_of_all_documents_and_of_none(data, loss):
-  """They mirror each other, and nothing is not a number."""
+  """Checks that the labels' scores are finite and mirror each other."""
   rows, _ = data
   features, weights_FC, bias_C = solve(data, solver(loss))
   scores_NC = rows[:, features] @ weights_FC + bias_C
@@ -109,7 +109,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize('loss', Loss)
 def test_a_workspace_may_be_used_again(data, loss):
-  """By other documents and labels in between, which leave nothing in it."""
+  """Checks that a use with other documents leaves nothing in the workspace."""
   workspace = Workspace(D)
   found = solve(data, solver(loss), 5, workspace=workspace)
   few = np.arange(0, N, 3)
@@ -143,7 +143,7 @@ def test_it_ends_after_so_many_epochs(data):
 
 
 def gradient(data, found, loss):
-  """The largest of any label's parameters; 0 at the least objective."""
+  """Returns the largest slope of any parameter; 0 at the least objective."""
   rows, gold_NL = data
   features, weights_FC, bias_C = found
   weights_FC, bias_C = weights_FC.astype(float), bias_C.astype(float)

@@ -1,4 +1,4 @@
-"""Descriptors of labels: their words, and the means of these words' vectors."""
+"""Tests the words of labels, and descriptors as means of word vectors."""
 
 import math
 
@@ -28,7 +28,7 @@ FRESH, FISH, TRADE, TUNA, SEA, LONE = np.random.default_rng(0).normal(
 
 
 def words(missing=()):
-  """Vectors of the vocabulary; of unknown and padding too, to be left out."""
+  """Returns word vectors; those of padding and unknown must not count."""
   rows = [np.full(3, 9.0), np.full(3, 7.0)]
   rows += [FRESH, FISH, TRADE, TUNA, SEA, LONE]
   found = np.array([w not in missing for w in ('', '?', *VOCAB.words)])
@@ -50,7 +50,7 @@ def test_words_of_a_label():
 
 
 def test_mere_numbers_say_nothing():
-  """A label without a name has its id for one."""
+  """Checks labels whose name is a number, as without a name the id is used."""
   config = DescriptorConfig(alt=True)
   labels = [Label('17', '17'), Label('18', '18', alt=('2003/87', 'fish 2'))]
   assert descriptor_words(labels[0], config) == ()
@@ -96,7 +96,7 @@ def test_means_with_alternative_names():
 
 
 def test_means_by_inverse_frequency():
-  """Of 4 labels 2 have fresh, fish or trade; twice in one counts once."""
+  """Checks IDF: fresh, fish and trade are in 2 of 4 labels; repeats add 0."""
   two, one = math.log(5 / 3) + 1, math.log(5 / 2) + 1
   idf = DescriptorWeights.IDF
   found = encoder(weights=idf).encode((*LABELS[:3], Label('5', 'fish lone')))
@@ -130,7 +130,7 @@ def test_new_labels_change_no_other():
   np.testing.assert_allclose(together[4], FISH, rtol=1e-6)
   again = ours.encode([Label('other', LABELS[2].name)])
   np.testing.assert_array_equal(again[0], before[2])
-  # They would, if they were the run's.
+  # New labels would change others if they were labels of the run.
   more = encoder((*LABELS, new), weights=DescriptorWeights.IDF)
   changed = more.encode([Label('9', 'fish lone')])
   assert (changed != ours.encode([Label('9', 'fish lone')])).any()

@@ -1,4 +1,4 @@
-"""Each kind of tree that a config asks for, over a label space."""
+"""Tests each kind of tree that a config may name, over a label space."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ L, HELD_OUT = 21, 2
 
 @pytest.fixture(scope='module')
 def features():
-  """Of labels in three groups, by their index modulo 3."""
+  """Returns features of labels in three groups, by their index modulo 3."""
   rng = np.random.default_rng(0)
   dense_LD = 0.1 * rng.random((L, 9))
   for label in range(L):
@@ -75,7 +75,7 @@ def test_labels_that_are_alike_are_siblings(features):
 @pytest.mark.parametrize('clusters', Clusters)
 @pytest.mark.parametrize('max_leaf', [1, 2])
 def test_no_cluster_has_more_labels_than_asked(clusters, max_leaf, features):
-  """Where a node of the lowest depth has fewer labels than parts as well."""
+  """Checks all numbers of labels, also fewer labels than parts of a node."""
   for n in range(1, L + 1):
     config = ClusterTree(4, max_leaf, clusters)
     tree = config.of_features(features[:n], seed=0)

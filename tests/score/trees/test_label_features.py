@@ -1,4 +1,4 @@
-"""What labels are clustered by: sums of their documents."""
+"""Tests the features that labels are clustered by: sums of documents."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_sums_of_length_1(data):
 
 
 def test_sums_of_documents_by_their_length(data):
-  """Equation 3.3 of Bertalis et al.; a document without words counts as one."""
+  """Checks Equation 3.3 of Bertalis et al.; an empty document has length 1."""
   rows, gold, gold_NL = data
   lengths = np.arange(N)
   found = pifa(rows, gold, L, lengths)
@@ -64,7 +64,7 @@ def test_rows_are_left_as_they_were(data):
 
 @pytest.mark.parametrize('n', [1, 2, 4, 99])
 def test_the_strongest_features_are_kept(n):
-  """Of equal ones the first; shorter rows stay, empty ones as well."""
+  """Checks that the first of equal features stays, and so do shorter rows."""
   rng = np.random.default_rng(0)
   dense = rng.integers(0, 4, (9, D)) * (rng.random((9, D)) < 0.7)
   dense[EMPTY] = 0

@@ -1,4 +1,4 @@
-"""Parts of trees that an encoder of labels has room for."""
+"""Tests parts of trees that are small enough for a label encoder."""
 
 from hypothesis import given, settings, strategies as st
 import numpy as np
@@ -11,7 +11,7 @@ from xjax.score.trees.segments import cut_into_segments
 
 
 def paths(tree):
-  """Label of each leaf -> the labels of the nodes above it."""
+  """Returns {label of a leaf: labels of the nodes above it}."""
   found = {}
   for node in np.flatnonzero(tree.degree == 0).tolist():
     path, label = [], int(tree.label[node])
@@ -23,7 +23,7 @@ def paths(tree):
 
 
 def test_of_a_complete_tree():
-  """Of 8 leaves with 6 nodes above them: each path has 3."""
+  """Checks 8 leaves with 6 nodes above them: each path has 3 nodes."""
   parts = list(cut_into_segments(complete_tree(8, 2), 7))
   leaves = [sorted(paths(part)) for part in parts]
   assert leaves == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -1,4 +1,4 @@
-"""One-vs-all rows of another run: by label, and from any storage to any."""
+"""Tests that one-vs-all rows load by label, from any storage to any."""
 
 import dataclasses
 
@@ -50,7 +50,7 @@ def stored_as(config, storage):
 
 @pytest.fixture(scope='module')
 def runs(config, tmp_path_factory):
-  """Workdirs of finished runs by what their rows are stored as."""
+  """Returns workdirs of finished runs by the storage of their rows."""
   folder = tmp_path_factory.mktemp('rows')
   kinds = Storage.FLOAT32, Storage.FLOAT8
   return {
@@ -69,7 +69,7 @@ def weights_of(params):
 
 
 def started(config, source, space, vocab):
-  """Parameters of a fresh state, and after a warm start; weights of saved."""
+  """Returns the fresh parameters, the warm ones and the saved ones."""
   mesh = make_mesh(config.mesh)
   plan = plan_neural(config, space, len(vocab), mesh)
   with jax.set_mesh(mesh):
@@ -85,7 +85,7 @@ def started(config, source, space, vocab):
   return before, jax.tree.map(np.array, params), saved
 
 
-ERROR = {  # of a weight, as a share of the largest of its row
+ERROR = {  # as a share of the largest weight of a row
   Storage.FLOAT32: 0.0,
   Storage.BFLOAT16: 2.0**-7,
   Storage.COMPENSATED: 2.0**-7,
@@ -117,7 +117,7 @@ def test_any_storage_to_any(config, runs, there, here, caplog):
 
 
 def reading(monkeypatch):
-  """What is read of checkpoints from now on, placed or not, by path."""
+  """Records the paths read from now on: {path: whether it has a sharding}."""
   seen, read = {}, warm_rows.read_some
 
   def spy(folder, step, wanted):
@@ -142,7 +142,7 @@ def test_rows_of_the_same_labels_are_read_where_they_lie(
 def test_rows_of_other_labels_are_found_by_id(config, runs, there, monkeypatch):
   seen, source = reading(monkeypatch), runs[there]
   space, vocab = source.label_space(), Vocabulary.load(source.vocab)
-  # Ours: theirs backwards but the first, and one that they do not have.
+  # Our labels are theirs backwards without the first, and a new one.
   order = list(range(space.n_trained - 1, 0, -1))
   labels = [space.labels[i] for i in order]
   labels.append(dataclasses.replace(space.labels[0], id='new'))

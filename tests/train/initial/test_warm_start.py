@@ -24,7 +24,7 @@ from xjax.train.workdir import Workdir
 
 @pytest.fixture(scope='module')
 def source(finished):
-  """The labels and the vocabulary of the run to start from."""
+  """Returns the labels and the vocabulary of the run to start from."""
   workdir = Workdir.at(finished.workdir)
   return workdir.label_space(), Vocabulary.load(workdir.vocab)
 
@@ -37,7 +37,7 @@ def fresh(config, space, vocab, key=9):
 
 
 def started(config, init_from, space, vocab):
-  """(fresh, warm, saved): parameters by path, as NumPy."""
+  """Returns (fresh, warm, saved): parameters by path, as NumPy arrays."""
   state = fresh(config, space, vocab)
   before = jax.tree.map(np.array, by_path(state.params))
   shardings = jax.tree.map(lambda x: x.sharding, state)
@@ -79,7 +79,7 @@ def test_a_named_step(config, finished, source):
 def test_label_rows_by_id_and_words_by_word(config, finished, source):
   space, vocab = source
   n = space.n_trained
-  # Ours: theirs backwards but the first, and one they do not have.
+  # Ours are theirs backwards without the first, and a new one.
   order = list(range(n - 1, 0, -1))
   labels = [space.labels[i] for i in order]
   labels.append(dataclasses.replace(space.labels[0], id='new'))
@@ -133,7 +133,7 @@ def test_other_shapes_are_skipped_and_told(config, finished, source, caplog):
   [('config', 'described'), ('described_config', 'finished')],
 )
 def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
-  """A bias is absolute in one, relative to an offset in the other."""
+  """Checks biases: one head has absolute ones, one adds them to an offset."""
   caplog.set_level(logging.INFO)
   config, run = map(request.getfixturevalue, (ours, theirs))
   workdir = Workdir.at(run.workdir)
@@ -183,11 +183,11 @@ def test_a_damaged_source(config, finished, source, tmp_path):
 
 
 def test_rows_that_are_not_trained_stay(described_config, described, caplog):
-  """Which labels are seen, and their descriptors, is this run's own."""
+  """Checks that the seen labels and the descriptors stay this run's own."""
   caplog.set_level(logging.INFO)
   workdir = Workdir.at(described.workdir)
   space, vocab = workdir.label_space(), workdir.vocabulary()
-  # Of labels that were hidden there, one has no training documents here.
+  # One label that was hidden there has no training documents here.
   theirs = read_params(workdir.checkpoints, described.best_step)
   hidden = np.flatnonzero(theirs['head/hidden'])
   counts = np.maximum(space.train_counts, 1)
@@ -208,7 +208,7 @@ def test_rows_that_are_not_trained_stay(described_config, described, caplog):
 def test_descriptors_are_of_the_words_that_were_loaded(
   described_config, kind, request, tmp_path
 ):
-  """Held-out labels too, whatever the head of the other run was."""
+  """Checks held-out labels too, with either head in the other run."""
   other = request.getfixturevalue(kind)
   source = f'{other.workdir}@{other.best_step}'
   train = dataclasses.replace(described_config.train, steps=1, init_from=source)
@@ -238,7 +238,7 @@ def test_descriptors_are_of_the_words_that_were_loaded(
 def test_words_that_were_trained_since_describe_no_labels(
   described_config, tmp_path
 ):
-  """The head knows labels by the vectors that the other run began with."""
+  """Checks descriptors of the vectors that the other run began with."""
   embedding = dataclasses.replace(
     described_config.model.embedding, frozen=False
   )
@@ -257,7 +257,7 @@ def test_words_that_were_trained_since_describe_no_labels(
   begun = load_words(there.word_vectors, vocab)
   ended = read_params(there.checkpoints, 1)
   assert np.abs(ended['embedding/table'] - begun.vectors).max() > 0.05
-  # Ours: theirs backwards, and one that they do not have.
+  # Our words are theirs backwards, and a new one.
   ours = Vocabulary(('unseen', *reversed(vocab.words)))
   state = fresh(config, space, ours)
   own = np.array(by_path(state.params)['embedding/table'])

@@ -1,4 +1,4 @@
-"""A step of the fused pass, and the same one of whole arrays in float64."""
+"""A step of the fused pass, and the same step on whole float64 arrays."""
 
 import dataclasses
 import functools
@@ -33,14 +33,14 @@ def mesh_of(data, label):
 
 
 def draw():
-  """Documents, their gold labels, and which rows are no filling."""
+  """Returns documents, their gold labels and the mask of real rows."""
   rng = np.random.default_rng(0)
   document_BD = rng.normal(size=(B, D)).astype(np.float32)
   positives_BP = rng.integers(0, L, (B, 4)).astype(np.int32)
   positives_BP[:, 3] = PAD
-  positives_BP[0] = [306, 306, 0, L + 7]  # twice the same; none of this head
+  positives_BP[0] = [306, 306, 0, L + 7]  # a repeated label; an id beyond L
   positives_BP[1] = PAD
-  document_BD[REAL:] = 9  # filling may have any features
+  document_BD[REAL:] = 9  # padded rows may have any features
   return document_BD, positives_BP, np.arange(B) < REAL
 
 
@@ -51,12 +51,12 @@ def label_weights():
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-  """What a step gives, of L labels, as NumPy.
+  """The results of a step for L labels, as NumPy arrays.
 
   Attributes:
-    loss: its sum.
-    d_document_BD: its gradient.
-    rows, slots: after the step.
+    loss: sum of the loss.
+    d_document_BD: gradient of the loss by the documents.
+    rows, slots: the arrays after the step.
   """
 
   loss: float
@@ -65,20 +65,20 @@ class Found:
   slots: dict[str, np.ndarray]
 
   def kernel(self):
-    """The stored weights, float64."""
+    """Returns the stored weights in float64."""
     rows = {name: jnp.asarray(row) for name, row in self.rows.items()}
     return np.asarray(decode_weights(rows, jnp.float32), np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """A step to be taken of drawn documents.
+  """A step on drawn documents.
 
   Attributes:
-    loss, rule, storage, chunk, key: of the head and of the step.
+    loss, rule, storage, chunk, key: settings of the head and of the step.
     weighted: whether labels have weights.
     mesh: devices for documents and for labels.
-    dtype: of the documents' features.
+    dtype: type of the documents' features.
   """
 
   loss: ChunkLoss = bce
@@ -91,14 +91,14 @@ class Step:
   dtype: str = 'float32'
 
   def at(self, **fields):
-    """This step with other fields."""
+    """Returns this step with other fields."""
     return dataclasses.replace(self, **fields)
 
   def on_mesh(self):
     return jax.set_mesh(mesh_of(*self.mesh))
 
   def start(self):
-    """A head, and slots of a run that has gone on for a while."""
+    """Returns a head, and slots as they are some steps after the start."""
     head = OneVsAll(
       L,
       D,
@@ -117,27 +117,27 @@ class Step:
     return head, slots
 
   def before(self):
-    """The rows and slots that it begins with."""
+    """Returns the rows and slots before the step."""
     return _before(self.at(mesh=(1, 1), chunk=48))
 
   def fused(self):
-    """What the fused pass makes of them."""
+    """Returns the results of the fused pass."""
     return _fused(self)
 
   def dense(self):
-    """What whole arrays of float64 make of them, the weights not rounded."""
+    """Returns the results on whole float64 arrays, with unrounded weights."""
     return _dense(self.at(mesh=(1, 1), chunk=48))
 
 
-# Outside the fields of a step, which are what it is known by.
+# These are no fields: the caches compare steps by their fields.
 Step.frequent = FREQUENT
 Step.rate, Step.decay, Step.real = RATE, DECAY, REAL
 Step.draw = staticmethod(draw)
 
 
 def cut(arrays):
-  """Of L labels; what was left out is of blocks instead, here of one row."""
-  # NumPy's arrays keep types of 8 and 16 bits.
+  """Cuts arrays to L rows; the blocks of LEFT_OUT have one row each here."""
+  # NumPy arrays keep types of 8 and 16 bits.
   return {name: np.asarray(array)[:L] for name, array in arrays.items()}
 
 
@@ -151,7 +151,7 @@ def _before(step):
 
 @functools.cache
 def program(step):
-  """Compiled (key, params, slots) -> what fused_loss gives, d_document_BD."""
+  """Returns the jitted step: (key, params, slots) -> results, d_document_BD."""
   graphdef = nnx.graphdef(step.start()[0])
   document_BD, *gold = map(jnp.asarray, draw())
   given = jax.tree.map(jnp.asarray, label_weights() if step.weighted else None)
@@ -186,7 +186,7 @@ def sigmoid(z):
 
 
 def terms(loss, z_BL, gold_BL, weight_BL):
-  """The loss and its slope by logits, by definition; float64 [B, L]."""
+  """Returns the loss and its derivative by logits, both float64 [B, L]."""
   sign_BL = np.where(gold_BL, 1, -1)
   match loss:
     case Softmax():
@@ -237,7 +237,7 @@ def _dense(step):
 
 
 def direction(rule, d_kernel_LD, d_bias_L, slots):
-  """Where a rule goes, of the kernel and the biases; and its slots."""
+  """Returns a rule's directions for kernel and biases, and its slots."""
   match rule:
     case SGD(momentum=0.0):
       return d_kernel_LD, d_bias_L, {}

@@ -1,4 +1,4 @@
-"""What the fused pass does not make: whole logits and whole gradients."""
+"""Tests that the fused pass makes no whole logits and no whole gradients."""
 
 import re
 
@@ -20,13 +20,13 @@ from xjax.score.heads.update import SGD, AdagradRow
 
 B, P, D, L, CHUNK = 16, 5, 32, 60_001, 512
 ROWS = padded_labels(L)
-# What may give out as much as all rows: a chunk written in place, and what runs
-# such operations.
+# These primitives may return arrays as large as all rows: they write a chunk in
+# place, or run other primitives that do so.
 IN_PLACE = {'dynamic_update_slice', 'scan', 'while', 'jit'}
 
 
 def arguments(storage, rule):
-  """(graphdef, abstract (params, slots, documents, gold labels))."""
+  """Returns (graphdef, abstract (params, slots, documents, gold labels))."""
   head = nnx.eval_shape(
     lambda: OneVsAll(L, D, chunk=CHUNK, storage=storage, rngs=nnx.Rngs(0))
   )
@@ -53,7 +53,7 @@ def fused(graphdef, rule, loss):
 
 
 def streamed(graphdef, loss):
-  """The control: the same, with whole gradients of the rows."""
+  """Returns the control: the same loss, with whole gradients of the rows."""
 
   def run(params, slots, document_BD, positives_BP):
     del slots
@@ -80,10 +80,10 @@ def equations(jaxpr):
 
 
 def large(run, given):
-  """(has documents and labels, what makes arrays of all labels' rows).
+  """Returns (has documents x labels, primitives that return all rows).
 
-  Of the pass on a device: around it are zeros for the gradient by the new
-  rows, which is not asked for.
+  Only the program of a device counts. Outside of this program there are zeros
+  for the gradient by the new rows, which is not asked for.
   """
   both, makers = False, set()
   whole = equations(jax.make_jaxpr(run)(*given).jaxpr)
@@ -137,11 +137,11 @@ def test_rows_are_overwritten_where_they_lie(storage):
   used = compiled.memory_analysis()
   rows = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(given[:2]))
   assert used.alias_size_in_bytes >= rows
-  # Two chunks of weights and of logits; exponents are kept as they were.
+  # Two chunks of weights and logits, and a copy of the exponents, are held.
   chunk, exponents = 4 * CHUNK * (D + B), ROWS
   assert used.temp_size_in_bytes < 2.1 * chunk + exponents
   assert 2.1 * chunk + exponents < 0.2 * min(4 * B * ROWS, D * ROWS)
-  # Nor is there a copy in the loop, which would be one for each chunk.
+  # The loop has no copy either: it would copy once for each chunk.
   body = compiled.as_text().partition('ENTRY')[0]
   assert 'dynamic-update-slice' in body
   assert not re.findall(rf' = \S+\[(?:{ROWS}|\d+,{D})\]\S* copy\(', body)

@@ -1,4 +1,4 @@
-"""Rows that are stored in 2 bytes and in 1: each change to a neighbour."""
+"""Tests that rows of 2-byte and 1-byte weights round to neighbours."""
 
 from flax import nnx
 import jax
@@ -22,19 +22,19 @@ def step(step_trial, request):
 
 
 def numbers_of(dtype):
-  """All finite ones of bfloat16 or E4M3, ascending."""
+  """Returns all finite numbers of bfloat16 or E4M3, ascending."""
   unsigned = {jnp.bfloat16: np.uint16, E4M3: np.uint8}[dtype]
-  # The first that is not finite: 255 as an exponent, or all bits of the rest.
+  # The first code that is not finite: exponent 255, or in E4M3 all bits set.
   end = {jnp.bfloat16: 0x7F80, E4M3: 0x7F}[dtype]
   numbers = np.arange(end).astype(unsigned).view(dtype).astype(np.float64)
   return np.concatenate([-numbers[:0:-1], numbers])
 
 
 def nearest(found_LD, exact_LD, numbers):
-  """The share of weights that became the nearest number.
+  """Returns the share of weights that became the nearest number.
 
-  Each must be one of the two neighbours of what is exact, but for the last
-  digits that float32 leaves open.
+  Each weight must be one of the two neighbours of the exact value, up to the
+  precision of float32.
   """
   slack_LD = 2e-6 * np.maximum(np.abs(exact_LD), np.abs(exact_LD).mean())
   low_LD = numbers[np.searchsorted(numbers, exact_LD - slack_LD, 'right') - 1]
@@ -58,7 +58,7 @@ def test_weights_become_neighbours(step):
   if step.storage is Storage.COMPENSATED:
     drawn = ~step.frequent
     assert nearest(kernel_LD[~drawn], exact_LD[~drawn], numbers) == 1
-  # By its distance: three times of four it is the nearer one.
+  # The distance sets the chance: the nearer one is drawn 3 times of 4.
   assert 0.7 < nearest(kernel_LD[drawn], exact_LD[drawn], numbers) < 0.8
 
 
@@ -69,7 +69,7 @@ def test_numbers_of_types():
 
 
 def left_out(found):
-  """By label, float64: the places of a block of one row are labels'."""
+  """Returns LEFT_OUT by label, in float64; each block has one row here."""
   return found.slots[LEFT_OUT].view(jnp.bfloat16).astype(np.float64)
 
 
@@ -87,8 +87,8 @@ def test_what_rounding_leaves_out_is_kept(step_trial):
 def test_meshes_and_chunks_draw_the_same(step):
   found, twin = step.at(mesh=(2, 4), chunk=7).fused(), step.fused()
   assert found.loss == pytest.approx(twin.loss, rel=1e-6)
-  # Sums in another order differ in their last digits: rarely a weight is on
-  # the other side of what was drawn.
+  # Sums in another order differ in their last digits, so that a few weights
+  # are rounded to the other neighbour.
   assert (found.kernel() != twin.kernel()).mean() < 2e-3
 
 
@@ -99,7 +99,7 @@ def test_draws_are_of_the_key_alone(step_trial):
   again = step.fused()
   assert again is not first
   np.testing.assert_array_equal(again.kernel(), first.kernel())
-  # Of two draws between two neighbours a third differ on average.
+  # Two draws between the same neighbours differ in a third of all weights.
   assert 0.28 < (other.kernel() != first.kernel()).mean() < 0.38
   np.testing.assert_array_equal(other.rows['bias'], first.rows['bias'])
 
@@ -133,9 +133,9 @@ def test_weights_decay_by_less_than_their_spacing(step_trial, storage):
   kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)[:labels]
   share = np.abs(kernel_LD).mean() / np.abs(first.kernel()).mean()
   expected = (1 - rate * decay) ** steps
-  # Each step takes less than the spacing: rounded to the nearest number, none
-  # would change anything. Draws are independent, of a variance of at most the
-  # spacing times the change.
+  # Each step changes less than the spacing: with rounding to the nearest number
+  # no step would change anything. Draws are independent, and their variance is
+  # at most the spacing times the change.
   spacing = {Storage.BFLOAT16: 2.0**-7, Storage.FLOAT8: 2.0**-3}[storage]
   error = (steps * rate * decay * spacing / kernel_LD.size) ** 0.5
   assert 0.7 < expected < 0.75
