@@ -54,7 +54,9 @@ def test_slices(judged, protocol, counts):
   assert tuple(found) == counts and slices['all']['n_labels'] == 4271
   assert slices['all']['n_docs'] == 6000
   whys = judged['reasons']['lmtc']
-  assert whys['few']['n_labels'].startswith('7 labels are frequent for only')
+  assert whys['few']['n_labels'].startswith(
+    '7 labels are frequent under only one of the protocols'
+  )
 
 
 def test_rp_is_precision_at_first_and_recall_at_last(judged):
