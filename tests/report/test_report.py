@@ -132,7 +132,8 @@ def test_wrong_systems_are_refused(arguments, predictions_of, tmp_path):
     report(arguments, 'c', dataset='Mine')
   path = tmp_path / 'fewer.npz'
   predictions_of().of_documents(np.arange(12) == 0).save(path)
-  with pytest.raises(DataError, match='s0 .* and fewer .* documents: 11'):
+  message = 's0 .* and fewer .*: only one .* has .* documents: 11'
+  with pytest.raises(DataError, match=message):
     report([arguments[0], str(path)], 'c')
 
 

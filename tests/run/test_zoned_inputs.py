@@ -94,5 +94,6 @@ def test_every_zones_first_words_are_in_the_vocabulary():
   vocab = fit_vocabulary(split, config.data)
   flat = dataclasses.replace(config.data.tokens, by_zone=False)
   fewer = fit_vocabulary(split, dataclasses.replace(config.data, tokens=flat))
-  # As one text, a document is read up to word 16, and the title comes first.
+  # Without zones, only the first 16 words of a document are read, and the
+  # title comes before the body.
   assert np.setdiff1d(vocab.words, fewer.words).size
