@@ -1,4 +1,4 @@
-"""Installs xjax and its mains, `python -m experiments.<name>`."""
+"""Installs the package xjax and the command `xjax`."""
 
 import pathlib
 
@@ -14,9 +14,8 @@ setuptools.setup(
   long_description_content_type='text/markdown',
   license='Apache-2.0',
   python_requires='>=3.11',
-  packages=setuptools.find_packages(
-    include=['xjax', 'xjax.*', 'experiments', 'experiments.*']
-  ),
+  packages=setuptools.find_packages(include=['xjax', 'xjax.*']),
+  entry_points={'console_scripts': ['xjax = xjax.commands.main:main']},
   package_data={'xjax.report': ['papers/*.csv']},
   # The minimum versions are the oldest releases that we have run. There are no
   # maximum versions, so that a newer JAX can always be installed.

@@ -230,7 +230,7 @@ def ours(
 ) -> list[Row]:
   """Trains one of our models by its config and returns its row."""
   file, _, system = dataset.ours[name].partition(':')
-  config = f'experiments/configs/{file}.py' + (system and f':{system}')
+  config = file + (system and f':{system}')
   fields = {'data.dir': pathlib.Path(_DATA.value).absolute()}
   fields |= dataset.fields.get(name, {})
   if dataset.data is None:

@@ -1,1 +1,1 @@
-"""Holds the programs to run, as in `python -m experiments.train`."""
+"""Holds the programs of a checkout: `python -m experiments.train` etc."""

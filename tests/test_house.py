@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROOMS = (
   'core data losses judge score select config train run sweep plan report '
-  'experiments'
+  'configs commands'
 ).split()
 CODE = sorted(
   path
@@ -25,7 +25,7 @@ FOLDERS = sorted(
 )
 MAINS = sorted(
   path.stem
-  for path in (ROOT / 'experiments').glob('*.py')
+  for path in (ROOT / 'xjax' / 'commands').glob('*.py')
   if "__name__ == '__main__'" in path.read_text()
 )
 INIT = '__init__.py'
@@ -53,8 +53,6 @@ def imported(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
 
 def room_of(module: str) -> str | None:
   parts = module.split('.')
-  if parts[0] == 'experiments':
-    return 'experiments'
   if parts[0] == 'xjax' and len(parts) > 1 and parts[1] in ROOMS:
     return parts[1]
   return None
@@ -168,7 +166,7 @@ def test_the_median_function_is_short():
 
 def test_mains_are_thin():
   lines = {
-    main: (ROOT / 'experiments' / f'{main}.py').read_text().count('\n')
+    main: (ROOT / 'xjax' / 'commands' / f'{main}.py').read_text().count('\n')
     for main in MAINS
   }
   assert {main: n for main, n in lines.items() if n > 80} == {}
@@ -211,7 +209,7 @@ def test_every_room_is_known():
     path.relative_to(ROOT / 'xjax') for path in (ROOT / 'xjax').rglob('*.py')
   )
   rooms = {path.parts[0] for path in files if len(path.parts) > 1}
-  assert rooms == set(ROOMS) - {'experiments'}
+  assert rooms == set(ROOMS)
 
 
 def test_every_module_says_what_it_is():
@@ -268,7 +266,7 @@ for main in sys.argv[1:]:
   process = os.fork()
   if not process:
     sys.argv = [main, '--help']
-    name = f'experiments.{main}'
+    name = f'xjax.commands.{main}'
     runpy.run_module(name, run_name='__main__', alter_sys=True)
   status = os.waitpid(process, 0)[1]
   print('exit status of', main, status, flush=True)

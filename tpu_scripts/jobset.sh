@@ -3,7 +3,7 @@
 #
 #   NAME=mine IMAGE=... ACCELERATOR=tpu-v5-lite-podslice TOPOLOGY=4x4 HOSTS=4 \
 #     DEVICES=4 CLAIM=nfs tpu_scripts/jobset.sh \
-#     python -m experiments.train --config=FILE.py --workdir=/shared/runs/mine
+#     python -m xjax train --config=FILE.py --workdir=/shared/runs/mine
 #
 #   NAME         name of the JobSet
 #   IMAGE        container image with xjax: [tpu], or [gpu,k8s] on GPUs

@@ -5,7 +5,7 @@
 #
 #   NAME=my-tpu ZONE=us-west4-a TYPE=v5litepod-16 SPOT=1 PREPARE='...' \
 #     tpu_scripts/run.sh \
-#     python -m experiments.train --config=FILE.py --workdir=/nfs/runs/mine
+#     python -m xjax train --config=FILE.py --workdir=/nfs/runs/mine
 #
 # Safe to run again: it returns to a run that is still running. Before it starts
 # a run, it installs local changes on the workers. Ctrl-C leaves the run

@@ -3,7 +3,7 @@
 #
 #   NAME=mine OPTIONS='--nodes=2 --ntasks-per-node=8 --gpus-per-node=8' \
 #     tpu_scripts/slurm.sh \
-#     python -m experiments.train --config=FILE.py --workdir=/nfs/runs/mine
+#     python -m xjax train --config=FILE.py --workdir=/nfs/runs/mine
 #
 #   NAME     name of the job
 #   OPTIONS  more options of sbatch, separated by spaces

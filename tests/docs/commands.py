@@ -13,8 +13,14 @@ import subprocess
 from tests.docs.pages import ROOT, Block
 
 # Programs that the blocks start by their names.
-PROGRAMS = ('python', 'python3', 'pip', 'sbatch', 'kubectl', 'docker', 'ruff')
-_NOTE = '#!/bin/sh\nprintf "%s\\n" "$@" >> "$CALLS"\necho "$END" >> "$CALLS"\n'
+PROGRAMS = (
+  *('python', 'python3', 'pip', 'xjax'),
+  *('sbatch', 'kubectl', 'docker', 'ruff'),
+)
+_NOTE = """#!/bin/sh
+printf "%s\\n" "${0##*/}" "$@" >> "$CALLS"
+echo "$END" >> "$CALLS"
+"""
 _END = '--- end of a call ---'
 
 
@@ -24,7 +30,7 @@ class Call:
 
   Attributes:
     block: where it stands.
-    main: NAME of `python -m experiments.NAME`, or of `benchmarks/NAME.py`.
+    main: NAME of `xjax NAME`, or of `benchmarks/NAME.py`.
     arguments: what follows it.
     benchmark: whether it is one.
   """
@@ -85,6 +91,8 @@ def _call_of(block: Block, words: list[str]) -> list[Call]:
     rest = tuple(words[place + 1 :])
     if word.startswith('experiments.') and words[place - 1] == '-m':
       return [Call(block, word.removeprefix('experiments.'), rest)]
+    if word == 'xjax' and rest:
+      return [Call(block, rest[0], rest[1:])]
     if match := re.fullmatch(r'benchmarks/(\w+)\.py', word):
       return [Call(block, match[1], rest, benchmark=True)]
   return []

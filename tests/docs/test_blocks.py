@@ -50,10 +50,11 @@ def make_workplace(folder: pathlib.Path) -> None:
   """Makes a folder in which commands run as in a checkout."""
   for name in PARTS:
     (folder / name).symlink_to(ROOT / name)
-  path = folder / 'bin' / 'python'
-  path.parent.mkdir()
-  path.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-  path.chmod(0o755)
+  (folder / 'bin').mkdir()
+  for program, words in (('python', ''), ('xjax', '-m xjax ')):
+    path = folder / 'bin' / program
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
+    path.chmod(0o755)
 
 
 def run(script: str, folder: pathlib.Path) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import re
 import runpy
 import sys
 
@@ -9,13 +10,14 @@ from absl import flags as absl_flags
 from ml_collections import config_flags
 import pytest
 
-from experiments.flags import TupleParser
 from tests.docs.commands import Call, calls_of
 from tests.docs.pages import PAGES, ROOT, blocks_of
+from xjax.commands.flags.config import TupleParser, replace_config_names
+from xjax.commands.main import COMMANDS
 from xjax.config.check import check_config
 from xjax.config.run import Config
 
-CONFIGS = 'experiments/configs/'
+CONFIGS = {path.stem for path in (ROOT / 'xjax' / 'configs').glob('*.py')}
 
 
 @pytest.fixture(scope='module')
@@ -33,12 +35,10 @@ def calls(tmp_path_factory) -> list[Call]:
 @pytest.fixture(scope='module')
 def parsers() -> dict[str, dict[str, absl_flags.ArgumentParser]]:
   """The flags of each main, and what parses their values."""
-  mains = {path.stem for path in (ROOT / 'experiments').glob('*.py')}
-  helpers = {name for name in mains if 'flags' in name} | {'__init__'}
   parsers = {}
-  for main in mains - helpers:
+  for main in COMMANDS:
     with own_flags() as names:
-      runpy.run_module(f'experiments.{main}', run_name='docs')
+      runpy.run_module(f'xjax.commands.{main}', run_name='docs')
       new = {name: absl_flags.FLAGS[name].parser for name in names()}
     parsers[main] = {**new, 'import': absl_flags.ArgumentParser()}
   return parsers
@@ -57,13 +57,12 @@ def own_flags() -> Iterator:
   finally:
     for name in names():
       delattr(absl_flags.FLAGS, name)
-    for name in ('judging_flags', 'strategy_flags', 'plan_flags'):
-      sys.modules.pop(f'experiments.{name}', None)
 
 
 def parse_config(arguments: tuple[str, ...]) -> Config:
   """Reads --config and --config.FIELD as the mains do."""
   argv = ['docs', *arguments]
+  replace_config_names(argv)
   for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
       tuple[element, ...], TupleParser(element)
@@ -107,7 +106,7 @@ def test_every_flag_of_a_benchmark_is_defined_there(calls):
 def test_every_config_takes_the_fields_that_are_set(calls):
   for call in calls:
     config = tuple(a for a in call.arguments if a.startswith('--config'))
-    if config and config[0].startswith(f'--config={CONFIGS}'):
+    if config and re.split('[=:]', config[0])[1] in CONFIGS:
       check_config(parse_config(config))
 
 

@@ -50,7 +50,7 @@ def test_the_pictures_are_small():
 
 def test_the_page_of_configs_has_every_config():
   page = (ROOT / 'docs' / 'configs.md').read_text()
-  for path in (ROOT / 'experiments' / 'configs').glob('*.py'):
+  for path in (ROOT / 'xjax' / 'configs').glob('*.py'):
     assert path.stem == '__init__' or f'| `{path.stem}` |' in page, path.stem
 
 

@@ -69,7 +69,7 @@ def folder(tmp_path_factory):
 def start(folder, main, *arguments, imports=(*PARTS, *METRICS)):
   return subprocess.run(
     [
-      *(sys.executable, '-m', f'experiments.{main}'),
+      *(sys.executable, '-m', 'xjax', main),
       *(f'--import={name}' for name in imports),
       *arguments,
     ],
@@ -105,14 +105,14 @@ def test_the_config_of_the_page_trains(folder):
   assert done.returncode == 0, done.stderr
   # Modules that the config imports itself are printed as well.
   own = '--import=my_format --import=my_encoder'
-  assert f'experiments.evaluate {own} --workdir=' in done.stdout
+  assert f'xjax evaluate {own} --workdir=' in done.stdout
 
 
 def test_the_commands_to_go_on_with_import_them(workdir):
   own = ' '.join(f'--import={name}' for name in (*PARTS, *METRICS))
   printed = (workdir.parent / 'printed.txt').read_text()
   for main in ('predict', 'evaluate'):
-    assert f'experiments.{main} {own} --workdir=' in printed
+    assert f'xjax {main} {own} --workdir=' in printed
 
 
 def test_they_train_and_are_saved(workdir):

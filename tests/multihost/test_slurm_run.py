@@ -54,7 +54,7 @@ def test_preempted_it_comes_back_to_the_same_end(
   }.items():
     monkeypatch.setenv(name, value)
   write_config(tmp_path / 'config.py', config(2), [])
-  train = sys.executable, '-m', 'experiments.train'
+  train = sys.executable, '-m', 'xjax', 'train'
   flags = f'--config={tmp_path}/config.py', f'--workdir={workdir}'
   process = subprocess.Popen(
     [ROOT / 'tpu_scripts' / 'slurm.sh', *train, *flags],

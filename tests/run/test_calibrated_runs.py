@@ -111,7 +111,7 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
     'was not fitted on the dev split of this run and the checkpoint of step '
     f'{predictor.step}'
   ) in caplog.text
-  assert 'run experiments.evaluate --split=dev' in caplog.text
+  assert 'run xjax evaluate --split=dev' in caplog.text
   fresh = xjax.load(finished.workdir)
   a = finished.calibration.a
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))

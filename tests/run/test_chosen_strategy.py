@@ -258,7 +258,7 @@ def test_margins_without_a_calibration(calibrated):
   ):
     evaluate_split(folder, 'dev', strategy=asked)
   (folder / 'calibration.json').unlink()
-  with pytest.raises(ConfigError, match='experiments.evaluate --split=dev'):
+  with pytest.raises(ConfigError, match='xjax evaluate --split=dev'):
     evaluate_split(folder, 'dev', strategy=asked)
   assert not (folder / 'eval' / 'dev.coverage').exists()
   asked = StrategyRequest(

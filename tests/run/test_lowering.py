@@ -11,13 +11,13 @@ from jax.sharding import AbstractMesh, AxisType
 import numpy as np
 import pytest
 
-from experiments.configs import amazon_3m_like
 from tests.fixtures.collectives import (
   bytes_by_kind,
   compiled_collectives,
   lowered_collectives,
 )
 from xjax.config.train import Dtype
+from xjax.configs import amazon_3m_like
 from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
 from xjax.data.schema import LabelSpace
 from xjax.plan.plan import batch_of, on_device

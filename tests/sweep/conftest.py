@@ -1,4 +1,4 @@
-"""A stand-in for experiments.train, and sweeps that it trains in no time."""
+"""A stand-in for xjax train, and sweeps that it trains in no time."""
 
 from collections.abc import Iterator
 import pathlib
@@ -85,7 +85,7 @@ def no_disk() -> Iterator[None]:
 
 @pytest.fixture
 def stand_in(tmp_path) -> tuple[str, ...]:
-  """Returns the words of a command that replaces experiments.train."""
+  """Returns the words of a command that replaces xjax train."""
   path = tmp_path / 'stand_in.py'
   path.write_text(STAND_IN)
   return sys.executable, '-S', '-E', str(path)

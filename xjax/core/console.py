@@ -1,7 +1,10 @@
-"""Shows the log of xjax, and warnings of other libraries, in the terminal."""
+"""Shows the log in the terminal, and says how the user calls xjax."""
 
 import logging as python_logging
 import pathlib
+import shlex
+import shutil
+import sys
 
 from absl import logging
 
@@ -28,3 +31,12 @@ def show_log() -> None:
   handler.addFilter(_XjaxRecords())
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)
+
+
+def command_words() -> str:
+  """Returns `xjax`, or words for the shell that start this Python's xjax."""
+  command = shutil.which('xjax')
+  own = pathlib.Path(sys.executable).with_name('xjax')
+  if command and pathlib.Path(command) == own:
+    return 'xjax'
+  return f'{shlex.quote(sys.executable)} -m xjax'

@@ -127,7 +127,7 @@ class Calibration:
     except DAMAGE as error:
       raise DataError(
         f'{path}: is not a calibration file of xjax ({error}); remove the '
-        'file, and run experiments.evaluate --split=dev to write it again'
+        'file, and run xjax evaluate --split=dev to write it again'
       ) from error
     return calibration
 

@@ -11,8 +11,6 @@ import dataclasses
 import enum
 import os
 
-import jax
-
 from xjax.core.errors import ConfigError
 
 
@@ -109,6 +107,8 @@ def chip_named(name: str) -> Chip:
     return CHIPS[name]
   if name:
     raise ConfigError(f'--chip={name}: must be one of {names}')
+  import jax
+
   if jax.default_backend() == 'cpu':
     memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
     return _cpu("this machine's CPU", memory, os.cpu_count() or 1)

@@ -90,7 +90,7 @@ def _common_split(workdirs: Sequence[pathlib.Path]) -> str:
   judged = '; '.join(f'{w}: {_splits_of(w)}' for w in workdirs)
   raise ConfigError(
     f'no split was judged in every workdir ({judged}); judge the same split in '
-    'each workdir with experiments.evaluate --workdir=DIR --split=NAME'
+    'each workdir with xjax evaluate --workdir=DIR --split=NAME'
   )
 
 
@@ -136,7 +136,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
   if not (folder / PREDICTIONS).is_file():
     raise ConfigError(
       f'{home.path}: split {split!r} was not judged (judged splits: '
-      f'{_splits_of(home.path)}); judge it with experiments.evaluate '
+      f'{_splits_of(home.path)}); judge it with xjax evaluate '
       f'--workdir={home.path} --split={split}'
     )
   run = JudgedRun(
@@ -199,19 +199,19 @@ def _check_metrics(
   except (KeyError, TypeError) as error:
     raise DataError(
       f'{path}: a field of the metrics is missing or has a wrong type '
-      f'({error}); write the metrics again with experiments.evaluate'
+      f'({error}); write the metrics again with xjax evaluate'
     ) from error
   if missing or not counts:
     raise DataError(
       f'{path}: the metrics have no slice {ALL!r}; write the metrics again '
-      'with experiments.evaluate'
+      'with xjax evaluate'
     )
   _check_intervals(metrics, path)
   if counts != {n_docs}:
     raise DataError(
       f'{path}: metrics of {", ".join(map(str, sorted(counts)))} documents, '
       f'but {PREDICTIONS} in the same folder has {n_docs}; write both files '
-      'again with experiments.evaluate'
+      'again with xjax evaluate'
     )
 
 
@@ -224,10 +224,10 @@ def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
         raise DataError(
           f'{path}: {metric} of {name} is {value}, outside of its interval '
           f'[{low}, {high}]; write the metrics and the intervals again with '
-          'experiments.evaluate'
+          'xjax evaluate'
         )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise DataError(
       f'{path}: the intervals are not in the form of xjax; write the metrics '
-      'and the intervals again with experiments.evaluate'
+      'and the intervals again with xjax evaluate'
     ) from error

@@ -247,7 +247,7 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   if metrics is None:
     logging.info(
       'no tuned threshold: %s has no metrics of the dev split at step %d; to '
-      'compute them, run experiments.evaluate --split=dev',
+      'compute them, run xjax evaluate --split=dev',
       workdir.evaluation(DEV),
       step,
     )

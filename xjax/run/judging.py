@@ -27,7 +27,7 @@ from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir, read_json
 
 DEV = 'dev'
-_ADVICE = 'to calibrate them, run experiments.evaluate --split=dev'
+_ADVICE = 'to calibrate them, run xjax evaluate --split=dev'
 
 
 def calibrate_run(

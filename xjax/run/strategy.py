@@ -269,7 +269,7 @@ def _sigmoid(
       advice = f'They could not be calibrated on dev ({calibration.reason})'
     elif DEV in predictor.workdir.digests():
       advice = (
-        'experiments.evaluate --split=dev calibrates the margins, unless '
+        'xjax evaluate --split=dev calibrates the margins, unless '
         'eval.calibration is none'
       )
     else:

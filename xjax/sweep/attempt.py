@@ -15,7 +15,7 @@ from xjax.sweep.session import TrialRun
 from xjax.sweep.store import Store
 
 # If a run ends with one of these exit codes, the same command resumes the run:
-# - 75: experiments.train has saved the run after SIGTERM.
+# - 75: xjax train has saved the run after SIGTERM.
 # - minus SIGTERM: SIGTERM came while the process did not handle the signal.
 _RESUMABLE = (75, -signal.SIGTERM)
 

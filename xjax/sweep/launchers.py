@@ -20,7 +20,7 @@ from xjax.core.errors import ConfigError
 from xjax.sweep.folder import Place
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
-_TRAIN = '-m', 'experiments.train'
+_TRAIN = '-m', 'xjax', 'train'
 
 
 class Launcher(enum.Enum):

@@ -8,6 +8,7 @@ import shlex
 from typing import Any
 
 from xjax.config.run import Config
+from xjax.core.console import command_words
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Sweep
 from xjax.sweep.folder import Place, SweepFolder
@@ -41,7 +42,7 @@ class SweepSession:
     folder: the folder of the sweep.
     seeds: number of seeds of each trial; the first seed is config.seed.
     launcher: how runs are started.
-    train: the words of the training command; () means experiments.train.
+    train: the words of the training command; () means xjax train.
     imports: modules that define parts of the config; each run imports them.
   """
 
@@ -103,7 +104,7 @@ class SweepSession:
   def train_again(self, config: pathlib.Path) -> str:
     """Returns a command that trains again with a config file of this sweep."""
     words = [*self.import_flags, f'--config={config}']
-    return f'python -m experiments.train {shlex.join(words)} --workdir=DIR'
+    return f'{command_words()} train {shlex.join(words)} --workdir=DIR'
 
   def commands(self) -> Iterator[str]:
     """Yields the shell command of every run, and writes the config files.

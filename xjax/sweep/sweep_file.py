@@ -35,7 +35,7 @@ def read_sweep(path: str) -> Sweep:
   if not make:
     raise ConfigError(
       f'--config={path}: has no get_sweep(); add one, as in '
-      'experiments/configs/sweep_quickstart.py'
+      'xjax/configs/sweep_quickstart.py'
     )
   if not isinstance(sweep, Sweep):
     raise ConfigError(

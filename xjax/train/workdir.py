@@ -177,7 +177,7 @@ class Workdir:
       raise DataError(
         f'{self.path}: was started on another corpus (before: '
         f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
-        'workdir, or judge this model on other data with experiments.evaluate'
+        'workdir, or judge this model on other data with xjax evaluate'
       )
     barrier('xjax:corpus')
     if is_host0():

@@ -54,7 +54,7 @@ def test_says_what_failed_and_what_is_next(session):
   assert '! trial 2 failed: exit code 1; error: no' in text
   assert '--config=/at/sweep/best.py' in text
   folders = [f'/at/sweep/trials/{n}' for n in ('0003', '0001')]
-  assert f'experiments.report {" ".join(folders)} --output' in text
+  assert f'xjax report {" ".join(folders)} --output' in text
   assert 'best.py' not in sweep_summary(session, OUTCOMES[:1])
 
 
@@ -62,8 +62,8 @@ def test_commands_import_what_the_sweep_imports(session):
   own = dataclasses.replace(session, imports=('mine', 'ours'))
   text = sweep_summary(own, OUTCOMES)
   flags = '--import=mine --import=ours'
-  assert f'experiments.train {flags} --config=/at/sweep/best.py' in text
-  assert f'experiments.report {flags} /at/sweep/trials/0003' in text
+  assert f'xjax train {flags} --config=/at/sweep/best.py' in text
+  assert f'xjax report {flags} /at/sweep/trials/0003' in text
   command = own.command(own.folder.place(3, None))
   assert command.index('--import=mine') == command.index('--import=ours') - 1
   assert sweep_summary(session, OUTCOMES).count('--import') == 0

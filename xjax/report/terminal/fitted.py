@@ -5,9 +5,9 @@ import json
 import os
 import pathlib
 import shlex
-import sys
 import textwrap
 
+from xjax.core.console import command_words
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.schema import Label, Split
@@ -156,13 +156,13 @@ def _next_commands(
   result: FitResult, split: Split, imports: Sequence[str]
 ) -> str:
   """Returns commands that can be copied and run without changes."""
-  python = f'{_quote_path(sys.executable)} -m experiments'
+  command = command_words()
   import_flags = shlex.join(f'--import={name}' for name in imports)
   workdir = f'{import_flags} --workdir={_quote_path(result.workdir)}'.lstrip()
   return (
     'Next: judge the model, or tag your own documents\n'
-    f'  {python}.evaluate {workdir} --split={split.name}\n'
-    f'  {_tagging(split, f"{python}.predict {workdir} --k=5")}'
+    f'  {command} evaluate {workdir} --split={split.name}\n'
+    f'  {_tagging(split, f"{command} predict {workdir} --k=5")}'
   )
 
 

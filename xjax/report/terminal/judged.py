@@ -89,7 +89,7 @@ def write_judgement(
   """Writes predictions and their metrics to a folder.
 
   The files are predictions.npz, metrics.json, metrics.csv, metrics.tex and
-  documents.jsonl. experiments.compare and experiments.report can read the
+  documents.jsonl. xjax compare and xjax report can read the
   folder.
 
   Args:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import shlex
 from typing import Any
 
+from xjax.core.console import command_words
 from xjax.report.tables.plain import align
 from xjax.sweep.overrides import fields_of
 from xjax.sweep.session import SweepSession
@@ -125,5 +126,5 @@ def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
     f'To write a report on {trials}:\n'
-    f'  python -m experiments.report {shlex.join(words)} {output}'
+    f'  {command_words()} report {shlex.join(words)} {output}'
   )

@@ -1,0 +1,171 @@
+"""Runs the mains in this process, and makes files to judge."""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import dataclasses
+import functools
+import importlib
+import io
+import json
+import logging as python_logging
+import pathlib
+import sys
+import warnings
+
+from absl import app, flags as absl_flags, logging
+import numpy as np
+import pytest
+import scipy.sparse
+
+from xjax.commands.main import run_command
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+N_DOCS, N_TRAIN, L = 40, 120, 12
+
+
+@dataclasses.dataclass
+class Done:
+  """Holds the exit code and the output of a command."""
+
+  returncode: int
+  stdout: str
+  stderr: str
+
+
+@pytest.fixture(scope='session')
+def run_main(devices) -> Callable[..., Done]:
+  """Runs `xjax <name>` here: a process of its own takes seconds."""
+  # These calls define flags that must outlive the flags of a main.
+  app.define_help_flags()
+  for library in ('xjax.run.fit', 'xjax.report.terminal.fitted'):
+    importlib.import_module(library)
+  shared = importlib.import_module('xjax.commands.flags.program')
+
+  def run(name: str, *arguments: object, stdin: str = '') -> Done:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+      patch.chdir(ROOT)
+      patch.setattr(sys, 'argv', [f'xjax {name}', *map(str, arguments)])
+      patch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin.encode())))
+      patch.setattr(shared, 'keep_freed_memory', lambda: None)
+      stack.enter_context(devices(1))  # the usual case
+      stack.enter_context(contextlib.redirect_stdout(out))
+      stack.enter_context(contextlib.redirect_stderr(err))
+      stack.enter_context(log_to(err))
+      stack.enter_context(own_flags())
+      stack.enter_context(warnings.catch_warnings())
+      # ml_collections loads config files by load_module().
+      warnings.filterwarnings('ignore', r'.*load_module\(\)')
+      with pytest.raises(SystemExit) as left:
+        run_command(name)
+    return Done(left.value.code, out.getvalue(), err.getvalue())
+
+  return run
+
+
+@contextlib.contextmanager
+def log_to(stream: io.StringIO) -> Iterator[None]:
+  """absl's log goes there, and then is as it was before a main's show_log."""
+  root, handler = python_logging.getLogger(), logging.get_absl_handler()
+  handlers, filters = root.handlers[:], handler.filters[:]
+  formatter, level = handler.formatter, logging.get_absl_logger().level
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(handler.python_handler, 'stream', stream)
+    try:
+      yield
+    finally:
+      root.handlers[:], handler.filters[:] = handlers, filters
+      handler.setFormatter(formatter)
+      logging.get_absl_logger().setLevel(level)
+
+
+@contextlib.contextmanager
+def own_flags() -> Iterator[None]:
+  """Flags are those of one main: others have flags of the same names."""
+  before = set(absl_flags.FLAGS)
+  try:
+    yield
+  finally:
+    for name in set(absl_flags.FLAGS) - before:
+      delattr(absl_flags.FLAGS, name)
+    absl_flags.FLAGS.unparse_flags()
+
+
+@pytest.fixture(scope='session')
+def evaluate(run_main) -> Callable[..., Done]:
+  """Runs xjax evaluate here."""
+  return functools.partial(run_main, 'evaluate')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory) -> pathlib.Path:
+  """Scores of another system, gold and training labels, in many formats."""
+  here = tmp_path_factory.mktemp('files')
+  rng = np.random.default_rng(0)
+  gold = rng.random((N_DOCS, L)) < np.linspace(0.4, 0.02, L)
+  gold[:3] = False
+  train = rng.random((N_TRAIN, L)) < np.linspace(0.6, 0.005, L)
+  train[:50, 2], train[50:, 2] = True, False  # 50 documents
+  scores = (rng.random((N_DOCS, L)) + 0.4 * gold) * (
+    rng.random(gold.shape) < 0.8
+  )
+  scores[0, 0] = 1.5
+  save = scipy.sparse.save_npz
+  save(here / 'scores.npz', scipy.sparse.csr_matrix(scores / 1.6))
+  for name, labels in (('gold', gold), ('train', train)):
+    xc_text(here / f'{name}.txt', labels)
+    save(here / f'{name}.npz', scipy.sparse.csr_matrix(labels.astype(float)))
+    rows = ({'id': str(i), 'labels': ids(row)} for i, row in enumerate(labels))
+    json_lines(here / f'{name}.jsonl', rows)
+  xc_text(here / 'other.txt', train[:N_DOCS])
+  words = ({'id': str(i), 'name': f'w{i % 2}'} for i in range(L))
+  json_lines(here / 'words.jsonl', words)
+  np.savetxt(here / 'inv_prop.txt', np.linspace(1, 9, L))
+  right = zip(*np.nonzero(gold[:20] & (scores[:20] > 0)), strict=True)
+  (here / 'filter.txt').write_text(''.join(f'{d} {i}\n' for d, i in right))
+  np.save(here / 'w.npy', rng.random((L, 10)))
+  (here / 'odd.txt').write_text('1\n3\n5\n')
+  parents = [
+    {'id': '0'},
+    *({'id': str(i), 'parents': ['0']} for i in range(1, 6)),
+  ]
+  parents += ({'id': str(i), 'parents': [str(i - 5)]} for i in range(6, L))
+  json_lines(here / 'labels.jsonl', parents)
+  return here
+
+
+def ids(row):
+  return [str(i) for i in np.flatnonzero(row)]
+
+
+def json_lines(path, rows):
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+def xc_text(path, labels):
+  rows = (','.join(ids(row)) + ' 0:1' for row in labels)
+  path.write_text(f'{len(labels)} 1 {L}\n' + ''.join(r + '\n' for r in rows))
+
+
+@pytest.fixture(scope='module')
+def given(folder) -> tuple[str, ...]:
+  return (
+    f'--predictions={folder}/scores.npz',
+    f'--gold={folder}/gold.txt',
+    f'--train_labels={folder}/train.txt',
+  )
+
+
+@pytest.fixture(scope='module')
+def judged(evaluate, given, tmp_path_factory) -> Callable[..., dict]:
+  """Calls with --output, and gives metrics.json and what was printed."""
+
+  out = tmp_path_factory.mktemp('judged')
+
+  def call(*arguments: object, files: tuple[str, ...] = given) -> dict:
+    done = evaluate(*files, *arguments, f'--output={out}')
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((out / 'metrics.json').read_text())
+    return metrics | {'printed': done.stdout}
+
+  return call

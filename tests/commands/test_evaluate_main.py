@@ -1,0 +1,278 @@
+"""Checks what judging from the command line prints and writes."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from xjax.config.run import Config, shrink
+from xjax.core.types import Ragged, ScoreKind
+from xjax.judge.predictions import Lists, Predictions
+from xjax.run.fit import fit
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+N_DOCS, L = 40, 12
+FILES = [
+  *('documents.jsonl', 'metrics.csv', 'metrics.json', 'metrics.tex'),
+  'predictions.npz',
+]
+
+
+def table_of(text, column, name='all'):
+  """Metric -> value as printed, of a table with that column."""
+  text = text.partition(f'slice {name}\n')[2] or text
+  text = text[text.index('metric ') :]
+  head, *rows = text.partition('\n\n')[0].splitlines()
+  ends = [m.end() for m in re.finditer(r'\S+', head)]
+  heads = head.split()
+  at = heads.index(column)
+  found = {}
+  for row in rows:
+    if not row.startswith(('-', ' ')):
+      cell = row[ends[at - 1] if at > 1 else len(row.split()[0]) : ends[at]]
+      found[row.split()[0]] = cell.strip()
+  return found
+
+
+def shown(value):
+  if value is None:
+    return '-'
+  return f'{value:,}' if isinstance(value, int) else f'{value:.4f}'
+
+
+def test_every_protocol_beside_each_other(judged):
+  metrics = judged('--protocol=all', '--ks=1,3')
+  names = [n for n in metrics if n not in ('notes', 'reasons', 'printed')]
+  assert names == [
+    *('xjax', 'lmtc', 'pyxclib', 'napkinxc', 'libmultilabel', 'attentionxml'),
+    'pecos',
+  ]
+  for who in names:
+    for name, values in metrics[who].items():
+      cells = table_of(metrics['printed'], who, name)
+      cells = {m: cell for m, cell in cells.items() if cell}
+      if values.get('P@1') is not None:
+        assert cells == {m: shown(v) for m, v in values.items()}
+  text = ' '.join(metrics['printed'].split())
+  n = metrics['xjax']['all']['n_skipped']
+  assert n >= 3
+  assert f'{n} documents have no gold label: skipped by xjax, counted' in text
+  frequent = (
+    '1 label is frequent under only one of the protocols: xjax requires 50'
+  )
+  assert frequent in text
+  found = metrics['reasons']['napkinxc']['all']['coverage@1']
+  assert re.match(
+    r'coverage in xjax is over all 12 labels, .* the \d+ labels that', found
+  )
+  assert all(len(line) <= 100 for line in metrics['printed'].splitlines())
+
+
+def test_the_files_of_output(evaluate, given, tmp_path):
+  done = evaluate(*given, '--ci', '--replicates=20', f'--output={tmp_path}/a/b')
+  assert done.returncode == 0, done.stderr
+  assert sorted(p.name for p in (tmp_path / 'a/b').iterdir()) == FILES
+  assert done.stdout.splitlines()[-1] == f'{tmp_path}/a/b'
+  assert (tmp_path / 'a/b/metrics.csv').read_text().startswith('protocol,slice')
+  rows = (tmp_path / 'a/b/documents.jsonl').read_text().splitlines()
+  rows = [json.loads(row) for row in rows]
+  values = json.loads((tmp_path / 'a/b/metrics.json').read_text())['xjax'][
+    'all'
+  ]
+  with_gold = [row['P@5'] for row in rows if row['gold']]
+  assert len(rows) == N_DOCS
+  assert sum(with_gold) / len(with_gold) == pytest.approx(values['P@5'])
+  # Saved predictions can be judged again.
+  again = evaluate(f'--predictions={tmp_path}/a/b/predictions.npz')
+  assert again.returncode == 0 and again.stdout.splitlines()[1] in done.stdout
+
+
+def test_slices_of_every_kind(judged, folder):
+  asked = f'bin:1-9,bin:50+,level:2,{folder}/odd.txt'
+  found = judged(f'--slices={asked}', f'--labels={folder}/labels.jsonl')
+  slices = found['xjax']
+  assert list(slices)[-4:] == ['bin:1-9', 'bin:50+', 'level:2', 'odd']
+  assert slices['level:2']['n_labels'] == 5 and slices['odd']['n_labels'] == 3
+  # This bin has the labels of the slice frequent, which is always there.
+  for metric in ('n_docs', 'n_labels', 'P@1', 'nDCG@5'):
+    assert slices['bin:50+'][metric] == slices['frequent'][metric]
+  rows = found['printed'].splitlines()
+  assert any(row.startswith('bin:1-9 ') for row in rows)
+  (folder / 'hierarchy.txt').write_text('Root\t0\t1\n0\t2\t3\n')
+  found = judged('--slices=level:2', f'--labels={folder}/hierarchy.txt')
+  assert found['xjax']['level:2']['n_labels'] == 2
+
+
+def test_intervals_have_the_values_in_them(judged):
+  found = judged('--ci', '--replicates=50', '--ks=1,5')
+  n = 0
+  for name, values in found['xjax'].items():
+    sure = found['intervals']['xjax'][name]
+    for metric, (low, high) in sure.items():
+      assert low - 1e-12 <= values[metric] <= high + 1e-12, metric
+      text = f'{values[metric]:.4f} [{low:.4f}, {high:.4f}]'
+      assert text in found['printed']
+      n += 1
+  assert n > 100
+  assert found['printed'].count('95% intervals') == 1
+  again = judged('--ci', '--replicates=50', '--ks=1,5')
+  assert again == found
+  other = judged('--ci', '--replicates=50', '--ks=1,5', '--seed=1')
+  assert other['intervals'] != found['intervals']
+  assert other['xjax'] == found['xjax']
+
+
+def test_similarities(judged, folder):
+  found = judged('--similarity=co_occurrence')
+  words = f'--labels={folder}/words.jsonl'
+  other = judged('--similarity=descriptors', words)
+  ours, theirs = found['xjax']['all'], other['xjax']['all']
+  assert ours['ILD@5'] != theirs['ILD@5']
+  assert 'ILD@1' not in ours
+  assert 'ILD@5' in found['printed']
+
+
+def test_metrics_named_are_all_there_are(judged):
+  found = judged('--metrics=PSP,coverage', '--ks=3')
+  assert set(found['xjax']['all']) == {
+    *('n_docs', 'n_skipped', 'n_labels', 'PSP@3', 'coverage@3'),
+  }
+  assert 'PSP@3' in found['printed'] and 'nDCG' not in found['printed']
+
+
+def test_a_cut_off_deeper_than_what_was_saved(judged, folder, evaluate):
+  assert judged('--ks=1,9')['xjax']['all']['P@9'] is not None
+  found = judged('--ks=1,9', '--depth=4')
+  assert found['xjax']['all']['P@9'] is None
+  assert found['xjax']['all']['coverage@9'] is None
+  reason = found['notes']['all']['P@9']
+  assert re.fullmatch(
+    r'\d+ of \d+ documents need a list deeper .* 4 .*', reason
+  )
+  assert reason in ' '.join(found['printed'].split())
+
+
+@pytest.mark.parametrize('kind', ['txt', 'jsonl', 'npz'])
+def test_gold_in_every_format(evaluate, given, folder, kind):
+  usual = evaluate(*given)
+  done = evaluate(
+    given[0],
+    f'--gold={folder}/gold.{kind}',
+    f'--train_labels={folder}/train.{kind}',
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == usual.stdout
+
+
+def test_without_training_labels(evaluate, given):
+  done = evaluate(*given[:2], '--protocol=all')
+  assert done.returncode == 0, done.stderr
+  assert 'slice few' not in done.stdout
+  said = ' '.join(done.stdout.split())
+  assert 'propensities need the training labels' in said
+  done = evaluate(*given[:2], '--score_kind=margin', '--slices=bin:1-9')
+  assert (done.returncode, done.stdout) == (1, '')
+  assert done.stderr == 'error: --slices: bin:1-9 needs the training labels\n'
+
+
+@pytest.fixture(scope='module')
+def workdir(devices, tmp_path_factory) -> pathlib.Path:
+  """A run of two steps."""
+  folder = tmp_path_factory.mktemp('evaluate') / 'run'
+  with devices(1):  # as run_main has it
+    return fit(shrink(Config()), folder).workdir
+
+
+def contents(folder):
+  files = (path for path in folder.rglob('*') if path.is_file())
+  return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+def test_a_run_with_and_without_flags_of_judging(evaluate, workdir, tmp_path):
+  before = contents(workdir)
+  plain = evaluate(f'--workdir={workdir}', f'--output={tmp_path}/plain')
+  assert plain.returncode == 0, plain.stderr
+  assert plain.stdout.splitlines()[-3:] == [
+    f'{workdir}/eval/dev',
+    '',
+    f'{tmp_path}/plain',
+  ]
+  written = (workdir / 'eval/dev/metrics.json').read_text()
+  assert (tmp_path / 'plain' / 'metrics.json').read_text() == written
+  done = evaluate(
+    *(f'--workdir={workdir}', '--protocol=all', '--ks=2'),
+    *('--slices=bin:1-9', f'--output={tmp_path}/asked'),
+  )
+  assert done.returncode == 0, done.stderr
+  # The run's own folder is unchanged; the other one has what was asked for.
+  assert contents(workdir) == before
+  assert f'{workdir}/eval/dev (judged as in training)\n' in done.stdout
+  found = json.loads((tmp_path / 'asked' / 'metrics.json').read_text())
+  assert set(found['pecos']) >= {'all', 'bin:1-9'}
+  assert 'P@2' in found['xjax']['all'] and 'P@5' not in found['xjax']['all']
+  assert 'slice bin:1-9' in done.stdout and 'P@5' not in done.stdout
+
+
+def test_flags_of_files_do_not_go_with_a_run(evaluate, workdir):
+  for flag in ('gold', 'train_labels', 'filter', 'inv_prop'):
+    done = evaluate(f'--workdir={workdir}', f'--{flag}=x')
+    assert done.returncode == 1
+    assert done.stderr == f'error: --{flag} works only with --predictions\n'
+
+
+def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):
+  """A predictions.npz of the same lists says the same."""
+  scores = scipy.sparse.load_npz(folder / 'scores.npz').toarray()
+  order = np.argsort(-scores, axis=1, kind='stable').astype(np.int32)
+  values = np.take_along_axis(scores, order, 1).astype(np.float32)
+  golds = (folder / 'gold.jsonl').read_text().splitlines()
+  golds = [[int(i) for i in json.loads(line)['labels']] for line in golds]
+  order[values == 0] = -1
+  values[values == 0] = -np.inf
+  Predictions(
+    score_kind=ScoreKind.MARGIN,
+    n_scored=L,
+    n_train=0,
+    doc_ids=tuple(map(str, range(N_DOCS))),
+    labels=tuple(map(str, range(L))),
+    train_counts=np.zeros(L, np.int32),
+    lists={'all': Lists(order, values)},
+    gold=Ragged.of(golds),
+  ).save(tmp_path / 'p.npz')
+  train = f'--train_labels={folder}/train.npz'
+  ours = evaluate(f'--predictions={tmp_path}/p.npz', train, '--protocol=all')
+  theirs = evaluate(
+    *(f'--predictions={folder}/scores.npz', train, '--protocol=all'),
+    f'--gold={folder}/gold.npz',
+  )
+  assert ours.returncode == 0, ours.stderr
+  assert ours.stdout == theirs.stdout
+
+
+@pytest.mark.thorough
+def test_a_process_of_its_own(evaluate, given, tmp_path):
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'xjax', 'evaluate', *given),
+      *('--protocol=xjax,pecos', f'--output={tmp_path}/out'),
+    ],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert done.returncode == 0, done.stderr
+  # The kind of scores was not given, so it is guessed, and a warning says so.
+  assert done.stderr.count('\n') == 1 and 'set --score_kind' in done.stderr
+  here = evaluate(*given, '--protocol=xjax,pecos', f'--output={tmp_path}/here')
+  assert here.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]
+  for name in ('metrics.json', 'metrics.csv', 'documents.jsonl'):
+    ours, theirs = (tmp_path / w / name for w in ('here', 'out'))
+    assert ours.read_bytes() == theirs.read_bytes()

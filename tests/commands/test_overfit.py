@@ -1,0 +1,100 @@
+"""Checks that every shipped system, made small, learns 32 documents."""
+
+import dataclasses
+import importlib
+import pathlib
+
+import pytest
+
+from xjax.config.run import shrink
+from xjax.data.config import WordsConfig
+from xjax.judge.judge import judge
+from xjax.judge.predict import predict
+from xjax.run.fit import fit, load
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.text_model import NeuralModel
+
+pytestmark = pytest.mark.thorough
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}
+RATES = dict.fromkeys(
+  ['dropout', 'attention_dropout', 'word_dropout', 'row_dropout'], 0.0
+)
+
+
+def shipped():
+  """(name, config) of every neural config, variants too."""
+  for path in sorted((ROOT / 'xjax' / 'configs').glob('[!_]*.py')):
+    module = importlib.import_module(f'xjax.configs.{path.stem}')
+    for system in getattr(module, 'SYSTEMS', [None]):
+      config = module.get_config(*[system] if system else [])
+      if isinstance(config.model, NeuralModel):
+        yield f'{path.stem}:{system}' if system else path.stem, config
+
+
+def roomy(config):
+  """A config on 32 documents of the synthetic corpus, with what it needs."""
+  small = shrink(config)
+  tokens = small.data.tokens
+  if isinstance(tokens, WordsConfig):
+    tokens = dataclasses.replace(
+      tokens, max_tokens=96, buckets=(96,), max_words=4000
+    )
+  parts = {}
+  # A transformer that nobody trained takes more steps, and smaller ones.
+  transformer = isinstance(small.model.encoder, BertConfig)
+  steps = 240 if transformer else 120
+  for field in dataclasses.fields(small.model):
+    part = getattr(small.model, field.name)
+    have = {f.name for f in dataclasses.fields(part)}
+    given = {k: v for k, v in {**SIZES, **RATES}.items() if k in have}
+    if 'init_scale' in have:
+      given['init_scale'] = 1.0
+    if 'hidden_labels' in have:
+      given['hidden_labels'] = 0
+    parts[field.name] = dataclasses.replace(part, **given)
+  return dataclasses.replace(
+    small,
+    data=dataclasses.replace(
+      small.data, n_train=32, n_dev=16, n_test=0, n_labels=40, tokens=tokens
+    ),
+    model=NeuralModel(**parts),
+    train=dataclasses.replace(
+      small.train,
+      batch_size=16,
+      accumulate=1,
+      steps=steps,
+      learning_rate=5e-3 if transformer else 1e-2,
+      rates=(),
+      warmup=0,
+      clip_norm=5.0,
+      log_every=100,
+      checkpoint_every=steps,
+      judge_every=steps,
+    ),
+  )
+
+
+def kinds(config):
+  """Returns a text that sizes, rates and training do not change."""
+  small = roomy(config)
+  parts = [type(part) for part in vars(small.model).values()]
+  return str([small.data.tokens, *parts])
+
+
+CASES = {kinds(config): (name, config) for name, config in shipped()}
+
+
+@pytest.mark.parametrize(
+  'config', [pytest.param(c, id=name) for name, c in CASES.values()]
+)
+def test_learns_by_heart(config, tmp_path, devices):
+  config = roomy(config)
+  with devices(2):
+    result = fit(config, tmp_path)
+    model = load(tmp_path)
+    split = result.corpus.split('train')
+    predictions = predict(model, model.batches(split), split, model.space, 16)
+  metrics = judge(predictions, config.eval.criteria())['xjax']['all']
+  assert metrics['RP@5'] > 0.97

@@ -1,0 +1,80 @@
+"""--plan on the command line."""
+
+import re
+
+import pytest
+
+from xjax.commands.flags.plan import devices_of
+from xjax.core.mesh import MeshConfig
+
+QUICK = '--config=quickstart'
+AMAZON = '--config=amazon_3m_like'
+SIZES = ('--plan_labels=2812281', '--plan_documents=1717899')
+
+
+def test_millions_of_labels_on_one_gpu_without_the_corpus(run_main):
+  done = run_main('train', AMAZON, '--plan', '--chip=h200', *SIZES)
+  assert done.returncode == 0, done.stderr
+  assert '1 x h200' in done.stdout and '2,812,281 labels' in done.stdout
+  assert re.search(r'label rows +4\.03\n', done.stdout)
+  assert 'fits' in done.stdout and 'an epoch: 3,356 steps' in done.stdout
+  assert 'the sizes of BERT-base' in done.stdout
+
+
+def test_what_does_not_fit_says_what_to_change(run_main):
+  small = (
+    '--config.data.n_train=40',
+    '--config.model.embedding.dim=8',
+    '--config.model.encoder.units=8',
+  )
+  flags = '--plan', '--chip=v100-16', '--plan_documents=1000'
+  labels = '--plan_labels=100000000'
+  done = run_main('train', f'{QUICK}:bigru_att', *small, *flags, labels)
+  assert done.returncode == 1, done.stderr
+  assert 'DOES NOT FIT' in done.stdout
+  assert 'FusedSGD' in done.stdout and 'to make the plan fit' in done.stdout
+
+
+def test_the_corpus_is_read_where_no_sizes_are_given(run_main, tmp_path):
+  workdir = tmp_path / 'run'
+  done = run_main(
+    'train',
+    QUICK,
+    '--config.data.n_train=64',
+    '--config.model.encoder.units=8',
+    '--plan',
+    '--chip=l4',
+    f'--workdir={workdir}',
+  )
+  assert done.returncode == 0, done.stderr
+  assert '64 training documents' in done.stdout
+  assert 'assumed' not in done.stdout
+  assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+  ('flags', 'said'),
+  [
+    ((), '--workdir is missing'),
+    (('--workdir=x', '--chip=l4'), '--chip needs --plan'),
+    (('--workdir=x', '--plan_labels=9'), '--plan_labels needs --plan'),
+    (('--plan', '--plan_labels=9'), '--plan_documents is missing'),
+    (('--plan', '--plan_documents=9'), '--plan_labels is missing'),
+    (('--plan', '--chip=abacus'), 'must be one of laptop'),
+    (('--plan', '--multihost'), '--plan and --multihost cannot'),
+    (('--plan', '--devices=3', '--chip=l4'), 'must be a multiple of 3'),
+  ],
+)
+def test_flags_of_no_use_are_refused(run_main, flags, said):
+  done = run_main('train', QUICK, *flags)
+  assert done.returncode == 1
+  assert said in done.stderr and not done.stdout
+  assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+  ('mesh', 'chip', 'count'),
+  [((-1, 1), '', 8), ((2, -1), '', 8), ((-1, 2), 'l4', 2), ((2, 2), '', 4)],
+)
+def test_so_many_devices_as_a_run_takes(mesh, chip, count):
+  assert devices_of(MeshConfig(*mesh), chip) == count

@@ -1,0 +1,150 @@
+"""A sweep as a user has it, of runs as small as they can be."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import ClassVar
+
+import pytest
+
+from xjax.sweep import workers
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SWEEP = """
+import dataclasses
+
+from xjax.configs import quickstart
+from xjax.config.run import Config, shrink
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
+from xjax.sweep.config import Grid, Sweep
+
+
+def get_config(field: str = '') -> Config:
+  parts = NoEncoder(), MeanConfig(), OneVsAllConfig()
+  model = NeuralModel(EmbeddingConfig(dim=8), *parts)
+  return shrink(dataclasses.replace(quickstart.get_config(), model=model))
+
+
+def get_sweep(field: str = 'train.learning_rate') -> Sweep:
+  return Sweep(Grid({field: (0.001, 0.1)}))
+"""
+
+
+def run(main: str, *arguments: object) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-m', 'xjax', main, *map(str, arguments)],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.fixture
+def file(tmp_path) -> pathlib.Path:
+  path = tmp_path / 'small.py'
+  path.write_text(SWEEP)
+  return path
+
+
+def figure(workdir: pathlib.Path) -> float:
+  path = workdir / 'eval' / 'dev' / 'metrics.json'
+  return json.loads(path.read_text())['xjax']['all']['RP@5']
+
+
+@pytest.mark.thorough
+def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
+  workdir = tmp_path / 'sweep'
+  flags = f'--config={file}', '--config.data.n_dev=12', f'--workdir={workdir}'
+  done = run('sweep', *flags, '--workers=2')
+  assert done.returncode == 0, done.stderr
+  assert '2 complete, 0 pruned, 0 failed, 0 unfinished' in done.stdout
+  assert '(2 of 2 trials done)' in done.stderr
+  trials = [workdir / 'trials' / name for name in ('0000', '0001')]
+  config = json.loads((trials[1] / 'config.json').read_text())
+  assert config['train']['learning_rate'] == 0.1
+  assert config['data']['n_dev'] == 12
+  again = tmp_path / 'again'
+  done = run('train', f'--config={workdir}/best.py', f'--workdir={again}')
+  assert done.returncode == 0, done.stderr
+  best = max(trials, key=figure)
+  lists = 'eval/dev/predictions.npz'
+  assert (again / lists).read_bytes() == (best / lists).read_bytes()
+  assert figure(again) == figure(best)
+
+
+def test_what_is_only_printed_has_no_workers(run_main, file, tmp_path):
+  for more in ('--workers=2', '--gpus=0,1'):
+    flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}', more
+    done = run_main('sweep', *flags, '--launcher=print')
+    assert done.returncode == 1
+    assert '--launcher=print starts nothing' in done.stderr
+  assert not (tmp_path / 'sweep').exists()
+
+
+class Failed:
+  """A process that has ended at once; its command is kept."""
+
+  commands: ClassVar[list] = []
+
+  def __init__(self, command, pid, log, device, job):
+    del pid, device
+    assert job
+    log.write_text('')
+    self.commands.append(command)
+
+  def poll(self):
+    return 1
+
+
+@pytest.mark.parametrize(
+  ('launcher', 'script', 'python'),
+  [
+    ('slurm', 'slurm.sh', str(pathlib.Path(sys.executable).parent / 'python3')),
+    ('tpu', 'run.sh', 'python'),
+    ('jobset', 'jobset.sh', 'python'),
+  ],
+)
+def test_runs_are_jobs_of_a_launcher(
+  launcher, script, python, run_main, cluster, file, tmp_path, monkeypatch
+):
+  for setting in ('ZONE', 'TYPE', 'IMAGE', 'ACCELERATOR', 'CLAIM'):
+    monkeypatch.setenv(setting, 'x')
+  monkeypatch.setattr(workers, 'LocalProcess', Failed)
+  monkeypatch.setattr(Failed, 'commands', [])
+  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
+  done = run_main('sweep', *flags, f'--launcher={launcher}')
+  assert done.returncode == 0, done.stderr
+  assert '0 complete, 0 pruned, 2 failed' in done.stdout
+  for number, command in enumerate(Failed.commands):
+    place = tmp_path / 'sweep' / 'trials' / f'{number:04d}'
+    start = command.index(str(ROOT / 'tpu_scripts' / script))
+    assert command[0] == 'env' and command[1].startswith('NAME=xjax-')
+    assert command[start + 1 : start + 4] == [python, '-m', 'xjax', 'train']
+    assert command[-1] == f'--workdir={place}'
+  assert len(Failed.commands) == 2
+
+
+@pytest.mark.parametrize('gpus', ['0,1', '0,1,0'])
+def test_workers_share_no_gpu(gpus, run_main, file, tmp_path):
+  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
+  done = run_main('sweep', *flags, '--workers=3', f'--gpus={gpus}')
+  assert done.returncode == 1
+  assert '--gpus: list 3 GPUs, one per worker' in done.stderr
+  assert not (tmp_path / 'sweep').exists()
+
+
+def test_a_wrong_field_is_one_error(run_main, file, tmp_path):
+  flags = f'--config={file}:train.lr', f'--workdir={tmp_path / "sweep"}'
+  done = run_main('sweep', *flags)
+  assert done.returncode == 1
+  assert 'config.train.lr: no such field' in done.stderr
+  assert 'Traceback' not in done.stderr
+  assert not (tmp_path / 'sweep').exists()

@@ -1,0 +1,6 @@
+"""Contains the sub-commands of `xjax`, one per module.
+
+A command's module defines flags when it is imported. It imports the rest of the
+library only in main(), so that --help is fast and a command loads only what it
+uses.
+"""

@@ -1,0 +1,33 @@
+"""Lists the configs that --config takes by name.
+
+  xjax configs [WORD]
+
+With WORD, the list has only the configs whose name or text contains the word.
+NAME:VARIANT chooses a variant; without a variant, the first one is meant.
+"""
+
+from xjax.commands.flags import program
+from xjax.core.errors import ConfigError
+
+
+def main(arguments: list[str]) -> None:
+  """Prints a table of the configs.
+
+  Raises:
+    ConfigError: no config contains the word.
+  """
+  from xjax.config.named import CONFIGS, config_names
+  from xjax.report.terminal.configs import configs_text, describe
+
+  if len(arguments) > 1:
+    raise ConfigError(f'give one word to search for, not {len(arguments)}')
+  configs = [describe(CONFIGS / f'{name}.py') for name in config_names()]
+  word = arguments[0].lower() if arguments else ''
+  chosen = [config for config in configs if word in config.searched]
+  if not chosen:
+    raise ConfigError(f'no config contains {word!a}; `xjax configs` lists all')
+  print(configs_text(chosen))
+
+
+if __name__ == '__main__':
+  program.run_with_arguments(main)

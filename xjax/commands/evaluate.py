@@ -1,0 +1,79 @@
+"""Judges a finished run on a split, or predictions of any system from files.
+
+xjax evaluate --workdir=DIR --split=test [--data_dir=DIR]
+  [--strategy=coverage --strategy_k=5 --beta=0.25]
+xjax evaluate --predictions=FILE --gold=FILE
+  [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
+  [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
+
+The program prints one table, with a column for each slice. If --protocol asks
+for several protocols, it prints a table for each slice, with a column for each
+protocol. With --output, it writes predictions.npz, metrics.json, metrics.csv,
+metrics.tex and documents.jsonl to the folder of this flag.
+"""
+
+import typing
+
+from absl import flags
+
+from xjax.commands.flags import judging, processes, program, strategy
+from xjax.core.errors import ConfigError
+
+if typing.TYPE_CHECKING:
+  from xjax.run.evaluate import Evaluation
+
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+_SPLIT = flags.DEFINE_string('split', 'dev', 'Split to judge.')
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', '', 'Folder of the data, if it has moved since training.'
+)
+_OUTPUT = flags.DEFINE_string('output', '', 'Folder for the results.')
+judging.define_files()
+judging.define_judging()
+strategy.define('5')
+processes.define()
+
+
+def main() -> None:
+  """Judges the predictions and prints the tables."""
+  from xjax.core.distributed import is_host0
+  from xjax.report.terminal.judged import judgement_text, write_judgement
+
+  result = _evaluate()
+  if is_host0():
+    # Strategies are compared by coverage, which only the full table shows.
+    full = judging.needs_full_table() or strategy.has_strategy()
+    print(judgement_text(result.metrics, result.prior, full))
+    if result.folder:
+      # Metrics that flags request are printed but not saved in this folder.
+      requested = judging.judge_request()
+      print(
+        f'\n{result.folder}{" (judged as in training)" if requested else ""}'
+      )
+    if _OUTPUT.value:
+      write_judgement(
+        _OUTPUT.value, result.predictions, result.criteria, result.metrics
+      )
+      print(f'\n{_OUTPUT.value}')
+
+
+def _evaluate() -> 'Evaluation':
+  from xjax.judge.request import JudgeRequest
+  from xjax.run.evaluate import evaluate_files, evaluate_split
+
+  files = judging.files()
+  if bool(_WORKDIR.value) == bool(files.predictions):
+    raise ConfigError('give exactly one of --workdir and --predictions')
+  request = judging.judge_request()
+  chosen = strategy.requested_strategy(k=5)
+  if files.predictions:
+    judging.check_absent(('split', 'data_dir', 'strategy'), 'workdir')
+    return evaluate_files(files, request or JudgeRequest())
+  judging.check_no_files()
+  return evaluate_split(
+    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, request, chosen
+  )
+
+
+if __name__ == '__main__':
+  program.run(main)

@@ -1,0 +1,32 @@
+r"""Writes the encoder of a finished run as a Hugging Face folder.
+
+  xjax export --workdir=DIR --output=FOLDER
+
+FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
+of the best checkpoint. The library transformers can load FOLDER; another run
+loads FOLDER with --config.model.encoder.folder. The head is not written. The
+pooling is written only if it is a trained pooler (config.model.pooling.pooler).
+"""
+
+from absl import flags
+
+from xjax.commands.flags import program
+
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of the run.', required=True
+)
+_OUTPUT = flags.DEFINE_string(
+  'output', None, 'Folder to write; it must not exist yet.', required=True
+)
+
+
+def main() -> None:
+  """Writes the encoder of the run to the folder."""
+  from xjax.run.export import export_encoder
+
+  run = export_encoder(_WORKDIR.value, _OUTPUT.value)
+  print(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
+
+
+if __name__ == '__main__':
+  program.run(main)

@@ -1,0 +1,142 @@
+"""Defines --config and --config.FIELD, and checks them."""
+
+from collections.abc import Iterator, Sequence
+import re
+import typing
+from typing import Any
+
+from absl import flags
+from ml_collections import config_flags
+
+from xjax.config.named import config_file
+from xjax.core.errors import ConfigError
+
+if typing.TYPE_CHECKING:
+  from xjax.config.run import Config
+
+TITLE = 'Config'
+
+
+class TupleParser(flags.ArgumentParser):
+  """Parses 'a,b' or "('a', 'b')" into a tuple with elements of one type."""
+
+  def __init__(self, element: type):
+    self._element = element
+
+  def parse(self, argument: str | tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(argument, tuple):  # absl parses a flag's default too
+      return argument
+    items = (
+      item.strip(' \'"') for item in _strip_brackets(argument).split(',')
+    )
+    return tuple(self._element(item) for item in items if item)
+
+  def flag_type(self) -> str:
+    return f'tuple of {self._element.__name__}'
+
+
+def _strip_brackets(text: str) -> str:
+  """Removes brackets around the whole text, but no other brackets.
+
+  In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs and stay.
+  """
+  text = text.strip()
+  if text[:1] + text[-1:] not in ('()', '[]'):
+    return text
+  depth, steps = 0, {'(': 1, '[': 1, ')': -1, ']': -1}
+  for character in text[:-1]:
+    depth += steps.get(character, 0)
+    if not depth:  # the first bracket closes before the end
+      return text
+  return text[1:-1]
+
+
+def define() -> 'flags.FlagHolder[Config]':
+  """Defines --config=NAME|FILE.py[:VARIANT] and --config.<field>=<value>."""
+  for element in (int, float, str):
+    config_flags.register_flag_parser_for_type(
+      tuple[element, ...], TupleParser(element)
+    )
+  holder = config_flags.DEFINE_config_file(
+    'config',
+    None,
+    'Name of a config (`xjax configs` lists them), or a Python file with '
+    'get_config(). NAME:VARIANT and FILE.py:VARIANT call get_config(VARIANT). '
+    '--config.FIELD=VALUE changes a field, such as --config.train.steps=100.',
+    lock_config=True,
+  )
+  flags.mark_flag_as_required('config')
+  return holder
+
+
+def replace_config_names(argv: list[str]) -> None:
+  """Replaces the names of configs in --config by the paths of their files.
+
+  The list is changed in place, because the library that reads --config.FIELD
+  looks into sys.argv.
+
+  Raises:
+    ConfigError: there is no such config and no such file.
+  """
+  for i, argument in enumerate(argv[1:], start=1):
+    if match := re.fullmatch(r'(--?config=)(.*)', argument, re.S):
+      argv[i] = match[1] + config_file(match[2])
+    elif re.fullmatch(r'--?config', argument) and i + 1 < len(argv):
+      argv[i + 1] = config_file(argv[i + 1])
+
+
+def check() -> None:
+  """Checks the values of the config that the flags give.
+
+  Raises:
+    ConfigError: a value is wrong; the message names its field.
+  """
+  from xjax.config.check import check_config
+
+  check_config(flags.FLAGS['config'].value)
+
+
+def check_overrides(argv: Sequence[str]) -> None:
+  """Checks that each --config.<field> is a field of the config file's Config.
+
+  Without this check, config_flags would print a traceback, not a message.
+  """
+  from xjax.config.check import field_fault
+
+  path, names = _config_arguments(argv)
+  if path is None and names:
+    raise ConfigError(f'--config.{names[0]} needs --config=NAME')
+  if path is None:
+    return
+  config = _load(path)
+  for name in names:
+    if fault := field_fault(config, name):
+      raise ConfigError(fault)
+
+
+def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+  """Returns the config file and the names of overridden fields."""
+  path, names = None, []
+  following: Iterator[str] = iter(argv[1:])
+  for argument in following:
+    match = re.fullmatch(r'--?config(?:\.([^=]+))?(?:=(.*))?', argument, re.S)
+    if match and match[1] is not None:
+      names.append(match[1])
+    elif match:
+      path = next(following, '') if match[2] is None else match[2]
+  return path, names
+
+
+def _load(path: str) -> 'Config':
+  from xjax.config.run import Config
+
+  try:
+    config = flags.FLAGS['config'].parser.parse(path)
+  except (Exception, SystemExit) as error:  # the file may raise anything
+    last = str(error).strip().rpartition('\n')[2]
+    raise ConfigError(
+      f'--config={path}: {type(error).__name__}: {last}'
+    ) from error
+  if not isinstance(config, Config):
+    raise ConfigError(f'--config={path}: get_config() must return a Config')
+  return config

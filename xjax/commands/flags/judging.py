@@ -1,0 +1,242 @@
+"""Defines the flags that choose predictions, gold and metrics for judging."""
+
+from collections.abc import Iterable
+import typing
+from typing import Any
+
+from absl import flags
+
+from xjax.commands.flags.config import TupleParser
+from xjax.core.errors import ConfigError
+
+if typing.TYPE_CHECKING:
+  from xjax.judge.files.judged import JudgeFiles
+  from xjax.judge.request import JudgeRequest
+
+TITLE = 'Judging'
+
+# Flags that change how a run is judged -> fields of JudgeRequest.
+_JUDGING = {
+  'ks': 'ks',
+  'metrics': 'kinds',
+  'protocol': 'protocols',
+  'propensity': 'propensity',
+  'slices': 'slices',
+  'labels': 'labels',
+  'similarity': 'similarity',
+  'rank_weights': 'rank_weights',
+  'alphas': 'alphas',
+  'draws': 'draws',
+}
+# Flags for the use of files of predictions -> fields of JudgeFiles.
+_FILE_FLAGS = {
+  'gold': 'gold',
+  'train_labels': 'train_labels',
+  'filter': 'filter',
+  'inv_prop': 'inv_prop',
+  'label_order': 'labels',
+  'score_kind': 'score_kind',
+  'depth': 'depth',
+}
+# Flags that request metrics which only the full table shows.
+_IN_FULL = (
+  *('ks', 'metrics', 'propensity', 'inv_prop', 'similarity', 'rank_weights'),
+  *('alphas', 'draws'),
+)
+
+
+def define_judging() -> None:
+  """Defines all flags that choose what is judged, and how."""
+  _tuple('metrics', str, (), 'Metrics to print, such as P,nDCG (default: all).')
+  flags.DEFINE_enum(
+    'similarity',
+    'none',
+    ('none', 'descriptors', 'co_occurrence'),
+    'How the metric ILD computes the similarity of two labels.',
+  )
+  flags.DEFINE_string(
+    'rank_weights',
+    '',
+    '.npy file with the weights W of the metric weighted@k: float [L, K], a '
+    'weight for each of L labels at each of K ranks.',
+  )
+  _tuple(
+    'alphas',
+    float,
+    (0.5,),
+    'Values of `a` for the metric coverage[a=...]@k; each is a recall from 0 '
+    'to 1.',
+  )
+  _tuple(
+    'draws',
+    int,
+    (1000,),
+    'Values of `n` for the metric coverage[n=...]@k; each is a number of drawn '
+    'documents.',
+  )
+  define_conventions()
+
+
+def define_conventions() -> None:
+  """Defines the flags for cut-offs, protocols and intervals of all metrics."""
+  _tuple(
+    'ks',
+    int,
+    (),
+    'Cut-offs k of metrics (default: the cut-offs of the run, or 1,3,5,10).',
+  )
+  _tuple(
+    'protocol',
+    str,
+    ('xjax',),
+    'Protocols to judge by; `all` shows every protocol in its own column.',
+  )
+  flags.DEFINE_bool('ci', False, 'Add bootstrap intervals to every metric.')
+  define_shared()
+
+
+def define_shared() -> None:
+  """Defines the flags that evaluate, report and compare all have."""
+  _tuple(
+    *('propensity', float, ()),
+    'A and B of the propensity formula (default: the values of the run, or '
+    '0.55,1.5).',
+  )
+  _tuple(
+    'slices',
+    str,
+    (),
+    'Additional slices, such as bin:1-9, level:2 or a file of label ids.',
+  )
+  flags.DEFINE_string('labels', '', 'File of label descriptors.')
+  flags.DEFINE_integer('replicates', 1000, 'Number of bootstrap replicates.', 2)
+  flags.DEFINE_integer('seed', 0, 'Seed of the bootstrap.', 0)
+
+
+def define_files() -> None:
+  """Defines --predictions and the flags for further files."""
+  flags.DEFINE_string('predictions', None, 'File of scores or ranked labels.')
+  define_companions()
+
+
+def define_companions() -> None:
+  """Defines the flags that say how files of predictions are used."""
+  flags.DEFINE_string(
+    'gold',
+    None,
+    'File of gold labels; used instead of gold labels in the predictions.',
+  )
+  flags.DEFINE_string(
+    'train_labels',
+    None,
+    'File of the labels of training documents; used instead of training counts '
+    'in the predictions.',
+  )
+  flags.DEFINE_string(
+    'filter', None, 'File of document-label pairs that must not be predicted.'
+  )
+  flags.DEFINE_string(
+    'inv_prop', None, 'File of inverse propensities, one per line.'
+  )
+  flags.DEFINE_string(
+    'label_order',
+    None,
+    'File of label ids, one per line, in the order of the columns in the other '
+    'files.',
+  )
+  flags.DEFINE_integer(
+    'depth', None, 'Maximum number of labels kept per document.', 1
+  )
+  flags.DEFINE_enum(
+    'score_kind',
+    None,
+    ('logit', 'probability', 'margin'),
+    'Meaning of the scores, if the file of predictions does not give it.',
+  )
+
+
+def _tuple(name: str, element: type, default: tuple, text: str) -> None:
+  flags.DEFINE(
+    TupleParser(element),
+    name,
+    tuple(default),
+    text,
+    serializer=_CommaSerializer(),
+  )
+
+
+class _CommaSerializer(flags.ArgumentSerializer):
+  def serialize(self, value: tuple) -> str:
+    return ','.join(map(str, value))
+
+
+def judge_request() -> 'JudgeRequest | None':
+  """Returns the request that the flags describe, or None if none is given."""
+  values = flags.FLAGS
+  if not values.ci:
+    check_absent(('replicates', 'seed'), 'ci')
+  defined = {name: field for name, field in _JUDGING.items() if name in values}
+  if not values.ci and not any(values[name].present for name in defined):
+    return None
+  from xjax.judge.request import JudgeRequest, Similarity
+
+  fields = {field: values[name].value for name, field in defined.items()}
+  if 'similarity' in fields:
+    fields['similarity'] = Similarity(fields['similarity'])
+  return JudgeRequest(
+    **fields,
+    replicates=values.replicates if values.ci else 0,
+    seed=values.seed,
+  )
+
+
+def needs_full_table() -> bool:
+  """Returns whether flags request metrics that only the full table shows."""
+  return any(flags.FLAGS[name].present for name in _IN_FULL)
+
+
+def comparison_options() -> dict[str, Any]:
+  """Returns the values of the flags that comparisons have, by flag name."""
+  names = 'propensity', 'slices', 'labels', 'replicates', 'seed'
+  return {name: flags.FLAGS[name].value for name in names}
+
+
+def files() -> 'JudgeFiles':
+  """Returns the paths in the flags for files.
+
+  The path of the predictions is '' if the program has no flag --predictions.
+
+  Raises:
+    ConfigError: both --inv_prop and --propensity are given.
+  """
+  values = flags.FLAGS
+  if values['inv_prop'].present and values['propensity'].present:
+    raise ConfigError('give only one of --inv_prop and --propensity')
+  from xjax.core.types import ScoreKind
+  from xjax.judge.files.judged import JudgeFiles
+
+  path = values['predictions'].value if 'predictions' in values else ''
+  values_of = {field: values[name].value for name, field in _FILE_FLAGS.items()}
+  kind = values_of['score_kind']
+  values_of['score_kind'] = ScoreKind(kind) if kind else None
+  return JudgeFiles(path, **values_of)
+
+
+def check_absent(names: Iterable[str], other: str) -> None:
+  """Raises an error if a flag is given without the flag that it needs.
+
+  Args:
+    names: the flags that need the flag `other`.
+    other: the flag that is absent.
+
+  Raises:
+    ConfigError: one of the flags in `names` is given.
+  """
+  for name in names:
+    if flags.FLAGS[name].present:
+      raise ConfigError(f'--{name} works only with --{other}')
+
+
+def check_no_files() -> None:
+  """Raises an error if a flag that needs --predictions is given."""
+  check_absent(_FILE_FLAGS, 'predictions')

@@ -1,0 +1,99 @@
+"""Defines --plan and its flags, and prints the plan of a run."""
+
+import typing
+from typing import Any
+
+from absl import flags
+
+from xjax.plan.chips import CHIPS, chip_named
+
+if typing.TYPE_CHECKING:
+  from xjax.config.run import Config
+  from xjax.core.mesh import MeshConfig
+
+TITLE = 'Plan'
+
+_PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
+
+
+def define() -> None:
+  """Defines --plan and its flags.
+
+  --workdir, --multihost and --profile must be defined before.
+  """
+  chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
+  numbers = {
+    'devices': 'Number of devices. Default: mesh.data x mesh.label. If one of '
+    'the two is -1, the default is all devices of this machine; but with '
+    '--chip, -1 counts as 1.',
+    'plan_labels': 'Number of labels, to plan without reading the corpus.',
+    'plan_documents': 'Number of training documents; needs --plan_labels.',
+  }
+  flags.DEFINE_bool(
+    'plan', False, 'Print the memory and time of training; do not train.'
+  )
+  flags.DEFINE_string('chip', '', chips)
+  for name, text in numbers.items():
+    flags.DEFINE_integer(name, None, text, lower_bound=1)
+  names = ['plan', 'workdir', 'multihost', 'profile', *_PLAN_FLAGS]
+  flags.register_multi_flags_validator(names, _check)
+
+
+def _check(values: dict[str, Any]) -> bool:
+  """Raises an error if a flag has no effect or a required flag is missing."""
+  names = {name for name, value in values.items() if value}
+  unused = {f'--{name} needs --plan': name in names for name in _PLAN_FLAGS}
+  faults = {
+    '--workdir is missing; give the folder of the run': 'workdir' not in names,
+  }
+  sizes = names & {'plan_labels', 'plan_documents'}
+  if 'plan' in names:
+    unused = {}
+    faults = {
+      '--plan and --multihost cannot be combined': 'multihost' in names,
+      '--plan and --profile cannot be combined': 'profile' in names,
+      '--plan_documents is missing': sizes == {'plan_labels'},
+      '--plan_labels is missing': sizes == {'plan_documents'},
+    }
+  for message, holds in (unused | faults).items():
+    if holds:
+      raise flags.ValidationError(message)
+  return True
+
+
+def print_plan(config: 'Config') -> bool:
+  """Prints the plan, and advice on the config if the memory is too small.
+
+  Returns:
+    Whether the plan fits the memory of the devices.
+
+  Raises:
+    ConfigError, DataError: training would raise the same error.
+  """
+  from xjax.plan.advice import advice
+  from xjax.plan.plan import Planner, planned_mesh
+  from xjax.plan.sizes import assumed_sizes, corpus_sizes
+  from xjax.report.terminal.plan import plan_text
+
+  name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
+  chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
+  planned_mesh(config, devices)  # raises errors before the corpus is read
+  by_corpus = numbers[0] is None
+  sizes = corpus_sizes(config) if by_corpus else assumed_sizes(config, *numbers)
+  planner = Planner(sizes, chip)
+  plan = planner.plan(config, devices, compile_=True)
+  print(plan_text(plan, None if plan.fits else advice(plan, planner)))
+  return plan.fits
+
+
+def devices_of(mesh: 'MeshConfig', chip: str) -> int:
+  """Returns the number of devices of a mesh.
+
+  If `chip` is empty, a mesh with an axis of -1 has all devices of this machine.
+  Otherwise, an axis of -1 has one device.
+  """
+  import jax
+
+  if not chip and -1 in (mesh.data, mesh.label):
+    return jax.device_count()
+  return max(1, mesh.data) * max(1, mesh.label)

@@ -1,0 +1,38 @@
+"""Defines the flags that connect the processes of a run."""
+
+from absl import flags
+
+TITLE = 'Several processes (clusters)'
+
+
+def define() -> None:
+  """Defines --multihost and the flags that connect the processes."""
+  flags.DEFINE_bool(
+    'multihost', False, 'Run as one of several connected processes.'
+  )
+  flags.DEFINE_string(
+    'coordinator',
+    '',
+    'address:port of process 0; not needed on TPU pods, SLURM and Kubernetes.',
+  )
+  flags.DEFINE_integer(
+    'num_processes', 0, 'Number of processes; used only with --coordinator.'
+  )
+  flags.DEFINE_integer(
+    'process_id',
+    -1,
+    'Number of this process, counted from 0; used only with --coordinator.',
+  )
+
+
+def connect() -> None:
+  """Connects this process to the others, as the flags say.
+
+  Raises:
+    ConfigError: the flags do not fit together, or the others are not found.
+  """
+  names = 'multihost', 'coordinator', 'num_processes', 'process_id'
+  if any(flags.FLAGS[name].present for name in names):
+    from xjax.core import distributed
+
+    distributed.start(*(flags.FLAGS[name].value for name in names))

@@ -1,0 +1,103 @@
+"""Runs a command: parses its flags, and turns errors into exit codes."""
+
+from collections.abc import Callable, Sequence
+import functools
+import os
+import sys
+import threading
+
+from absl import app, flags
+
+from xjax.commands.flags import config, imports, processes
+from xjax.commands.flags.help import asks_for_help, help_text
+from xjax.core.allocation import keep_freed_memory
+from xjax.core.console import show_log
+from xjax.core.errors import Preempted, UserError
+
+EXIT_USER_ERROR = 1
+EXIT_PREEMPTED = 75  # a launcher then starts the same command again
+EXIT_INTERRUPTED = 130
+# A command that is still starting after this time says so.
+_SILENCE = 1.0  # seconds
+
+
+def run(main: Callable[[], None]) -> None:
+  """Parses the flags, calls main and exits.
+
+  The exit code is 0 after success. After a user's mistake it is 1, and one
+  message is printed without a traceback. If the run was preempted, the exit
+  code is 75, and the same command must be started again.
+  """
+  _run(main, lambda _: main(), takes_arguments=False)
+
+
+def run_with_arguments(main: Callable[[list[str]], None]) -> None:
+  """Does the same as run(), but main gets the arguments that are not flags."""
+  _run(main, main, takes_arguments=True)
+
+
+def _run(
+  main: Callable[..., None],
+  with_arguments: Callable[[list[str]], None],
+  takes_arguments: bool,
+) -> None:
+  imports.define()
+  if asks_for_help(sys.argv):
+    print(help_text(sys.argv[0], main.__globals__['__doc__']))
+    sys.exit(0)
+  # Loading libraries and a config takes seconds.
+  notice = threading.Timer(
+    _SILENCE, print, [f'{sys.argv[0]}: starting'], {'file': sys.stderr}
+  )
+  notice.daemon = True
+  notice.start()
+  try:
+    app.run(
+      functools.partial(_run_guarded, with_arguments),
+      flags_parser=functools.partial(_parse, takes_arguments=takes_arguments),
+    )
+  finally:
+    notice.cancel()
+
+
+def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
+  keep_freed_memory()
+  show_log()
+  try:
+    if 'multihost' in flags.FLAGS:
+      processes.connect()
+    main(list(argv[1:]))
+  except UserError as error:
+    return _fail(error)
+  except Preempted as error:
+    print(f'preempted: {error}', file=sys.stderr)
+    return EXIT_PREEMPTED
+  except KeyboardInterrupt:
+    print('interrupted', file=sys.stderr)
+    return EXIT_INTERRUPTED
+  except BrokenPipeError:  # the reader of standard output has closed it
+    # At exit, Python writes the rest of the output. To avoid a second error,
+    # the rest goes to the null device.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  return 0
+
+
+def _fail(error: Exception) -> int:
+  print(f'error: {error}', file=sys.stderr)
+  return EXIT_USER_ERROR
+
+
+def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
+  try:
+    imports.import_modules(argv)
+    if 'config' in flags.FLAGS:
+      config.replace_config_names(argv)
+      config.check_overrides(argv)
+    rest = flags.FLAGS(argv)
+    if len(rest) > 1 and not takes_arguments:
+      raise UserError(f'{rest[1]!r} is not a flag; write flags as --name=value')
+    if 'config' in flags.FLAGS:
+      config.check()
+    return rest
+  except (UserError, flags.Error) as error:
+    sys.exit(_fail(error))

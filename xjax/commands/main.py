@@ -1,0 +1,72 @@
+"""Starts a sub-command of `xjax`."""
+
+import difflib
+import runpy
+import sys
+
+from xjax.version import VERSION
+
+_GROUPS = {
+  'Train and use a model': {
+    'train': 'Trains a model, judges it, and shows some predictions.',
+    'predict': 'Predicts the labels of new documents.',
+  },
+  'Judge and compare': {
+    'evaluate': 'Judges a run, or a file of scores of any system.',
+    'compare': 'Compares systems with a baseline, with p-values.',
+    'report': 'Writes a page with tables and pictures about systems.',
+  },
+  'Look around': {
+    'configs': 'Lists the configs that --config takes by name.',
+    'data': 'Checks a corpus: faults, duplicates, labels, lengths.',
+  },
+  'More': {
+    'sweep': 'Searches for the best values of config fields.',
+    'embeddings': 'Trains word vectors on the documents of a corpus.',
+    'export': 'Writes an encoder as a Hugging Face folder.',
+  },
+}
+COMMANDS = {
+  name: text for group in _GROUPS.values() for name, text in group.items()
+}
+
+
+def main() -> None:
+  """Runs the command line `xjax COMMAND ...` and exits."""
+  command, *arguments = sys.argv[1:] or ['--help']
+  if command in ('--help', '-h', '-help', 'help'):
+    print(_help())
+  elif command in ('--version', '-V', 'version'):
+    print(f'xjax {VERSION}')
+  elif command in COMMANDS:
+    sys.argv = [f'xjax {command}', *arguments]
+    run_command(command)
+  else:
+    close = difflib.get_close_matches(command, COMMANDS, n=1)
+    advice = f'did you mean {close[0]}?' if close else 'xjax --help lists them'
+    print(f'error: {command!a} is no command; {advice}', file=sys.stderr)
+    sys.exit(1)
+
+
+def run_command(name: str) -> None:
+  """Runs one sub-command with the flags in sys.argv, and exits.
+
+  Args:
+    name: a key of COMMANDS.
+  """
+  runpy.run_module(f'xjax.commands.{name}', run_name='__main__')
+
+
+def _help() -> str:
+  lines = ['usage: xjax COMMAND [--flag=value ...]', '']
+  for title, commands in _GROUPS.items():
+    lines.append(f'{title}:')
+    lines += [f'  {name:<12}{text}' for name, text in commands.items()]
+    lines.append('')
+  lines += [
+    '`xjax COMMAND --help` shows the flags of a command. A first run:',
+    '  xjax train --config=quickstart --workdir=runs/quickstart',
+    'A first run on your own documents:',
+    '  xjax train --config=auto --config.data.dir=FILE --workdir=runs/mine',
+  ]
+  return '\n'.join(lines)

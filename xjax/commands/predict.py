@@ -1,0 +1,73 @@
+r"""Predicts labels and scores for new documents with a finished run.
+
+  xjax predict --workdir=DIR --input=docs.jsonl \
+    --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
+
+Each line of docs.jsonl is a document in one of two forms. The first form is
+{"text": "..."} or {"zones": {...}}, with optional "id" and "labels". The second
+form is a record in the format of the run's corpus. The ranked lists are also
+written to X.npz. If the documents have labels, metrics are written to
+X.metrics.json. The file name "-" stands for standard input or standard output.
+
+--explain=5 adds the 5 words that each label attends to most, and writes X.html,
+which shades the words of the first documents by attention. --labels=FILE also
+scores the labels in FILE, by their names. A line of FILE is a name, or JSON
+with "name" and optionally "id" and "alt" (alternative names).
+--strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
+best scores. The other strategies are propensity, bounded_random and cost.
+"""
+
+from absl import flags
+
+from xjax.commands.flags import program, strategy
+
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of the run.', required=True
+)
+_INPUT = flags.DEFINE_string(
+  'input', '-', 'File of JSON lines, maybe gzipped; - is standard input.'
+)
+_OUTPUT = flags.DEFINE_string(
+  'output', '-', 'A file X.jsonl; - is standard output.'
+)
+_K = flags.DEFINE_integer('k', 20, 'Number of labels per document.')
+_LABELS = flags.DEFINE_string(
+  'labels', '', 'File of further labels to score, besides those of the run.'
+)
+_EXPLAIN = flags.DEFINE_integer(
+  'explain',
+  0,
+  'Number of words to show per label: those with the most attention.',
+)
+_FEATURES = flags.DEFINE_string(
+  'features',
+  '',
+  'For runs on feature vectors: the path STEM of the files STEM.npy and '
+  'STEM.ids.txt.',
+)
+strategy.define('--k')
+
+
+def main() -> None:
+  """Predicts labels for the documents and writes the predictions."""
+  from xjax.report.page.attention import remove_page, save_page
+  from xjax.run.tag import STREAM, tag_file
+
+  explained = tag_file(
+    _WORKDIR.value,
+    _INPUT.value,
+    _OUTPUT.value,
+    _K.value,
+    _LABELS.value,
+    _EXPLAIN.value,
+    _FEATURES.value,
+    strategy.requested_strategy(_K.value),
+  )
+  if explained:
+    save_page(explained)
+  elif _OUTPUT.value != STREAM:
+    remove_page(_OUTPUT.value)
+
+
+if __name__ == '__main__':
+  program.run(main)

@@ -1,0 +1,75 @@
+"""Writes a report page about systems that were judged on the same documents.
+
+xjax report A B [C ...] --output=report.html
+
+Each argument is the folder of a run (the --workdir of train), the folder of an
+evaluation, or a file of predictions (in a format that evaluate reads). Runs
+that differ only in their seeds count as one system; the report shows their mean
+and standard error.
+"""
+
+import os
+import shlex
+import sys
+
+from absl import flags
+
+from xjax.commands.flags import judging, program
+from xjax.core.atomic import atomic_write
+from xjax.core.errors import ConfigError
+
+_OUTPUT = flags.DEFINE_string('output', None, 'HTML file to write.')
+_MARKDOWN = flags.DEFINE_string(
+  'markdown', '', 'Markdown file to write too, with tables but no pictures.'
+)
+_NAMES = flags.DEFINE_list(
+  'names', [], 'Names of the systems, one per argument, separated by commas.'
+)
+_SPLIT = flags.DEFINE_string(
+  'split', '', 'Split of the runs (default: dev, or test if dev is not judged).'
+)
+_DATASET = flags.DEFINE_string(
+  'dataset',
+  '',
+  'Dataset whose published numbers are shown (default: the dataset of the '
+  'runs).',
+)
+judging.define_companions()
+judging.define_conventions()
+
+
+def main(arguments: list[str]) -> None:
+  """Writes the report about the systems in the arguments."""
+  if not arguments:
+    raise ConfigError(
+      'give at least one system: the folder of a run, the folder of an '
+      'evaluation, or a file of predictions'
+    )
+  if not _OUTPUT.value:
+    raise ConfigError('--output is missing; give the file as --output=X.html')
+  from xjax.report.page.html import render_html
+  from xjax.report.page.markdown import render_markdown
+  from xjax.report.report import AS_JUDGED, report
+
+  command = f'xjax report {shlex.join(sys.argv[1:])}'
+  page = report(
+    arguments,
+    command,
+    _SPLIT.value,
+    _NAMES.value,
+    _DATASET.value,
+    judging.files(),
+    judging.judge_request() or AS_JUDGED,
+  )
+  for path, text in (
+    (_OUTPUT.value, render_html(page)),
+    (_MARKDOWN.value, render_markdown(page)),
+  ):
+    if path:
+      with atomic_write(os.path.expanduser(path)) as file:
+        file.write(text)
+      print(path)
+
+
+if __name__ == '__main__':
+  program.run_with_arguments(main)

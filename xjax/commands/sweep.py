@@ -1,0 +1,82 @@
+r"""Searches for the best values of some config fields by training many runs.
+
+  xjax sweep --config=FILE.py --workdir=DIR --workers=3 \
+    [--config.FIELD=VALUE ...]
+
+In FILE.py, get_config() returns the config that all trials share, and
+get_sweep() returns the fields that differ, and their values. If you start the
+same command again, it continues the sweep.
+"""
+
+from absl import flags
+
+from xjax.commands.flags import config, imports, program
+
+_CONFIG = config.define()
+_WORKDIR = flags.DEFINE_string(
+  'workdir',
+  None,
+  'Folder of the sweep; it is created if it does not exist.',
+  required=True,
+)
+_LAUNCHER = flags.DEFINE_enum(
+  'launcher',
+  'local',
+  ('local', 'print', 'slurm', 'tpu', 'jobset'),
+  'local: run trials as processes on this machine. print: only print the '
+  'commands (the search must be a grid or a list). slurm, tpu, jobset: submit '
+  'jobs with the scripts in tpu_scripts/, which read environment variables.',
+)
+_WORKERS = flags.DEFINE_integer(
+  'workers', 1, 'Number of trials that run at a time.', lower_bound=1
+)
+_SEEDS = flags.DEFINE_integer(
+  'seeds', 1, 'Seeds per trial; the means are compared.', lower_bound=1
+)
+_N_TRIALS = flags.DEFINE_integer(
+  'n_trials',
+  None,
+  'Number of trials; replaces the number in get_sweep().',
+  lower_bound=1,
+)
+_GPUS = flags.DEFINE_list(
+  'gpus', [], 'Ids of GPUs, one per worker (default: each worker has all GPUs).'
+)
+
+
+def main() -> None:
+  """Runs the sweep and prints its summary."""
+  from ml_collections import config_flags
+
+  from xjax.report.terminal.sweep import sweep_summary
+  from xjax.sweep.folder import SweepFolder
+  from xjax.sweep.launchers import Launcher, check_launcher
+  from xjax.sweep.session import SweepSession
+  from xjax.sweep.sweep_file import read_sweep
+  from xjax.sweep.trials import with_trials
+  from xjax.sweep.workers import Workers
+
+  file = config_flags.get_config_filename(flags.FLAGS['config'])
+  sweep = with_trials(read_sweep(file), _N_TRIALS.value)
+  folder = SweepFolder.at(_WORKDIR.value)
+  launcher = Launcher(_LAUNCHER.value)
+  gpus = list(dict.fromkeys(_GPUS.value))  # without duplicates
+  check_launcher(launcher, _WORKERS.value, gpus)
+  session = SweepSession(
+    sweep,
+    _CONFIG.value,
+    folder,
+    _SEEDS.value,
+    launcher,
+    imports=imports.imports(),
+  )
+  if launcher is Launcher.PRINT:
+    print('\n'.join(session.commands()))
+    return
+  with session.start():
+    outcomes = Workers(session, _WORKERS.value, gpus).run()
+  print(sweep_summary(session, outcomes))
+
+
+if __name__ == '__main__':
+  program.run(main)

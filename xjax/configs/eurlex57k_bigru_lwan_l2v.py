@@ -1,0 +1,58 @@
+r"""Trains BiGRU-LWAN with in-domain word vectors on full EURLEX57K documents.
+
+This is row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
+Multi-Label Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of 300
+units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
++-5. The word vectors are trained first and then frozen. Here the word vectors
+are trained on the corpus itself; the paper uses vectors that were trained on
+more legislation (Chalkidis & Kampas 2018).
+
+  xjax embeddings --config=eurlex57k_bigru_lwan_l2v \
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
+  xjax train --config=eurlex57k_bigru_lwan_l2v \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_l2v
+
+Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.775,
+nDCG@5 0.804, micro-F1 0.711. Time: hours.
+"""
+
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.text_model import NeuralModel
+
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dim=200,
+        dropout=0.4,
+        word_dropout=0.0,
+        vectors='runs/eurlex57k_l2v.bin',
+        frozen=True,
+      ),
+      encoder=BiGRUConfig(units=300, dropout=0.4),
+    ),
+    train=NeuralTrain(
+      batch_size=16,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

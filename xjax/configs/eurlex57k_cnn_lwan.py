@@ -1,0 +1,52 @@
+r"""Trains CNN-LWAN on full documents of EURLEX57K, as in the paper.
+
+This is row CNN-LWAN of Table 2 in Chalkidis et al., "Large-Scale Multi-Label
+Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636, with the sizes of Table 5: 200 filters,
+dropout 0.1, word dropout 0.01, batches of 12, Adam with gradients clipped to
++-5. The model is by Mullenbach et al. 2018. A filter sees three words, as in
+the code of Chalkidis et al. The embeddings are trained from random values here;
+the paper uses frozen GloVe vectors.
+
+  xjax train --config=eurlex57k_cnn_lwan \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_cnn_lwan
+
+Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.716,
+nDCG@5 0.746, micro-F1 0.642. Time: hours.
+"""
+
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.text_model import NeuralModel
+
+_EPOCH = 3750  # steps of 12 documents; train has 45,000 documents
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.1, word_dropout=0.01),
+      encoder=CNNConfig(filters=200, width=3, dropout=0.1),
+      head=LabelAttentionConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=12,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

@@ -1,0 +1,60 @@
+r"""Trains MiniLM with the unified head on EURLEX57K (header and recitals).
+
+The head can also score labels that have no training documents. The head uses
+label-wise attention. Each label has an embedding of its name. A label with
+training documents also has trained weights, except 50 rare labels that training
+treats as unseen (model.head.hidden_labels). The pretrained sentence encoder
+all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957; Reimers
+and Gurevych 2019, https://aclanthology.org/D19-1410) embeds documents and
+names. The initial vectors of a label are the embedding of its name. So a name
+can be compared with a document even before training. The documents are those of
+Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
+
+  xjax train --config=eurlex57k_minilm_unified \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_minilm_unified
+
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
+labels: all labels that occur in train, dev or test. Without a test split,
+labels that occur only in test are left out. To add them, write the ids of all
+4,271 labels to a file and set --config.data.labels=FILE. To judge the model on
+unseen labels, hide 300 labels from training with
+--config.data.hold_out_labels=300.
+
+Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
+docs/results.md. Time: 40 minutes of training and a few minutes of judging.
+"""
+
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, Schedule
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.text_model import NeuralModel
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals'),
+      tokens=SubwordsConfig(max_tokens=128, buckets=(64, 96, 128)),
+    ),
+    model=NeuralModel(
+      NoEmbedding(), BertConfig(), head=UnifiedConfig(aligned=True)
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=1850,
+      learning_rate=2e-3,
+      rates=('encoder/*=0.1',),
+      warmup=100,
+      schedule=Schedule.LINEAR,
+      optimizer=AdamW(weight_decay=0.01),
+      clip_norm=1.0,
+      checkpoint_every=925,
+      judge_every=925,
+    ),
+  )

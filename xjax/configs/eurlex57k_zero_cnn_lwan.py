@@ -1,0 +1,60 @@
+r"""Trains ZERO-CNN-LWAN on EURLEX57K; it scores labels by their names.
+
+This is row ZERO-CNN-LWAN of Table 2 in Chalkidis et al., "Large-Scale
+Multi-Label Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636, with the sizes of Table 5: 200 filters of
+width 3, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. The
+model reads full documents. The word vectors are first trained on the corpus
+itself and then frozen. (The paper uses GloVe vectors instead.) The label
+embeddings are computed from the word vectors, and are frozen too.
+
+  xjax embeddings --config=eurlex57k_zero_cnn_lwan \
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
+  xjax train --config=eurlex57k_zero_cnn_lwan \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_zero_cnn_lwan
+
+Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.684,
+nDCG@5 0.717, micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
+"""
+
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.text_model import NeuralModel
+
+_EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dim=200,
+        dropout=0.1,
+        word_dropout=0.0,
+        vectors='runs/eurlex57k_l2v.bin',
+        frozen=True,
+      ),
+      encoder=CNNConfig(filters=200, dropout=0.1),
+      head=ZeroShotConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=16,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

@@ -1,0 +1,42 @@
+r"""Trains XR-Linear on your own documents ({split}.jsonl and labels.jsonl).
+
+Start with this config if you have your own documents. The model is a label tree
+of linear classifiers (Yu et al. 2022,
+https://jmlr.org/papers/v23/20-1085.html), as in eurlex57k_xr_linear.py:large.
+The features are TF-IDF of words and word pairs, from all zones.
+
+  xjax train --config=jsonl_xr_linear \
+    --config.data.dir=DIR --workdir=runs/mine
+
+The variant `.py:small` has more clusters and removes more weights. Its model is
+about ten times smaller than the default model. Use this variant for hundreds of
+thousands of documents or labels.
+
+Data: your own documents. Hardware: two CPU cores. Expected: metrics well above
+the metrics of the popularity prior, which always ranks the most frequent labels
+first (both are printed). For the 45,000 documents of EURLEX57K, RP@5 is 0.810
+on dev (0.801 for small). Time: less than a minute for a few thousand documents,
+minutes for 50,000.
+"""
+
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import TreeTrain
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.config import TreeModel
+from xjax.score.trees.clusters import ClusterTree
+
+SYSTEMS = ('large', 'small')
+
+
+def get_config(system: str = 'large') -> Config:
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  large = system == 'large'
+  wide = ClusterTree(arity=100, max_leaf=100)
+  return Config(
+    data=JsonlData(labels='all', tokens=TfidfConfig()),
+    model=TreeModel(tree=wide if large else ClusterTree()),
+    train=TreeTrain(threshold=0.01 if large else 0.1),
+    eval=EvalConfig(batch_size=512),
+  )

@@ -1,0 +1,92 @@
+r"""Searches for the best hyper-parameters of a model on EURLEX57K.
+
+The searched values are those of Table 5 in Chalkidis et al., "Large-Scale
+Multi-Label Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636: one or two layers, 200, 300 or 400 hidden
+units, dropout 0.1 to 0.5, word dropout 0, 0.01 or 0.02, batches of 8, 12 or 16.
+The search uses a tree-structured Parzen estimator (HYPEROPT in the paper). The
+paper chooses the trial with the lowest loss on dev; this sweep chooses the
+trial with the best RP@5. The paper does not give the number of trials.
+
+For HAN, the paper searches layers and units separately for words and zones.
+Here words and zones always have the same number of units, because the paper
+reports only equal numbers. The number of layers is searched only for words.
+Zones have one layer, as in the paper's best model. Embeddings and encoder have
+the same dropout.
+
+  xjax sweep --config=sweep_table5:SYSTEM \
+    --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
+
+SYSTEM is a key of SYSTEMS below. Each trial trains this system with different
+values.
+
+Data: EURLEX57K. Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3).
+Expected (the paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4,
+word dropout 0, batches of 16, RP@5 0.766. Time: days.
+"""
+
+from xjax.config.run import Config
+from xjax.configs import (
+  eurlex57k_bigru_att,
+  eurlex57k_bigru_lwan,
+  eurlex57k_cnn_lwan,
+  eurlex57k_han,
+  eurlex57k_zero_bigru_lwan,
+  eurlex57k_zero_cnn_lwan,
+)
+from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
+
+_DOCUMENTS = 45_000  # documents in train
+_EPOCHS = 20
+_RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+# System -> (its config file, the fields that set its hidden units). For
+# zero-shot systems, the units are not searched: the dimension of the word
+# vectors determines them.
+SYSTEMS = {
+  'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
+  'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
+  'han': (eurlex57k_han, 'model.encoder.units,model.encoder.zone_units'),
+  'cnn_lwan': (eurlex57k_cnn_lwan, 'model.encoder.filters'),
+  'zero_cnn_lwan': (eurlex57k_zero_cnn_lwan, ''),
+  'zero_bigru_lwan': (eurlex57k_zero_bigru_lwan, ''),
+}
+
+
+def get_config(system: str = 'bigru_lwan') -> Config:
+  """Returns the config of a system, which is a key of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  return SYSTEMS[system][0].get_config()
+
+
+def get_sweep(system: str = 'bigru_lwan') -> Sweep:
+  """Returns the sweep of a system, which is a key of SYSTEMS."""
+  return Sweep(
+    search=Tpe(space=_space(system), n_trials=40),
+    pruning=MedianPruning(startup_trials=5, warmup_judgings=2),
+  )
+
+
+def _space(system: str) -> Space:
+  space = {
+    'model.embedding.dropout,model.encoder.dropout': _RATES,
+    'model.embedding.word_dropout': (0.0, 0.01, 0.02),
+    'train': tuple(_batches(size) for size in (8, 12, 16)),
+  }
+  if units := SYSTEMS[system][1]:
+    space[units] = (200, 300, 400)
+  if not system.endswith('cnn_lwan'):  # a CNN has one layer
+    space['model.encoder.layers'] = (1, 2)
+  return space
+
+
+def _batches(size: int) -> dict[str, int]:
+  """Returns the fields to set for a batch size and 20 epochs."""
+  epoch = -(-_DOCUMENTS // size)
+  return {
+    'batch_size': size,
+    'steps': _EPOCHS * epoch,
+    'checkpoint_every': epoch,
+    'judge_every': epoch,
+  }

@@ -1,0 +1,28 @@
+r"""Trains a PLT on features from the Extreme Classification Repository.
+
+DIR has train.txt, test.txt and optionally dev.txt; these files may be gzipped.
+The feature vector of each document is scaled to unit length. The model is the
+probabilistic label tree (PLT) of Jasinska et al. 2016, as in eurlex57k_plt.py.
+
+  xjax train --config=xc_plt \
+    --config.data.dir=DIR --workdir=runs/xc_plt
+
+Data: feature files of the XC repository. Hardware: two CPU cores. Expected on
+the test split of Bibtex: P@1 0.631, P@5 0.286. Time: depends on the dataset.
+"""
+
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import TreeTrain
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.score.config import TreeModel
+from xjax.score.linear.problem import Loss
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2)),
+    model=TreeModel(exact=True),
+    train=TreeTrain(loss=Loss.LOGISTIC, c=10.0),
+    eval=EvalConfig(batch_size=512),
+  )

@@ -1,0 +1,27 @@
+r"""Trains XR-Linear on features from the Extreme Classification Repository.
+
+DIR has train.txt, test.txt and optionally dev.txt; these files may be gzipped.
+The feature vector of each document is scaled to unit length. The model is by Yu
+et al. 2022, as in eurlex57k_xr_linear.py.
+
+  xjax train --config=xc_xr_linear \
+    --config.data.dir=DIR --workdir=runs/xc_xr_linear
+
+Data: feature files of the XC repository. Hardware: two CPU cores. Expected on
+the test split of Bibtex: P@1 0.637, P@5 0.280. Time: depends on the dataset.
+"""
+
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import TreeTrain
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.score.config import TreeModel
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2)),
+    model=TreeModel(),
+    train=TreeTrain(),
+    eval=EvalConfig(batch_size=512),
+  )

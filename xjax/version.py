@@ -1,0 +1,3 @@
+"""Holds the version of xjax."""
+
+VERSION = '0.1.0'
