@@ -36,9 +36,10 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import AdamW
-from xjax.config.train import NeuralTrain
-from xjax.core.mesh import MeshConfig, make_mesh, put_batch
+from xjax.core.mesh import make_mesh, put_batch
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
 from xjax.score.encoders.bert import BertConfig

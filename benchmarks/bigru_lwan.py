@@ -24,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.config.run import Config
-from xjax.core.mesh import MeshConfig, make_mesh, put_batch
+from xjax.core.mesh import make_mesh, put_batch
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
 from xjax.score.text_model import build

@@ -26,7 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
 from xjax.score.encoders.cnn import CNN, CNNConfig
 from xjax.score.encoders.han import HAN, HANConfig

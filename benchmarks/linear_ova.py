@@ -31,7 +31,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Ragged
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc

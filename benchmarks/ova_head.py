@@ -42,7 +42,8 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision, product
 from xjax.losses.bce import bce
 from xjax.score.heads.fused import Pace, RowStep, fused_loss

@@ -29,7 +29,8 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria

@@ -10,8 +10,8 @@ import pytest
 
 from xjax.config.check import check_config
 from xjax.config.json import to_json
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config, shrink
-from xjax.config.train import NeuralTrain
 from xjax.run.fit import fit
 from xjax.sweep.config import Range
 from xjax.sweep.overrides import override

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from xjax.commands.flags.plan import devices_of
-from xjax.core.mesh import MeshConfig
+from xjax.core.mesh_config import MeshConfig
 
 QUICK = '--config=quickstart'
 AMAZON = '--config=amazon_3m_like'

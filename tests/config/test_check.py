@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from xjax.config.check import check_config, field_fault
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import (
   Adam,
   AdamW,
@@ -15,7 +16,7 @@ from xjax.config.optimizer import (
   OptimizerConfig,
 )
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, NoTrain, TrainConfig
+from xjax.config.train import NoTrain, TrainConfig
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, TokensConfig
 from xjax.data.formats.contract import DataConfig

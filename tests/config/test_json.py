@@ -4,12 +4,13 @@ import json
 import pytest
 
 from xjax.config.json import diff, from_json, load_config, to_json
+from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.config.optimizer import Adam, AdamW, AverageConfig, SWAConfig
 from xjax.config.run import Config, EvalConfig, shrink
-from xjax.config.train import Dtype, NeuralTrain, NoTrain, Schedule, TrainConfig
+from xjax.config.train import NoTrain, TrainConfig
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import MeshConfig
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,

@@ -7,8 +7,9 @@ import pytest
 
 from xjax.config.check import check_config
 from xjax.config.json import load_config, to_json
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config, shrink
-from xjax.config.train import LinearTrain, NeuralTrain, NoTrain, TreeTrain
+from xjax.config.train import LinearTrain, NoTrain, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData

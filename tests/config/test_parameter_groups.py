@@ -1,12 +1,12 @@
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.parameter_groups import (
   check_groups,
   in_group,
   parse_rate,
   rate_factors,
 )
-from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError
 
 PATHS = [

@@ -3,9 +3,9 @@
 import pytest
 
 from xjax.config.check import check_config
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import EMAConfig, SWAConfig
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.core.errors import ConfigError
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights

@@ -11,8 +11,6 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh import (
   DATA,
   LABEL,
-  LABEL_MULTIPLE,
-  MeshConfig,
   make_mesh,
   own_rows,
   padded_labels,
@@ -20,6 +18,7 @@ from xjax.core.mesh import (
   put_labels,
   share_of,
 )
+from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.core.share import Share
 from xjax.core.types import PAD, Batch
 

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core import distributed
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Ragged
 from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.part_files import PartFiles

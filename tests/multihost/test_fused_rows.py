@@ -18,7 +18,8 @@ import pytest
 
 from xjax.config.json import to_json
 from xjax.config.run import Config, shrink
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.run.fit import fit
 from xjax.run.neural_training import plan_neural
 from xjax.score.encoders.contract import NoEncoder

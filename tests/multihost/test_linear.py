@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.score.linear.classifiers import Classifiers
 
 SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')

@@ -16,7 +16,8 @@ import pytest
 
 from xjax.config.json import to_json
 from xjax.config.run import Config, shrink
-from xjax.core.mesh import MeshConfig, padded_labels
+from xjax.core.mesh import padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
 from xjax.run.fit import fit

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from xjax.config.run import Config, shrink
-from xjax.core.mesh import MeshConfig
+from xjax.core.mesh_config import MeshConfig
 from xjax.run.fit import fit
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.layers import EmbeddingConfig

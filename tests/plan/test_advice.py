@@ -8,9 +8,9 @@ import re
 import pytest
 
 from xjax.config.check import check_config
+from xjax.config.neural_train import Dtype, NeuralTrain
 from xjax.config.optimizer import EMAConfig, NoAverage
 from xjax.config.run import Config
-from xjax.config.train import Dtype, NeuralTrain
 from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.plan import advice as plan_advice

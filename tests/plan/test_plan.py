@@ -6,10 +6,12 @@ import jax
 import pytest
 
 from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
+from xjax.config.neural_train import Dtype, NeuralTrain
 from xjax.config.run import Config, shrink
-from xjax.config.train import Dtype, NeuralTrain, NoTrain
+from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus

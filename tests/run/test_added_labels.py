@@ -10,7 +10,8 @@ import pytest
 
 import xjax
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, LABEL_MULTIPLE, MeshConfig
+from xjax.core.mesh import LABEL
+from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.run.added_labels import describe

@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.config.json import load_config
-from xjax.config.train import Schedule
+from xjax.config.neural_train import Schedule
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace

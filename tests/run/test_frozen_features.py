@@ -10,8 +10,8 @@ import pytest
 
 import xjax
 from xjax.config.check import check_config
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config, shrink
-from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData

@@ -8,7 +8,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.config.train import Dtype
+from xjax.config.neural_train import Dtype
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.run.fit import fit, load
 from xjax.score.encoders.contract import NoEncoder

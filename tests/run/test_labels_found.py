@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus

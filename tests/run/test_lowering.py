@@ -16,9 +16,10 @@ from tests.fixtures.collectives import (
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.config.train import Dtype
+from xjax.config.neural_train import Dtype
 from xjax.configs import amazon_3m_like
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
 from xjax.plan.plan import batch_of, on_device
 from xjax.plan.sizes import BatchShape

@@ -9,7 +9,8 @@ import pytest
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
+from xjax.core.mesh import DATA, LABEL, make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.load import load_corpus
 from xjax.run.fit import fit
 from xjax.run.neural_training import (

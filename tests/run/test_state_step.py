@@ -8,9 +8,10 @@ import numpy as np
 import optax
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import Adam, AdamW, EMAConfig, SWAConfig
-from xjax.config.train import NeuralTrain
-from xjax.core.mesh import MeshConfig, make_mesh, padded_labels, put_batch
+from xjax.core.mesh import make_mesh, padded_labels, put_batch
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
 from xjax.losses.contract import LabelWeights

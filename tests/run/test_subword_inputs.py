@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.core.share import Share
 from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import LABEL, make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.score.heads.contract import Frozen
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy
 import sqlalchemy.event
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData

@@ -1,8 +1,8 @@
 import pytest
 
+from xjax.config.neural_train import Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
-from xjax.config.train import Schedule
 from xjax.core.errors import ConfigError
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.cnn import CNNConfig

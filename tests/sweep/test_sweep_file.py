@@ -3,9 +3,9 @@ import runpy
 
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.sweep_file import read_sweep, write_config

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from xjax.config.train import NeuralTrain
+from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import DataError
 from xjax.sweep import signals
 from xjax.sweep.config import Listed, MedianPruning, Range, Sweep, Tpe

@@ -15,7 +15,8 @@ import pytest
 
 from xjax.config.optimizer import EMAConfig
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, MeshConfig, make_mesh
+from xjax.core.mesh import LABEL, make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.train.checkpoint import (
   Checkpoints,
   intact_steps,

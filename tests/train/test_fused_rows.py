@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.train import NeuralTrain, Schedule
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.core.rng import step_key
 from xjax.score.heads.update import (
   SGD,

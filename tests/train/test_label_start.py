@@ -9,7 +9,8 @@ import pytest
 
 from xjax.config.optimizer import EMAConfig
 from xjax.config.run import Config
-from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.schema import LabelSpace
 from xjax.run import neural_training as neural

@@ -17,10 +17,11 @@ import numpy as np
 import optax
 import pytest
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import EMAConfig
-from xjax.config.train import NeuralTrain
 from xjax.core.errors import UserError
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch
 from xjax.train.checkpoint import (
   Checkpoints,

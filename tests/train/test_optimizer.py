@@ -4,8 +4,8 @@ import numpy as np
 import optax
 import pytest
 
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import Adam, AdamW
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.train.optimizer import make_optimizer, make_schedule
 from xjax.train.parameters import by_path
 

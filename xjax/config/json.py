@@ -9,7 +9,7 @@ import typing
 from typing import Any
 
 from xjax.config.run import Config
-from xjax.core.config_part import kinds
+from xjax.core.config_part import has_kinds, kind_named, kinds
 from xjax.core.errors import ConfigError, DataError
 
 _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
@@ -17,7 +17,7 @@ _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 def _kind_of(cls: type) -> str | None:
   """Returns the name of a class if its base class has kinds, else None."""
-  if any(isinstance(base, type) and kinds(base) for base in cls.__mro__[1:-2]):
+  if any(has_kinds(base) for base in cls.__mro__[1:-2]):
     return cls.__name__
   return None
 
@@ -99,6 +99,8 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
 
 def _kind_named(kind: Any, base: type, path: str) -> type:
   """Returns the kind that has this name now or had it in earlier versions."""
+  if isinstance(kind, str) and (choice := kind_named(kind, base)):
+    return choice
   choices = kinds(base) or (base,)
   for choice in choices:
     if kind == choice.__name__:

@@ -12,7 +12,7 @@ from xjax.core.errors import ConfigError
 from xjax.score.encoders.contract import EncoderConfig
 
 if typing.TYPE_CHECKING:
-  from xjax.config.train import NeuralTrain
+  from xjax.config.neural_train import NeuralTrain
 
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'

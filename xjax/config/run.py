@@ -2,32 +2,44 @@
 
 from collections.abc import Iterator
 import dataclasses
+import typing
 from typing import Any
 
-from xjax import losses, score
-from xjax.config.train import NeuralTrain, TrainConfig
+from xjax import config, data, losses, score
+from xjax.config.train import TrainConfig
 from xjax.core.config_part import (
   AT_LEAST_0,
   AT_LEAST_1,
   SHARE,
   ConfigPart,
   field,
-  import_modules,
+  offer_kinds,
 )
-from xjax.core.mesh import MeshConfig
-from xjax.data import formats
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.judge import metrics
+from xjax.data.schema import PROPENSITY
 from xjax.judge.calibration import Method
-from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.score.config import ModelConfig
-from xjax.score.text_model import NeuralModel
 
-# A config can choose a kind of data, loss, metric or model only after its
-# module is imported, so all these modules of xjax are imported here.
-for _package in (formats, losses, metrics, score):
-  import_modules(_package)
+if typing.TYPE_CHECKING:
+  from xjax.config.neural_train import NeuralTrain
+  from xjax.judge.criteria import Criteria
+  from xjax.score.text_model import NeuralModel
+
+offer_kinds(config, data, losses, score)
+
+
+def _neural_model() -> 'NeuralModel':
+  from xjax.score.text_model import NeuralModel
+
+  return NeuralModel()
+
+
+def _neural_train() -> 'NeuralTrain':
+  from xjax.config.neural_train import NeuralTrain
+
+  return NeuralTrain()
 
 
 @dataclasses.dataclass
@@ -66,8 +78,10 @@ class EvalConfig(ConfigPart):
         f'{path}.depth={self.depth}'
       )
 
-  def criteria(self) -> Criteria:
+  def criteria(self) -> 'Criteria':
     """Returns the criteria by which a run is judged."""
+    from xjax.judge.criteria import Criteria
+
     return Criteria(ks=self.ks, propensity=self.propensity)
 
 
@@ -77,8 +91,8 @@ class Config(ConfigPart):
 
   seed: int = field(0, 'Seed of all random numbers.', AT_LEAST_0)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
-  model: ModelConfig = field(NeuralModel, 'The model, which scores labels.')
-  train: TrainConfig = field(NeuralTrain, 'How the model is trained.')
+  model: ModelConfig = field(_neural_model, 'The model, which scores labels.')
+  train: TrainConfig = field(_neural_train, 'How the model is trained.')
   eval: EvalConfig = field(EvalConfig, 'How the model is judged.')
   mesh: MeshConfig = field(
     MeshConfig, 'The devices on which the model is trained.', may_change=True

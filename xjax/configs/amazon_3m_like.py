@@ -23,9 +23,9 @@ not run yet; the learning rates are guesses. Time: not known; an epoch has 3,356
 steps.
 """
 
+from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, EvalConfig
-from xjax.config.train import Dtype, NeuralTrain, Schedule
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bert import BertConfig

@@ -18,8 +18,8 @@ Expected: not run yet; the paper has RP@5 .796 and nDCG@5 .823 on test. Time:
 not known; an epoch has 5,625 steps.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bert import BertConfig

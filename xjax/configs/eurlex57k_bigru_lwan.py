@@ -21,8 +21,8 @@ The numbers are the RP@5, nDCG@5 and micro-F1 of the paper on dev.
   --config.data.zones=main_body        0.643, 0.674, 0.590
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

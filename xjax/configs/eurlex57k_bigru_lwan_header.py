@@ -12,8 +12,8 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: dev RP@5 0.765, nDCG@5
 cores that also did other work; a step takes 0.35 to 1 s.
 """
 
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -22,9 +22,9 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: 40 minutes of training and a few minutes of judging.
 """
 
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bert import BertConfig

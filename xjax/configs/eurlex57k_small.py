@@ -25,8 +25,8 @@ system.
 
 import dataclasses
 
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -21,8 +21,8 @@ Data: EURLEX57K. Hardware: one GPU. Expected: not run yet; on test, BIGRU-LWAN
 has zero-shot RP@5 0.438. Time: hours.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -17,8 +17,8 @@ Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.718,
 nDCG@5 0.752, micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -17,8 +17,8 @@ Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.684,
 nDCG@5 0.717, micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.cnn import CNNConfig

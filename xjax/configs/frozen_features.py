@@ -15,8 +15,8 @@ Data: your own vectors and labels. Hardware: two CPU cores. Expected: depends on
 the encoder. Time: minutes.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.contract import NoEncoder

@@ -15,8 +15,8 @@ Data: HTC files. Hardware: a GPU, or two CPU cores for small corpora. Expected:
 not run yet. Time: depends on the corpus.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -13,8 +13,8 @@ always ranks the most frequent labels first (both sets of metrics are printed).
 Time: depends on the corpus.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -25,9 +25,9 @@ Data: your own documents. Hardware: a GPU; two CPU cores are slow. Expected: not
 run yet. Time: not measured; training has 10,000 steps.
 """
 
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.bert import BertConfig

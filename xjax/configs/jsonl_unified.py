@@ -23,8 +23,8 @@ s per step on two CPU cores. Expected: no metrics yet, because the config has
 not been run to the end.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -20,8 +20,9 @@ Time: about a minute.
 
 import dataclasses
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain, NoTrain
+from xjax.config.train import NoTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.score.config import ExactMatchModel, ModelConfig

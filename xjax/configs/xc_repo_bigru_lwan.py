@@ -12,8 +12,8 @@ Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
 Time: depends on the dataset.
 """
 
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -3,8 +3,8 @@
 A part is a dataclass that inherits from ConfigPart. Each field of a part has a
 help text, bounds, and a value for tiny configs in tests. The method check() of
 a part yields the faults that concern several fields. An abstract part, such as
-"an encoder", has several kinds: its imported subclasses. A config has one of
-the kinds in place of the abstract part.
+"an encoder", has several kinds: its subclasses in xjax and in imported modules
+of the user. A config has one of the kinds in place of the abstract part.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,9 @@ import importlib.machinery
 import inspect
 import itertools
 import math
+import pathlib
 import pkgutil
+import sys
 import types
 from typing import Any, ClassVar, Self
 
@@ -58,7 +60,8 @@ def field(
   """Defines a field of a config part.
 
   Args:
-    default: the default value. A class stands for a new object of the class.
+    default: the default value. A class stands for a new object of the class. A
+      function without arguments stands for a new result of the function.
     help_: the meaning of the field, in one or two sentences.
     bound: the values that are allowed; None allows all values of the type.
     may_change: whether a resumed run can have another value. The change is then
@@ -69,7 +72,7 @@ def field(
   metadata = {'help': help_, 'bound': bound, 'may_change': may_change}
   if tiny is not _UNCHANGED:
     metadata['tiny'] = tiny if callable(tiny) else lambda _: tiny
-  if isinstance(default, type):
+  if callable(default):
     return dataclasses.field(default_factory=default, metadata=metadata)
   return dataclasses.field(default=default, metadata=metadata)
 
@@ -150,6 +153,46 @@ class ConfigPart:
     return tuple(dict.fromkeys(bound for bound in bounds if bound))
 
 
+# Packages whose modules define kinds. A config loads only the modules of its
+# own kinds, since all modules together take seconds.
+_PACKAGES: dict[str, None] = {}
+
+
+def offer_kinds(*packages: types.ModuleType) -> None:
+  """Adds packages, at any depth, whose modules define kinds of parts."""
+  _PACKAGES.update(dict.fromkeys(package.__name__ for package in packages))
+
+
+def has_kinds(base: type) -> bool:
+  """Returns whether a config must use a subclass in place of this class."""
+  return issubclass(base, ConfigPart) and base.abstract
+
+
+def kind_named(name: str, base: type) -> type | None:
+  """Returns the kind of an abstract part that has this name, if there is one.
+
+  If no imported class has the name, the modules of xjax that define a class of
+  this name are imported.
+  """
+  for import_first in (False, True):
+    if import_first:
+      _import_modules_with(f'class {name}(')
+    for kind in _concrete_subclasses(base):
+      if kind.__name__ == name:
+        return kind
+  return None
+
+
+def _import_modules_with(text: str) -> None:
+  """Imports the modules of the offered packages whose source has a text."""
+  for package in _PACKAGES:
+    root = pathlib.Path(sys.modules[package].__file__).parent
+    for path in sorted(root.rglob('*.py')):
+      if text in path.read_text('utf-8'):
+        parts = path.relative_to(root).with_suffix('').parts
+        importlib.import_module('.'.join([package, *parts]))
+
+
 def kinds(base: type) -> tuple[type, ...]:
   """Returns the kinds of an abstract part.
 
@@ -157,14 +200,17 @@ def kinds(base: type) -> tuple[type, ...]:
     base: any class.
 
   Returns:
-    All imported subclasses of `base` that are not abstract, sorted by name. The
-    tuple is empty if `base` is not an abstract part.
+    All subclasses of `base` in xjax and in imported modules of the user that
+    are not abstract, sorted by name. The tuple is empty if `base` is not an
+    abstract part.
 
   Raises:
     ConfigError: two kinds have the same name.
   """
-  if not (issubclass(base, ConfigPart) and base.abstract):
+  if not has_kinds(base):
     return ()
+  for package in _PACKAGES:
+    import_modules(sys.modules[package])
   kind_of_name = {}
   for kind in set(_concrete_subclasses(base)):
     other = kind_of_name.setdefault(kind.__name__, kind)

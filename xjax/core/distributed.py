@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterable
 import importlib.util
 import os
+import sys
+import typing
 import warnings
 
-import jax
-from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Batch
+
+if typing.TYPE_CHECKING:
+  import jax
 
 
 def start(
@@ -54,6 +57,8 @@ def start(
       '--coordinator, --num_processes and --process_id must be given together; '
       '--process_id counts from 0 and is below --num_processes'
     )
+  import jax
+
   arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
@@ -79,20 +84,44 @@ def _reason(error: Exception) -> str:
   return reason
 
 
+def process_index() -> int:
+  """Returns the number of this process in the run, from 0."""
+  # start() imports JAX. A process without JAX is the only process of its run,
+  # and a linear model or a label tree predicts without loading JAX.
+  return sys.modules['jax'].process_index() if 'jax' in sys.modules else 0
+
+
+def process_count() -> int:
+  """Returns the number of processes of the run."""
+  return sys.modules['jax'].process_count() if 'jax' in sys.modules else 1
+
+
+def is_connected() -> bool:
+  """Returns whether start() has connected this process to others.
+
+  Unlike the other functions, this one never initialises the devices.
+  """
+  return (
+    'jax' in sys.modules and sys.modules['jax'].distributed.is_initialized()
+  )
+
+
 def is_host0() -> bool:
   """Returns whether this process writes logs and artefacts."""
-  return jax.process_index() == 0
+  return process_index() == 0
 
 
 def barrier(name: str) -> None:
   """Waits until every process has called this function with this name."""
-  if jax.process_count() > 1:
+  if process_count() > 1:
+    from jax.experimental import multihost_utils
+
     multihost_utils.sync_global_devices(name)
 
 
 def rank_documents(
   batches: Iterable[Batch],
-  topk: Callable[[Batch], tuple[jax.Array, jax.Array]],
+  topk: 'Callable[[Batch], tuple[jax.Array, jax.Array]]',
   n_documents: int,
   k: int,
   n_lists: int = 1,
@@ -126,7 +155,7 @@ def rank_documents(
 
 
 def all_rows(
-  doc_B: jax.Array, ids_GBK: jax.Array, scores_GBK: jax.Array
+  doc_B: 'jax.Array', ids_GBK: 'jax.Array', scores_GBK: 'jax.Array'
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Gathers the lists of all processes' documents.
 
@@ -140,8 +169,10 @@ def all_rows(
     doc_B, ids_GBK, scores_GBK: NumPy arrays, the same on every process.
   """
   rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
-  if jax.process_count() == 1:
+  if process_count() == 1:
     return rows
+  from jax.experimental import multihost_utils
+
   doc_by_process = multihost_utils.process_allgather(rows[0])
   # Processes along the mesh's label axis read the same documents, so one of
   # these processes is enough.

@@ -14,10 +14,9 @@ import types
 from typing import ClassVar, Self, TypeVar
 
 from absl import logging
-import jax
 import tqdm
 
-from xjax.core.distributed import is_host0
+from xjax.core.distributed import is_connected, is_host0
 
 T = TypeVar('T')
 
@@ -66,10 +65,7 @@ class Progress(contextlib.AbstractContextManager):
     self._due = 0.0  # time of the next log line
 
   def __enter__(self) -> Self:
-    # is_host0() may initialise all devices, so it is called only if there are
-    # several processes.
-    several = jax.distributed.is_initialized()
-    self._quiet = several and not is_host0()
+    self._quiet = is_connected() and not is_host0()
     if self._quiet:
       return self
     if sys.stderr.isatty():

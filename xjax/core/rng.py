@@ -1,14 +1,18 @@
 """Makes random numbers that depend only on the run's seed and the step."""
 
 import hashlib
+import typing
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+if typing.TYPE_CHECKING:
+  import jax
 
-def step_key(key: jax.Array, step: jax.Array) -> jax.Array:
+
+def step_key(key: 'jax.Array', step: 'jax.Array') -> 'jax.Array':
   """Returns the key of one training step; a resumed run gets the same keys."""
+  import jax
+
   return jax.random.fold_in(key, step)
 
 
@@ -23,7 +27,7 @@ def host_generator(seed: int, *names: str | int) -> np.random.Generator:
   return np.random.default_rng(int.from_bytes(digest[:16], 'little'))
 
 
-def mix_bits(x: jax.Array) -> jax.Array:
+def mix_bits(x: 'jax.Array') -> 'jax.Array':
   """Hashes numbers; each bit of a hash depends on all bits of the number.
 
   The hash is a permutation of the 32-bit numbers (C. Wellons).
@@ -34,6 +38,8 @@ def mix_bits(x: jax.Array) -> jax.Array:
   Returns:
     uint32, of the shape of x. Different numbers have different hashes.
   """
+  import jax.numpy as jnp
+
   x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
   x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
   return x ^ (x >> 16)

@@ -3,9 +3,9 @@
 import collections
 import dataclasses
 
-import jax
 import numpy as np
 
+from xjax.core.distributed import process_count, process_index
 from xjax.core.errors import ConfigError
 
 
@@ -54,7 +54,7 @@ WHOLE = Share()  # the share of a single process: all rows
 
 def own_share() -> Share:
   """Returns this process's share of work that is divided without a mesh."""
-  return Share((jax.process_index(),), jax.process_count())
+  return Share((process_index(),), process_count())
 
 
 def shares(devices_DL: np.ndarray) -> dict[int, Share]:

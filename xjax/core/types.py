@@ -28,23 +28,25 @@ An axis without a letter is spelled out, as in `new_by_block`.
 from collections.abc import Sequence
 import dataclasses
 import enum
+import typing
 from typing import Protocol, runtime_checkable
 
-from flax import struct
-import jax
 import numpy as np
+
+if typing.TYPE_CHECKING:
+  import jax
 
 PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
 AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 
 
-@struct.dataclass
+@dataclasses.dataclass(frozen=True)
 class Batch:
   """Holds a padded batch of documents: NumPy on hosts, jax.Array on a mesh.
 
   If the zones of documents are kept separate (data.tokens.by_zone), tokens are
   [B, Z, T] and lengths [B, Z]. Empty zones of a document come last, with
-  length 0.
+  length 0. core/mesh.py makes Batch a pytree of JAX.
 
   Attributes:
     tokens_BT: int32 token ids, 0 beyond a document's length; None if documents
@@ -64,15 +66,15 @@ class Batch:
       length. None for other inputs.
   """
 
-  tokens_BT: jax.Array | None
-  lengths_B: jax.Array
-  positives_BP: jax.Array
-  mask_B: jax.Array
-  doc_B: jax.Array
-  weights_BT: jax.Array | None = None
-  segments_BT: jax.Array | None = None
-  first_B: jax.Array | None = None
-  features_BTD: jax.Array | None = None
+  tokens_BT: 'jax.Array | None'
+  lengths_B: 'jax.Array'
+  positives_BP: 'jax.Array'
+  mask_B: 'jax.Array'
+  doc_B: 'jax.Array'
+  weights_BT: 'jax.Array | None' = None
+  segments_BT: 'jax.Array | None' = None
+  first_B: 'jax.Array | None' = None
+  features_BTD: 'jax.Array | None' = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -173,11 +175,11 @@ class Scorer(Protocol):
     self,
     batch: Batch,
     k: int,
-    weights: jax.Array | None = None,
-    slices: Sequence[jax.Array] = (),
-    allowed: jax.Array | None = None,
+    weights: 'jax.Array | None' = None,
+    slices: 'Sequence[jax.Array]' = (),
+    allowed: 'jax.Array | None' = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> tuple[jax.Array, jax.Array]:
+  ) -> 'tuple[jax.Array, jax.Array]':
     """Returns each document's k best labels, among all labels and per slice.
 
     Args:

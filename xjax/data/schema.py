@@ -19,9 +19,16 @@ from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, parse_rows
 
+# A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
+# corpora have (0.6, 2.6), and Wikipedia corpora have (0.5, 0.4).
+PROPENSITY = (0.55, 1.5)
+
 
 def propensity_weights(
-  train_counts: np.ndarray, n_train: int, a: float = 0.55, b: float = 1.5
+  train_counts: np.ndarray,
+  n_train: int,
+  a: float = PROPENSITY[0],
+  b: float = PROPENSITY[1],
 ) -> np.ndarray:
   """Returns inverse propensities, the weights of propensity-scored metrics.
 

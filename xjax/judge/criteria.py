@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
+from xjax.data.schema import PROPENSITY
 from xjax.judge.metrics.contract import (
   LabelForm,
   Measure,
@@ -15,10 +16,6 @@ from xjax.judge.metrics.contract import (
   measures,
 )
 from xjax.judge.metrics.protocols import XJAX
-
-# A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
-# corpora have (0.6, 2.6), and Wikipedia corpora have (0.5, 0.4).
-PROPENSITY = (0.55, 1.5)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.judge.criteria import PROPENSITY, Criteria
+from xjax.data.schema import PROPENSITY
+from xjax.judge.criteria import Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
 from xjax.judge.metrics.contract import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL

@@ -8,12 +8,13 @@ from flax import nnx
 import jax
 
 from xjax.config.json import load_config
+from xjax.config.neural_train import Schedule
 from xjax.config.parameter_groups import check_groups
 from xjax.config.run import Config
-from xjax.config.train import Schedule
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of
+from xjax.core.mesh import DATA, make_mesh, share_of
+from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted

@@ -14,7 +14,8 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, LABEL_MULTIPLE, make_mesh
+from xjax.core.mesh import DATA, make_mesh
+from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.batches.dense import TrainBatches

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from xjax.config.check import check_config
+from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import (
   Grid,

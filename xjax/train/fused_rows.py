@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xjax.config.train import NeuralTrain
+from xjax.config.neural_train import NeuralTrain
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.heads.fused import Pace

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import numpy as np
 import optax
 
-from xjax.config.train import NeuralTrain
+from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import optax
 
+from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.parameter_groups import rate_factors
-from xjax.config.train import NeuralTrain, Schedule
 from xjax.train.parameters import by_path, from_paths
 
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import MeshConfig, make_mesh, put_batch
+from xjax.core.mesh import make_mesh, put_batch
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.cnn import CNNConfig

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, LABEL_MULTIPLE
+from xjax.core.mesh import DATA, LABEL
+from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.score.heads import ova as first
 from xjax.score.heads.storage import Storage, decode_weights
 

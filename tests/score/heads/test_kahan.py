@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, LABEL_MULTIPLE, padded_labels
+from xjax.core.mesh import DATA, LABEL, padded_labels
+from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots, kahan_step

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.score.heads.contract import TokenFeatures
 from xjax.score.heads.label_attention import LabelAttention
 

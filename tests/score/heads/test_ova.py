@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.losses.bce import bce
 from xjax.score.heads.contract import ALL_DEVICES, split_head
 from xjax.score.heads.ova import OneVsAll

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
+from xjax.core.mesh import make_mesh, padded_labels
+from xjax.core.mesh_config import MeshConfig
 from xjax.score.heads.contract import Frozen, TokenFeatures
 from xjax.score.heads.zero_shot import ZeroShot
 

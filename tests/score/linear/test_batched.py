@@ -8,7 +8,8 @@ from sklearn.svm import LinearSVC
 
 from tests.fixtures.collectives import compiled_collectives, lowered_collectives
 from xjax.core.errors import DataError
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Ragged
 from xjax.score.linear import batched
 from xjax.score.linear.batched import OnDevices, fit_batched

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import xjax
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import MeshConfig
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label

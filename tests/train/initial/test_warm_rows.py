@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
+from xjax.core.mesh import DATA, LABEL, make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.fit import fit

@@ -9,7 +9,7 @@ from xjax.plan.chips import CHIPS, chip_named
 
 if typing.TYPE_CHECKING:
   from xjax.config.run import Config
-  from xjax.core.mesh import MeshConfig
+  from xjax.core.mesh_config import MeshConfig
 
 TITLE = 'Plan'
 

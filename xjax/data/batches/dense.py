@@ -13,8 +13,8 @@ the number of threads and processes.
 from collections.abc import Iterator, Sequence
 import sys
 import threading
+import typing
 
-import grain
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
@@ -25,6 +25,9 @@ from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing
 from xjax.data.batches.zones import Zones
 from xjax.data.text.words import PAD_ID, UNKNOWN_ID
+
+if typing.TYPE_CHECKING:
+  import grain
 
 MIN_POSITIVES = 4
 
@@ -274,11 +277,13 @@ class TrainBatches(_Buckets):
     rows, buckets = self._plan(epoch)
     return self._batch(rows[step], buckets[step])
 
-  def dataset(self) -> grain.IterDataset:
+  def dataset(self) -> 'grain.IterDataset':
     """Returns a dataset of batches without end.
 
     The state of an iterator over the dataset is the index of the next batch.
     """
+    import grain
+
     options = grain.ReadOptions(
       num_threads=self._workers, prefetch_buffer_size=4 * self._workers
     )

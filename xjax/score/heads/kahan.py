@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, BFloat16, Bool, Float32, Int32, UInt16, UInt32
 import numpy as np
 
-from xjax.core.mesh import LABEL_MULTIPLE, padded_labels
+from xjax.core.mesh import padded_labels
+from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.heads.rounding import to_bfloat16

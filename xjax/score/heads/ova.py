@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Float32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, field, kinds_that
-from xjax.core.mesh import LABEL_MULTIPLE, padded_labels
+from xjax.core.mesh import padded_labels
+from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.numerics import product
 from xjax.score.heads import chunks
 from xjax.score.heads.contract import (

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from xjax.core.config_part import ConfigPart
 from xjax.core.errors import DataError
-from xjax.core.mesh import MeshConfig
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Ragged
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.part_files import PartFiles
