@@ -1,13 +1,13 @@
 r"""Trains a model, judges it, and shows some of its predictions.
 
-  xjax train --config=FILE.py --workdir=DIR \
+  xjax train --config=NAME --workdir=DIR \
     [--config.FIELD=VALUE ...]
 
 If you start the same command again, it resumes the run. --profile=FIRST:LAST
 traces the steps FIRST to LAST with jax.profiler and saves the traces in
 DIR/profile. To plan the memory and time of a run without training:
 
-  xjax train --config=FILE.py --plan [--chip=CHIP] \
+  xjax train --config=NAME --plan [--chip=CHIP] \
     [--devices=N] [--plan_labels=L --plan_documents=N]
 """
 
