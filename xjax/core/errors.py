@@ -48,3 +48,7 @@ class ConfigError(UserError):
 
 class Preempted(Exception):
   """Reports that a run was asked to stop; a new start resumes the run."""
+
+
+class Interrupted(Preempted, KeyboardInterrupt):
+  """Reports that Ctrl-C stopped a run; a new start resumes the run."""

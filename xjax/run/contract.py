@@ -78,8 +78,8 @@ class Fit(abc.ABC):
 
     Args:
       corpus: the corpus that the run was started with.
-      preemption: notices SIGTERM; its context has been entered.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
 
     Raises:
-      Preempted: SIGTERM came; another call continues the fit.
+      Preempted: SIGTERM or Ctrl-C came; another call continues the fit.
     """

@@ -81,7 +81,7 @@ def fit(
     ConfigError: a field is wrong, or the workdir has another config.
     DataError: the corpus or the workdir is damaged or incomplete.
     UserError: a loss in training is not finite.
-    Preempted: SIGTERM came; another call resumes the run.
+    Preempted: SIGTERM or Ctrl-C came; another call resumes the run.
   """
   check_config(config)
   folder = Workdir.at(workdir)

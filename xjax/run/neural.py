@@ -145,7 +145,7 @@ class NeuralFit(Fit):
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM came; the state is saved.
+      Preempted: SIGTERM or Ctrl-C came; the state is saved.
     """
     config, folder = self.config, self.workdir
     if config.data.tokens.dense:
