@@ -44,8 +44,7 @@ class Quality:
     unit: what the sizes of documents count: 'word' or 'feature'.
     train_counts: int [L], training documents of each label.
     unseen: number of labels of dev or test without a training document.
-    twins: groups of labels whose names (or whose ids, without names) differ
-      only in case or white space. Each group has the indices of its labels.
+    twins: groups of labels with similar names; see find_twins.
     overlaps: documents that are in two splits.
   """
 
@@ -100,7 +99,7 @@ def _sizes(split: Split) -> np.ndarray:
 
 
 def find_twins(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
-  """Finds labels whose names differ only in case or white space.
+  """Finds labels whose names are equal, or differ only in case or white space.
 
   A label without a name is compared by its id.
 

@@ -18,7 +18,7 @@ from xjax.data.quality import (
   check_train_split,
   measure,
 )
-from xjax.data.schema import Labels
+from xjax.data.schema import Label, Labels
 from xjax.report.tables.plain import align
 
 _SHORT = 3  # a text with fewer words is very short
@@ -67,6 +67,10 @@ def quality_text(quality: Quality, labels: Labels) -> str:
     '\n'.join(_label_table(quality)),
     '\n'.join(_size_table(quality)),
   ]
+  if quality.unit == 'word' and not any(
+    [*quality.overlaps, *(split.repeats for split in quality.splits)]
+  ):
+    parts.append('no text is in two splits, or twice in one split')
   parts += [_wrap(message) for message in _warnings(quality, labels)]
   return '\n\n'.join(parts)
 
@@ -222,14 +226,18 @@ def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
 def _twin_warning(quality: Quality, labels: Labels) -> str:
   """Returns a message that shows the first groups of similar labels."""
   groups = [
-    ', '.join(
-      f'{labels[i].name!a} ({quality.train_counts[i]:,})' for i in group
-    )
+    ', '.join(_twin(labels[i], quality.train_counts[i]) for i in group)
     for group in quality.twins[:_SHOWN]
   ]
   more = len(quality.twins) - len(groups)
   groups += [f'and {plural(more, "more group")}'] if more else []
   return (
-    'some labels differ only in case or white space (with their training '
-    f'documents): {"; ".join(groups)}. Merge each group into one label'
+    'the names of some labels differ only in case or white space, or not at '
+    f'all (in brackets, their training documents): {"; ".join(groups)}. Merge '
+    'the labels of a group, unless they mean different things'
   )
+
+
+def _twin(label: Label, count: int) -> str:
+  id_ = '' if label.name == label.id else f'{label.id!a} '
+  return f'{id_}{label.name!a} ({count:,})'
