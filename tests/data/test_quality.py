@@ -73,7 +73,7 @@ def test_labels_with_names_are_compared_by_their_names():
     Label('x', 'y'),
     Label('X', 'z'),
   )
-  rows = [('t', body('x'), tuple(named))]
+  rows = [('t', body('x'), ('1', '2', 'x', 'X'))]
   space = corpus_of(labels, train=rows).label_space
   (group,) = find_twins(space)
   assert [space.ids[i] for i in group] == ['1', '2']
