@@ -90,7 +90,8 @@ def draw_labels(
   if not 0 < n <= len(ranked):
     raise ConfigError(
       f'{field}={n}: must be from 0 to {len(ranked)}, the number of labels '
-      f'with {low} to {high} training documents'
+      f'with {low} to {high} training documents; set a smaller number with '
+      f'--config.{field}={len(ranked) // 10}'
     )
   bounds = np.arange(n + 1) * len(ranked) // n
   return ranked[rng.integers(bounds[:-1], bounds[1:])]

@@ -13,6 +13,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
+from xjax.data.files.faults import plural
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
@@ -25,6 +26,7 @@ from xjax.data.formats.draft import (
 )
 from xjax.data.formats.jsonl import JsonlData, read_documents
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
+from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
@@ -78,6 +80,7 @@ def build_corpus(
       if zones
       else split.documents,
       digest=_digest(split.digest, zones),
+      text_digests=split.text_digests,
     )
   fingerprint = _fingerprint(raw, names, zones, space)
   return Corpus(space, corpus_splits, fingerprint)
@@ -143,7 +146,22 @@ def load_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Loads a corpus, and logs the sizes of its splits and of its label space.
+  """Loads a corpus, logs its sizes, and warns of documents in two splits.
+
+  The arguments, the result and the errors are those of read_corpus.
+  """
+  corpus = read_corpus(data, seed, space, splits)
+  _log(corpus)
+  return corpus
+
+
+def read_corpus(
+  data: DataConfig,
+  seed: int,
+  space: LabelSpace | None = None,
+  splits: Sequence[str] | None = None,
+) -> Corpus:
+  """Reads a corpus, and logs which usual splits it lacks.
 
   Args:
     data: config of the source; its class decides the format.
@@ -180,19 +198,21 @@ def load_corpus(
         logging.info(
           '%s has no split %s; the split is left out', raw.source, name
         )
-  _log(corpus)
   return corpus
 
 
 def _log(corpus: Corpus) -> None:
-  """Logs the sizes of the splits and of the label space."""
+  """Logs the sizes of a corpus, and warns of documents in two splits."""
   for name, split in corpus.splits.items():
-    logging.info('%s: %d documents', name, len(split))
+    logging.info('%s: %s', name, plural(len(split), 'document'))
   space = corpus.label_space
   parts = [f'{mask.sum()} {name}' for name, mask in space.masks().items()]
   outside = space.n_outside
   parts += [f'{outside} outside the label space'] if outside else []
-  logging.info('%d labels: %s', len(space), ', '.join(parts))
+  logging.info('%s: %s', plural(len(space), 'label'), ', '.join(parts))
+  for overlap in find_overlaps(corpus):
+    for message in overlap.warnings():
+      logging.warning('%s', message)
 
 
 def read_input(data: DataConfig, source: str) -> Sequence[Document]:

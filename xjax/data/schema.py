@@ -397,6 +397,9 @@ class Split:
     documents: N documents by random access; each access reads a document again.
     digest: hex digest of the documents and of the zones that they keep.
     features: vectors of the N documents; None if models read no vectors.
+    text_digests: uint64 [N], a number for the text of each document, with all
+      zones. Texts that differ only in white space have the same number; empty
+      texts have 0. None if the documents have no text.
   """
 
   name: str
@@ -405,6 +408,7 @@ class Split:
   documents: Sequence[Document]
   digest: str
   features: FeatureRows | None = None
+  text_digests: np.ndarray | None = None
 
   def __len__(self) -> int:
     return len(self.ids)

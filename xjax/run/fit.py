@@ -12,6 +12,7 @@ from xjax.config.json import load_config
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
+from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
 from xjax.run.contract import Fit
@@ -93,11 +94,7 @@ def fit(
     folder.compare(config)
     run.check_start()
     corpus = load_corpus(config.data, config.seed)
-    if 'train' not in corpus.splits:
-      raise DataError(
-        'the corpus has no split train; its splits are '
-        + ', '.join(corpus.splits)
-      )
+    check_train_split(corpus)
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)
     folder.record_corpus(corpus)

@@ -16,7 +16,9 @@ from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
+from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
+from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.run.contract import Fit, Fitted
@@ -111,11 +113,7 @@ class SparseFit(Fit):
       ConfigError, DataError: no label has training documents.
     """
     del prior
-    if not corpus.label_space.train_counts.any():
-      raise DataError(
-        'no document of the split train has a label, so there is nothing to '
-        'learn'
-      )
+    check_train_labels(corpus)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Trains the parts of the model that are not trained yet."""
@@ -186,7 +184,8 @@ class SparseFit(Fit):
       with Progress(f'writing {path.name}'):
         save_tree(path, tree, weights)
     barrier('xjax:saved')
-    logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
+    count = plural(len(weights.values), 'weight')
+    logging.info('%s: %s; %s', path.name, tree, count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,10 +361,14 @@ def _check_sizes(
     sizes = search.tree.n_labels, search.weights.n_features
     if sizes != run_sizes:
       raise DataError(
-        f'{path}: has {sizes[0]} labels and {sizes[1]} features, but the run '
-        f'has {run_sizes[0]} labels and {run_sizes[1]} features; is this a '
-        'file of another run?'
+        f'{path}: has {_sizes_text(sizes)}, but the run has '
+        f'{_sizes_text(run_sizes)}; is this a file of another run?'
       )
+
+
+def _sizes_text(sizes: tuple[int, int]) -> str:
+  n_labels, n_features = sizes
+  return f'{plural(n_labels, "label")} and {plural(n_features, "feature")}'
 
 
 def _link(config: Config) -> Link:

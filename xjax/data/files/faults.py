@@ -123,9 +123,9 @@ class Faults:
     lines = list(self.shown)
     if self.count > SHOWN:
       lines.append(f'... and {self.count - SHOWN} more')
-    faults = _plural(self.count, 'fault')
+    faults = plural(self.count, 'fault')
     if self.on_error is OnError.SKIP and not self._fatal:
-      left_out = _plural(self.left_out, 'record')
+      left_out = plural(self.left_out, 'record')
       return '\n'.join([f'left out {left_out}, with {faults}:', *lines])
     if not self._fatal:
       lines.append(
@@ -135,6 +135,6 @@ class Faults:
     raise DataError('\n'.join(lines))
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
   """Returns a count with its noun, in the singular or plural."""
-  return f'{count} {noun}' if count == 1 else f'{count} {noun}s'
+  return f'{count:,} {noun}' if count == 1 else f'{count:,} {noun}s'

@@ -119,12 +119,14 @@ class RawSplit:
       not be sorted.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
+    text_digests: uint64 [N], see text_digest; None if documents have no text.
   """
 
   ids: Sequence[str]
   gold: Ragged
   documents: Sequence[Document]
   digest: str
+  text_digests: np.ndarray | None = None
 
 
 def choose_splits(
@@ -218,7 +220,8 @@ class RawCorpus:
           raise DataError(f'{where} has a label twice: {document.labels}')
         zones.update(dict.fromkeys(document.zones))
         data = to_bytes(plain_record(document))
-        split.note(document.id, document.labels, data)
+        texts = document.zones.values()
+        split.note(document.id, document.labels, data, texts)
     return cls(
       source=source,
       labels=Labels.of(labels),
@@ -307,6 +310,7 @@ class SplitDraft:
     self._labels = labels
     self._ends = array('q', [0])
     self._values = array('i')
+    self._text_digests = array('Q')
     self._digest = hashlib.sha256()
 
   def document_faults(
@@ -322,13 +326,37 @@ class SplitDraft:
       messages.append(f'duplicate id {id_!a}')
     return messages
 
-  def add(self, id_: str, labels: Sequence[str], record: Any) -> None:
-    """Adds a document and keeps its record, a JSON value."""
-    self.note(id_, labels, self.records.append(record))
+  def add(
+    self,
+    id_: str,
+    labels: Sequence[str],
+    record: Any,
+    texts: Iterable[str] | None = None,
+  ) -> None:
+    """Adds a document and keeps its record.
 
-  def note(self, id_: str, labels: Sequence[str], data: bytes) -> None:
+    Args:
+      id_: the document's id.
+      labels: the ids of its gold labels.
+      record: a JSON value.
+      texts: the texts of the document's zones. None takes them from a record
+        that plain_record returned.
+    """
+    if texts is None:
+      _, zones, _ = record
+      texts = zones.values()
+    self.note(id_, labels, self.records.append(record), texts)
+
+  def note(
+    self,
+    id_: str,
+    labels: Sequence[str],
+    data: bytes,
+    texts: Iterable[str],
+  ) -> None:
     """Adds a document without keeping a record; the digest covers `data`."""
     self.ids[id_] = None
+    self._text_digests.append(text_digest(texts))
     for label in labels:
       self._values.append(self._labels.setdefault(label, len(self._labels)))
     self._ends.append(len(self._values))
@@ -348,7 +376,30 @@ class SplitDraft:
       ),
       documents=documents,
       digest=self._digest.hexdigest(),
+      text_digests=np.asarray(self._text_digests, np.uint64),
     )
+
+
+_SPACES = b' \t\n\v\f\r'
+
+
+def text_digest(texts: Iterable[str]) -> int:
+  """Returns a number of 64 bits that tells texts apart.
+
+  Spaces and line breaks do not count, so texts that differ only in these have
+  the same number.
+
+  Args:
+    texts: the texts of a document's zones.
+
+  Returns:
+    The number; 0 if there is no text.
+  """
+  data = ''.join(texts).encode().translate(None, _SPACES)
+  if not data:
+    return 0
+  digest = hashlib.blake2b(data, digest_size=8).digest()
+  return int.from_bytes(digest, 'little')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,10 +18,12 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
+from xjax.data.formats.draft import text_digest
 from xjax.data.formats.eurlex57k import builder, reader
 from xjax.data.formats.eurlex57k.builder import Eurlex57k
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData, read_eurlex57k
 from xjax.data.load import build_corpus
+from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Document, Label
 
 
@@ -370,6 +372,16 @@ def test_tensorflow_is_not_needed(folder, tmp_path):
   assert 'none here' not in answer.stderr
 
 
+def test_prepared_data_keep_the_digests_of_texts(folder, tmp_path):
+  data = config(as_lines(folder), tmp_path)
+  for _ in range(2):
+    raw = read_eurlex57k(data)
+    for split in raw.splits.values():
+      texts = [document.zones.values() for document in split.documents]
+      expected = [text_digest(zones) for zones in texts]
+      assert split.text_digests.tolist() == expected
+
+
 @pytest.mark.real_data
 def test_the_real_corpus(data_dir, tmp_path):
   data = config(data_dir / 'eurlex57k', tmp_path, labels='label_universe.txt')
@@ -379,3 +391,4 @@ def test_the_real_corpus(data_dir, tmp_path):
   assert counts == {'frequent': 746, 'few': 3362, 'zero': 163}
   sizes = {name: len(split) for name, split in corpus.splits.items()}
   assert sizes['train'] == 45_000 and sizes['dev'] == 6_000
+  assert not find_overlaps(corpus)

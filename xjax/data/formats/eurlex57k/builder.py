@@ -15,6 +15,7 @@ from xjax.data.formats.draft import Draft
 from xjax.data.formats.eurlex57k.records import (
   read_concepts,
   read_eurlex_record,
+  record_document,
 )
 from xjax.data.formats.eurlex57k.sources import Source, find_source
 
@@ -117,7 +118,8 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
       id_, concepts = record['celex_id'], record['concepts']
       messages = split.document_faults(id_, concepts, self.described)
       if faults.extend(file, line, fields.faults + messages):
-        split.add(id_, concepts, record)
+        texts = record_document(record).zones.values()
+        split.add(id_, concepts, record, texts)
     if not split.ids:
       faults.add_empty(
         f'{self._source or ARCHIVE_URL}: {name}', 'document', before

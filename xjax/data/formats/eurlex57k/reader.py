@@ -60,7 +60,7 @@ class Eurlex57kData(DataConfig):
     return input_document(fields, default_id, need_labels)
 
 
-FORMAT = 2  # version of prepared data; data of another version is not read
+FORMAT = 3  # version of prepared data; data of another version is not read
 INDEX = 'index.json'
 
 
@@ -171,7 +171,11 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
     index['splits'][name] = {'ids': done.ids, 'digest': done.digest}
     write_npz(
       folder / f'{name}.npz',
-      {'indptr': done.gold.indptr, 'values': done.gold.values},
+      {
+        'indptr': done.gold.indptr,
+        'values': done.gold.values,
+        'text_digests': done.text_digests,
+      },
     )
   index['sizes'] = {
     str(path.relative_to(folder)): path.stat().st_size
@@ -217,14 +221,17 @@ def _open_split(
   with (folder / f'{name}.npz').open('rb') as file:
     arrays = np.load(file, allow_pickle=False)
     gold = Ragged(arrays['indptr'], arrays['values'])
+    text_digests = arrays['text_digests']
   records = builder.as_data_source(split=name)
-  if not len(records) == len(gold) == len(row['ids']):
+  sizes = {len(records), len(gold), len(row['ids']), len(text_digests)}
+  if len(sizes) > 1:
     raise ValueError(f'{name} lacks documents')
   return RawSplit(
     ids=tuple(row['ids']),
     gold=gold,
     documents=StoredDocuments(records, _document),
     digest=row['digest'],
+    text_digests=text_digests,
   )
 
 
