@@ -11,11 +11,12 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.distributed import rank_documents
+from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
-from xjax.data.files.file_set import writing_set
+from xjax.data.files.file_set import read_json, read_mark, writing_set
 from xjax.data.schema import LabelSpace, Split
-from xjax.judge.judge import INTERVALS
+from xjax.judge.judge import INTERVALS, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Lists, Predictions
@@ -175,6 +176,32 @@ def write_evaluation(
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
   _write_table(folder / TABLE, metrics)
+
+
+def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
+  """Reads one value of an evaluation, after checking the evaluation's files.
+
+  Args:
+    folder: the folder of the evaluation.
+    metric: the metric of xjax's own protocol, as 'slice/metric'.
+    remedy: what the user must do if the evaluation is not complete.
+
+  Returns:
+    The value; None if the metric has no value.
+
+  Raises:
+    DataError: the evaluation is not complete, or a file is damaged.
+  """
+  read_mark(folder / MARK, remedy)
+  slice_name, _, name = metric.partition('/')
+  try:
+    slices = read_json(folder / METRICS).get(PROTOCOL, {})
+    value = slices.get(slice_name, {}).get(name)
+    return None if value is None else float(value)
+  except (AttributeError, TypeError, ValueError) as error:
+    raise DataError(
+      f'{folder / METRICS}: the metrics are not in the form of xjax; {remedy}'
+    ) from error
 
 
 def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:

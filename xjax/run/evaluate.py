@@ -279,8 +279,8 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   if metrics is None:
     logging.info(
       'no tuned threshold: %s has no metrics of the dev split at step %d; to '
-      'compute them, run experiments.evaluate --split=dev, with the same --step '
-      'if you use --step',
+      'compute them, run experiments.evaluate --split=dev (with --step if you '
+      'use this flag here)',
       workdir.evaluation(DEV),
       step,
     )

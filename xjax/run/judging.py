@@ -90,7 +90,11 @@ def saved_calibration(
       logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
     return None
   calibration = Calibration.load(path)
-  workdir.check(path)
+  workdir.check(
+    path,
+    'Remove the file, and run experiments.evaluate --split=dev to write it '
+    'again',
+  )
   # Users can add a dev split to the data folder after the run was started. The
   # run has no digest of such a split, so any digest is accepted.
   wanted = step, calibration.digest if dev is None else dev

@@ -22,6 +22,7 @@ from xjax.judge.predict import MARK
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 
 _VOCABULARY = 'vocabulary'  # field of corpus.json
+_REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,11 +137,15 @@ class Workdir:
     yield
     self._record(name, file_digest(path))
 
-  def check(self, path: pathlib.Path) -> None:
+  def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
     """Checks that a file of the run is as it was written.
 
     A file without a digest is not checked: earlier versions of xjax wrote no
     digests.
+
+    Args:
+      path: a file in the workdir.
+      remedy: what the user must do if the file has changed.
 
     Raises:
       DataError: the file is missing or has changed, or digests.json is damaged.
@@ -152,9 +157,8 @@ class Workdir:
     if digest is not None and digest != file_digest(path):
       raise DataError(
         f'{path}: is not the file that this run wrote; it has changed, or is '
-        'from another run. Restore the file from a copy, or train in a new '
-        f'workdir. If the change is intended, remove the field {name!r} from '
-        f'{self.digest_list}'
+        f'from another run. {remedy}. If the change is intended, remove the '
+        f'field {name!r} from {self.digest_list}'
       )
 
   def _record(self, name: str, digest: str | None) -> None:

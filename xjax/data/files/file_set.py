@@ -140,9 +140,7 @@ def _digests(facts: Mapping[str, Any], mark: pathlib.Path) -> dict[str, str]:
   return digests
 
 
-def _unlisted(
-  mark: pathlib.Path, names: Collection[str]
-) -> list[pathlib.Path]:
+def _unlisted(mark: pathlib.Path, names: Collection[str]) -> list[pathlib.Path]:
   """Returns the unchanged files of a set whose names are not in `names`."""
   try:
     digests = _digests(read_json(mark), mark)
