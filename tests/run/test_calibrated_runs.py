@@ -104,7 +104,8 @@ def test_again_it_is_the_same_file(finished, workdir):
 def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   caplog.set_level(logging.INFO)
   values = json.loads(workdir.calibration.read_text())
-  workdir.calibration.write_text(json.dumps(values | change))
+  with workdir.recording(workdir.calibration):
+    workdir.calibration.write_text(json.dumps(values | change))
   predictor = xjax.load(workdir.path)
   assert predictor.calibration is None
   assert (
@@ -147,6 +148,20 @@ def test_a_damaged_one_is_named_and_made_again(finished, workdir):
   before = workdir.calibration.read_bytes()
   workdir.calibration.write_bytes(before[:-20])
   with pytest.raises(DataError, match='calibration.json.*remove the file'):
+    xjax.load(workdir.path)
+  workdir.calibration.unlink()
+  evaluate_split(workdir.path, 'dev')
+  assert workdir.calibration.read_bytes() == before
+
+
+def test_a_changed_one_is_named(workdir):
+  before = workdir.calibration.read_bytes()
+  values = json.loads(before)
+  changed = json.dumps(values | {'a': 2 * values['a']})
+  workdir.calibration.write_text(changed)
+  with pytest.raises(
+    DataError, match='calibration.json: is not .* Remove the file.*--split=dev'
+  ):
     xjax.load(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')

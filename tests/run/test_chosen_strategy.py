@@ -224,7 +224,9 @@ def calibrated(matched, tmp_path):
   def change(**parts):
     folder = shutil.copytree(matched.workdir, tmp_path / 'run')
     changed = dataclasses.replace(matched.calibration, **parts)
-    changed.save(folder / 'calibration.json')
+    home = Workdir.at(folder)
+    with home.recording(home.calibration):
+      changed.save(home.calibration)
     return folder
 
   return change

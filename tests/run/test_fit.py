@@ -64,6 +64,7 @@ def test_workdir_is_as_described(config, finished):
   assert names == {
     'config.json',
     'corpus.json',
+    'digests.json',
     'labels.jsonl',
     'features',
     'checkpoints',

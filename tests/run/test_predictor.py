@@ -12,6 +12,7 @@ from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.judge.predictions import Predictions
+from xjax.run.fit import fit
 
 
 @pytest.fixture(scope='module')
@@ -155,11 +156,19 @@ def test_damaged_and_missing_checkpoints(finished, tmp_path):
     xjax.load(folder)
 
 
-def test_a_lost_best_checkpoint(finished, tmp_path, caplog):
+def test_a_lost_best_checkpoint_is_not_replaced_by_another(
+  finished, config, tmp_path, caplog
+):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
-  assert xjax.load(folder).step == finished.steps
+  with pytest.raises(
+    DataError, match=f'/{finished.best_step}: no such checkpoint; .*--step=N'
+  ):
+    xjax.load(folder)
+  assert xjax.load(folder, step=finished.steps).step == finished.steps
+  fit(config, folder)  # from now on, the newest counts as the best
   assert f'(step {finished.best_step}) is lost' in caplog.text
+  assert xjax.load(folder).step == finished.steps
 
 
 def test_another_vocabulary_does_not_fit(finished, tmp_path):

@@ -89,6 +89,7 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   assert {path.name for path in found.workdir.iterdir()} == {
     'config.json',
     'corpus.json',
+    'digests.json',
     'labels.jsonl',
     'calibration.json',
     'eval',
@@ -332,6 +333,20 @@ def test_models_of_other_runs_are_refused(finished, copied):
     xjax.load(copied)
 
 
+@pytest.mark.parametrize(
+  'name', ['labels.jsonl', 'model/tree_0.npz', 'features/tfidf.npz']
+)
+def test_a_file_of_another_run_is_noticed(copied, finished, name):
+  other = finished('plt').workdir / name
+  content = other.read_bytes()
+  if name == 'labels.jsonl':
+    content = content.replace(b'"train_count": ', b'"train_count": 1', 1)
+  assert content != (copied / name).read_bytes() or name.endswith('tfidf.npz')
+  (copied / name).write_bytes(content + b' ' * name.endswith('tfidf.npz'))
+  with pytest.raises(DataError, match=f'{name}: is not the file that this run'):
+    xjax.load(copied)
+
+
 def test_features_of_another_size_are_refused(copied, tmp_path):
   config = config_of(*RUNS['xr'])
   config.data.tokens.max_features = 100
@@ -342,6 +357,9 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
     'tree_0.npz: has 91 labels and 427 features, but the run has 91 labels '
     'and 100 features'
   )
+  with pytest.raises(DataError, match='tfidf.npz: is not the file that this'):
+    xjax.load(copied)
+  (copied / 'digests.json').unlink()  # as a run of an earlier version
   with pytest.raises(DataError, match=says):
     xjax.load(copied)
 

@@ -39,14 +39,14 @@ class Fit(abc.ABC):
   Attributes:
     models: config classes of the models that this class fits.
     load: function (workdir, config) -> the run's best model. It reads only the
-      files of the workdir.
+      files of the workdir. Neural models also take the step of a checkpoint.
     config: config of the run.
     workdir: folder of the run.
     profile: first and last step that jax.profiler traces; None for no step.
   """
 
   models: ClassVar[tuple[type[ModelConfig], ...]]
-  load: ClassVar[Callable[[Workdir, Config], Predictor]]
+  load: ClassVar[Callable[..., Predictor]]
 
   config: Config
   workdir: Workdir

@@ -8,7 +8,6 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
@@ -23,7 +22,7 @@ from xjax.judge.files.judged import (
 )
 from xjax.judge.judge import judge, need_gold
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import PREDICTIONS, popularity, predict, save_evaluation
+from xjax.judge.predict import PREDICTIONS, popularity, predict
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.fit import load as load_run
@@ -33,10 +32,12 @@ from xjax.run.judging import (
   judge_split,
   read_metrics,
   tuned_threshold,
-  writing_evaluation,
+  tunes_threshold,
+  write_judged,
 )
 from xjax.run.predictor import Predictor
 from xjax.run.strategy import Chooser, StrategyRequest
+from xjax.train.initial.warm_start import best_step
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # this file says how labels were chosen
@@ -69,13 +70,19 @@ def evaluate_split(
   data_dir: str = '',
   request: JudgeRequest | None = None,
   strategy: StrategyRequest | None = None,
+  step: int | None = None,
 ) -> Evaluation:
-  """Judges the best checkpoint of a run and writes eval/<split>/.
+  """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
-  If the documents are not those of the run, the folder is
-  eval/<split>@<digest>/, so that the run's own evaluation is kept. If a
-  strategy chooses the labels, `.<strategy>` is added to the folder's name, and
-  the folder also has strategy.json.
+  Other folders are written in these cases, so that the evaluation of the best
+  checkpoint on the run's own documents is kept:
+
+  - If the documents are not those of the run, the folder is
+    eval/<split>@<digest>/.
+  - If `step` is not the best checkpoint, or if it is not known which checkpoint
+    is the best, `.step_<step>` is added to the folder's name.
+  - If a strategy chooses the labels, `.<strategy>` is added to the folder's
+    name, and the folder also has strategy.json.
 
   Args:
     workdir: folder of the run.
@@ -86,6 +93,7 @@ def evaluate_split(
       files that are written always use the run's criteria.
     strategy: how labels are chosen; None chooses the eval.depth labels with the
       highest scores.
+    step: int, step of the checkpoint to judge; None for the best checkpoint.
 
   Returns:
     The predictions, their metrics and the folder that was written.
@@ -95,11 +103,12 @@ def evaluate_split(
       - data_dir is set, but the corpus is not read from files;
       - the strategy needs probabilities, but the run has no probabilities;
       - a cut-off is larger than the number of chosen labels.
-    DataError: there is no such split, or the data or the workdir has a fault.
+    DataError: there is no such split, or the data or the workdir has a fault,
+      such as a damaged checkpoint.
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
-  predictor, home = load_run(workdir), Workdir.at(workdir)
+  predictor, home = load_run(workdir, step), Workdir.at(workdir)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
 
@@ -110,6 +119,8 @@ def evaluate_split(
   corpus = load(split)
   part, space = corpus.split(split), corpus.label_space
   name = _name_of(part, home, data_dir)
+  if not _is_best(home, step):
+    name += f'.step_{step}'
   model = dataclasses.replace(predictor, space=space)
   criteria = config.criteria()
   if strategy:
@@ -143,10 +154,23 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
 
 
+def _is_best(workdir: Workdir, step: int | None) -> bool:
+  """Returns whether a step is None or that of the best checkpoint.
+
+  Models without optimizer steps have no checkpoints, and their step is 0. If
+  the newest checkpoint is damaged, it is not known which one is the best.
+  """
+  try:
+    return step is None or step == (best_step(workdir) or 0)
+  except DataError:
+    return False
+
+
 def _judge_by_score(
   model: Predictor, split: Split, workdir: Workdir, name: str
 ) -> Metrics:
-  threshold = None if name == DEV else saved_threshold(workdir, model.step)
+  tunes = tunes_threshold(name)
+  threshold = None if tunes else saved_threshold(workdir, model.step)
   return judge_split(model, split, workdir, name, threshold)
 
 
@@ -164,11 +188,16 @@ def _judge_chosen(
   chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
-  with writing_evaluation(workdir, name, model.step, split.digest) as writes:
-    if writes:
-      folder = workdir.evaluation(name)
-      save_evaluation(folder, chosen.predictions, metrics)
-      write_json(folder / STRATEGY, strategy.parameters() | chosen.facts())
+  facts = strategy.parameters() | chosen.facts()
+  write_judged(
+    workdir,
+    name,
+    chosen.predictions,
+    metrics,
+    model.step,
+    split.digest,
+    {STRATEGY: facts},
+  )
   return name, metrics
 
 
@@ -245,9 +274,13 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
     return None
   metrics = read_metrics(workdir, DEV, step, digest)
   if metrics is None:
+    # A checkpoint that is not the best is judged in a folder of its own.
+    metrics = read_metrics(workdir, f'{DEV}.step_{step}', step, digest)
+  if metrics is None:
     logging.info(
       'no tuned threshold: %s has no metrics of the dev split at step %d; to '
-      'compute them, run xjax evaluate --split=dev',
+      'compute them, run xjax evaluate --split=dev (with --step if you '
+      'use this flag here)',
       workdir.evaluation(DEV),
       step,
     )

@@ -119,12 +119,18 @@ def fit(
     )
 
 
-def load(workdir: str | os.PathLike) -> Predictor:
-  """Loads the best model of a run; only files of the workdir are read.
+def load(workdir: str | os.PathLike, step: int | None = None) -> Predictor:
+  """Loads the model of a run; only files of the workdir are read.
+
+  Args:
+    workdir: folder of the run.
+    step: int, step of the checkpoint to load; None for the best checkpoint.
 
   Raises:
+    ConfigError: `step` is set, but the model has no optimizer steps.
     DataError: the folder has no run, or a file of the run is missing or
-      damaged.
+      damaged. If the newest or the best checkpoint is damaged, no other
+      checkpoint is loaded instead, unless `step` asks for it.
   """
   folder = Workdir.at(workdir)
   if not folder.config.exists():
@@ -132,7 +138,15 @@ def load(workdir: str | os.PathLike) -> Predictor:
       f'{folder.path}: this folder has no run of xjax (no config.json)'
     )
   config = load_config(folder.config)
-  return _kind_of_run(config).load(folder, config)
+  kind = _kind_of_run(config)
+  if step is None:
+    return kind.load(folder, config)
+  if kind is not NeuralFit:
+    raise ConfigError(
+      f'--step={step}: only neural models have checkpoints, but the run in '
+      f'{folder.path} is a {type(config.model).__name__}; leave out --step'
+    )
+  return kind.load(folder, config, step)
 
 
 def _kind_of_run(config: Config) -> type[Fit]:

@@ -376,7 +376,8 @@ class NeuralRun:
       return start_descriptors(state, names.encode(labels))
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
-      save_words(self.workdir.word_vectors, words)
+      with self.workdir.recording(self.workdir.word_vectors):
+        save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
     return start_descriptors(state, encoder.encode(labels))
 

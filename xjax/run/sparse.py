@@ -145,7 +145,8 @@ class SparseFit(Fit):
       return _saved_inputs(self.workdir, self.config, 0)
     inputs = fit_inputs(corpus.splits[TRAIN], self.config)
     if isinstance(inputs, TextInputs) and is_host0():
-      inputs.featurise.save(path)
+      with self.workdir.recording(path):
+        inputs.featurise.save(path)
     barrier('xjax:features')
     return inputs
 
@@ -181,7 +182,10 @@ class SparseFit(Fit):
     tree, weights = self.train_file(number, data, parts, between)
     barrier('xjax:trained')  # wait until no process reads the file or its parts
     if is_host0():
-      with Progress(f'writing {path.name}'):
+      with (
+        Progress(f'writing {path.name}'),
+        self.workdir.recording(path),
+      ):
         save_tree(path, tree, weights)
     barrier('xjax:saved')
     count = plural(len(weights.values), 'weight')
@@ -339,13 +343,18 @@ def _saved_inputs(
 ) -> SparseInputs:
   if config.data.tokens.sparse:
     return RowInputs(config, n_features)
-  return TextInputs(config, Tfidf.load(folder.tfidf))
+  texts = Tfidf.load(folder.tfidf)
+  folder.check(folder.tfidf)
+  return TextInputs(config, texts)
 
 
 def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
-  link = _link(config)
+  link, searches = _link(config), []
   with Progress('reading the model'):
-    return [TreeSearch(*load_tree(p), link) for p in _files(folder, config)]
+    for path in _files(folder, config):
+      searches.append(TreeSearch(*load_tree(path), link))
+      folder.check(path)
+  return searches
 
 
 def _check_sizes(

@@ -1,6 +1,6 @@
 """Uses a finished run to predict the labels of documents in a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import os
 import pathlib
@@ -13,6 +13,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.files.file_set import writing_set
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside
 from xjax.data.load import read_input
@@ -134,17 +135,21 @@ def tag_file(
   explain: int = 0,
   features: str = '',
   strategy: StrategyRequest | None = None,
+  step: int | None = None,
+  page: Callable[[Explanations], str] | None = None,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
   The workdir of the run is needed, but not the run's corpus. If the output is
-  X.jsonl, two more files are written:
+  X.jsonl, further files are written with it, as one set:
 
   - X.npz has the lists of all slices, with scores before calibration. The lists
     are at least eval.depth long. X.npz has gold labels only if the gold labels
     of all documents are known, because X.npz cannot mark unknown gold labels.
   - X.metrics.json has the metrics of the documents with known gold labels. If
     there is no such document, the file is not written.
+  - X.html explains the labels, if `explain` and `page` are set.
+  - X.judged.json is written last. It has the digests of the other files.
 
   Args:
     workdir: folder of the run.
@@ -160,6 +165,8 @@ def tag_file(
       highest score are chosen. The chosen labels are written in the strategy's
       order. X.npz holds the chosen labels as its lists over all labels, and
       X.metrics.json has the metrics of these lists.
+    step: int, step of the checkpoint to use; None for the best checkpoint.
+    page: function that returns the HTML of X.html; None writes no page.
 
   Returns:
     The contents of a page next to X.jsonl that explains the labels. The result
@@ -173,7 +180,7 @@ def tag_file(
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
-  predictor = _load(workdir, labels, explain)
+  predictor = _load(workdir, labels, explain, step)
   documents = read_input(predictor.config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
@@ -183,18 +190,29 @@ def tag_file(
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(attention))
     return None
-  path = pathlib.Path(output)
-  _save_beside(path, predictions, labelled, predictor, strategy)
-  with atomic_write(path) as file:
-    file.writelines(tagged.lines(attention))
-  if attention is None:
-    return None
-  shown = (tagged.explained(attention, i) for i in range(len(attention.first)))
-  return Explanations(path, tuple(shown), len(split), explain)
+  path, explanations = pathlib.Path(output), None
+  if attention is not None:
+    first = range(len(attention.first))
+    shown = tuple(tagged.explained(attention, row) for row in first)
+    explanations = Explanations(path, shown, len(split), explain)
+  with writing_set(path.with_suffix('.judged.json'), {}) as new:
+    _save_beside(new / path.name, predictions, labelled, predictor, strategy)
+    with atomic_write(new / path.name) as file:
+      file.writelines(tagged.lines(attention))
+    if explanations and page:
+      with atomic_write((new / path.name).with_suffix('.html')) as file:
+        file.write(page(explanations))
+    if not labelled.any():
+      metrics = path.with_suffix('.metrics.json')
+      with writing(metrics):
+        metrics.unlink(missing_ok=True)  # it may describe another input
+  return explanations
 
 
-def _load(workdir: str | os.PathLike, labels: str, explain: int) -> Predictor:
-  predictor = load(workdir)
+def _load(
+  workdir: str | os.PathLike, labels: str, explain: int, step: int | None
+) -> Predictor:
+  predictor = load(workdir, step)
   if explain:
     check_explains(predictor.config)
   if not labels:
@@ -247,9 +265,6 @@ def _save_beside(
     predictor: model of the run.
     strategy: how the labels were chosen; None if they were chosen by score.
   """
-  metrics = path.with_suffix('.metrics.json')
-  with writing(metrics):
-    metrics.unlink(missing_ok=True)  # the file may describe another input
   if labelled.any():
     criteria = predictor.config.eval.criteria()
     if strategy:
@@ -257,7 +272,8 @@ def _save_beside(
     else:
       threshold = saved_threshold(predictor.workdir, predictor.step)
     judged = predictions.of_documents(labelled)
-    write_json(metrics, judge(judged, criteria, threshold))
+    metrics = judge(judged, criteria, threshold)
+    write_json(path.with_suffix('.metrics.json'), metrics)
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
   predictions.save(path.with_suffix('.npz'))

@@ -263,6 +263,22 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   return fault
 
 
+def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
+  """Records another best step in the newest checkpoint.
+
+  All hosts must call this function.
+
+  Args:
+    folder: folder of all checkpoints.
+    step: int, step of the newest checkpoint, which must be intact.
+    best: int, the step that counts as the best from now on.
+  """
+  if is_host0():
+    meta = read_meta(folder, step) | {'best_step': best}
+    _replace_meta(pathlib.Path(folder) / str(step), meta)
+  barrier('xjax:best')
+
+
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
   """Moves the checkpoint of a step to damaged/ if the checkpoint is damaged.
 
@@ -317,12 +333,7 @@ def read_params(
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
     if not verified and (fault := fault_of(folder, step)):
-      advice = (
-        '; to use another checkpoint, move this folder away'
-        if path.is_dir()
-        else ''
-      )
-      raise DataError(f'{path}: {fault}{advice}')
+      raise DataError(f'{path}: {fault}')
     if like is None:
       return read_some(folder, step, saved_params(folder, step))
     _check_shapes(path, 'params', by_path(like))
@@ -471,7 +482,9 @@ def _fault(folder: pathlib.Path) -> str:
     expected = json.loads((folder / _FILES).read_text('utf-8'))
   except FileNotFoundError:
     return 'the checkpoint was never completed'
-  except (OSError, ValueError):
+  except (OSError, ValueError, RecursionError):
+    return f'{_FILES} is damaged'
+  if not isinstance(expected, dict) or not _lists_items(expected):
     return f'{_FILES} is damaged'
   for name in sorted(expected):
     if not (folder / name).is_file():
@@ -479,6 +492,12 @@ def _fault(folder: pathlib.Path) -> str:
     if _size_and_crc(folder / name) != expected[name]:
       return f'{name} is damaged'
   return ''
+
+
+def _lists_items(listed: Mapping[str, Any]) -> bool:
+  """Returns whether a list of files has files of each item that is needed."""
+  items = {name.partition('/')[0] for name in listed}
+  return items >= {'params', 'optimizer', 'data', 'meta'}
 
 
 def _sweep(folder: pathlib.Path) -> None:

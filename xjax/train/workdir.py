@@ -1,10 +1,11 @@
 """Gives the paths of a run's files, and checks the config of a resumed run."""
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
 
@@ -13,12 +14,15 @@ from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.file_set import file_digest, read_json
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
+from xjax.judge.predict import MARK
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 
 _VOCABULARY = 'vocabulary'  # field of corpus.json
+_REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +104,11 @@ class Workdir:
   def calibration(self) -> pathlib.Path:
     return self.path / 'calibration.json'
 
+  @property
+  def digest_list(self) -> pathlib.Path:
+    """Returns the path of the file with the digests of some other files."""
+    return self.path / 'digests.json'
+
   def evaluation(self, name: str) -> pathlib.Path:
     """Returns the folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
@@ -107,10 +116,59 @@ class Workdir:
   def judged(self, name: str) -> pathlib.Path:
     """Returns the path of the record of what an evaluation judged.
 
-    The record has the step of the checkpoint, and the digest of the documents.
-    It exists only after a complete evaluation.
+    The record has the step of the checkpoint, the digest of the documents, and
+    the digests of the folder's files. It exists only after a complete
+    evaluation.
     """
-    return self.evaluation(name) / 'judged.json'
+    return self.evaluation(name) / MARK
+
+  @contextlib.contextmanager
+  def recording(self, path: pathlib.Path) -> Iterator[None]:
+    """Records the digest of a file after the `with` block has written it.
+
+    While the block runs, digests.json has no digest of the file. So a process
+    that is killed never leaves the digest of another content.
+
+    Args:
+      path: a file in the workdir.
+    """
+    name = path.relative_to(self.path).as_posix()
+    self._record(name, None)
+    yield
+    self._record(name, file_digest(path))
+
+  def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
+    """Checks that a file of the run is as it was written.
+
+    A file without a digest is not checked: earlier versions of xjax wrote no
+    digests.
+
+    Args:
+      path: a file in the workdir.
+      remedy: what the user must do if the file has changed.
+
+    Raises:
+      DataError: the file is missing or has changed, or digests.json is damaged.
+    """
+    if not self.digest_list.is_file():
+      return
+    name = path.relative_to(self.path).as_posix()
+    digest = read_json(self.digest_list).get(name)
+    if digest is not None and digest != file_digest(path):
+      raise DataError(
+        f'{path}: is not the file that this run wrote; it has changed, or is '
+        f'from another run. {remedy}. If the change is intended, remove the '
+        f'field {name!r} from {self.digest_list}'
+      )
+
+  def _record(self, name: str, digest: str | None) -> None:
+    """Replaces the digest of a file in digests.json; None removes it."""
+    listed = self.digest_list.is_file()
+    digests = read_json(self.digest_list) if listed else {}
+    if digest is None and name not in digests:
+      return
+    digests.pop(name, None)
+    write_json(self.digest_list, digests | ({name: digest} if digest else {}))
 
   def compare(self, config: Config) -> list[ConfigDifference]:
     """Checks that a config can resume the run of this workdir; writes nothing.
@@ -182,7 +240,8 @@ class Workdir:
     barrier('xjax:corpus')
     if is_host0():
       if not has_run or not self.labels.exists():
-        corpus.label_space.save(self.labels)
+        with self.recording(self.labels):
+          corpus.label_space.save(self.labels)
       if not has_run:
         write_json(self.corpus, described)
 
@@ -217,7 +276,9 @@ class Workdir:
     n_train = read_json(self.corpus).get('n_train')
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing or is no integer')
-    return LabelSpace.load(self.labels, n_train)
+    space = LabelSpace.load(self.labels, n_train)
+    self.check(self.labels)
+    return space
 
   def vocabulary(self) -> Vocabulary:
     """Reads the vocabulary of the run.
@@ -252,7 +313,9 @@ class Workdir:
     # absent, reading it raises the error.
     if not self.encoder.exists() and not self.tokenizer.exists():
       return None
-    return architecture_of(read_json(self.encoder), str(self.encoder))
+    architecture = architecture_of(read_json(self.encoder), str(self.encoder))
+    self.check(self.encoder)
+    return architecture
 
   def _check_digest(self, path: pathlib.Path, digest: str) -> None:
     # Runs of older versions of xjax have no digest and are not checked.
@@ -261,18 +324,3 @@ class Workdir:
         f'{path}: is not the vocabulary that this run was started with; the '
         'file has changed, or this version of xjax splits texts in another way'
       )
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a JSON object.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
-  try:
-    value = json.loads(path.read_text('utf-8'))
-  except (OSError, ValueError) as error:
-    raise DataError(f'{path}: cannot be read: {error}') from error
-  if not isinstance(value, dict):
-    raise DataError(f'{path}: is not a JSON object')
-  return value

@@ -16,8 +16,8 @@ from xjax.judge.predictions import Lists, Predictions
 from xjax.report.terminal.judged import judgement_text, write_judgement
 
 FILES = [
-  *('documents.jsonl', 'metrics.csv', 'metrics.json', 'metrics.tex'),
-  'predictions.npz',
+  *('documents.jsonl', 'judged.json'),
+  *('metrics.csv', 'metrics.json', 'metrics.tex', 'predictions.npz'),
 ]
 
 
