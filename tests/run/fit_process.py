@@ -8,6 +8,7 @@ import sys
 from xjax.config.json import load_config
 from xjax.core import distributed
 from xjax.core.console import show_log
+from xjax.core.errors import UserError
 from xjax.run.fit import fit
 from xjax.train.preemption import Preempted
 
@@ -20,3 +21,5 @@ if __name__ == '__main__':
     fit(load_config(config), workdir)
   except Preempted:
     sys.exit(75)
+  except UserError as error:
+    sys.exit(f'error: {error}')

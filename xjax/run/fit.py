@@ -78,7 +78,8 @@ def fit(
     The metrics of the run and the paths of its files.
 
   Raises:
-    ConfigError: a field is wrong, or the workdir has another config.
+    ConfigError: a field is wrong, the workdir has another config, or another
+      process uses the workdir.
     DataError: the corpus or the workdir is damaged or incomplete.
     UserError: a loss in training is not finite.
     Preempted: SIGTERM came; another call resumes the run.
@@ -87,7 +88,7 @@ def fit(
   folder = Workdir.at(workdir)
   _check_profile(profile, config.train.steps)
   run = _kind_of_run(config)(config, folder, profile)
-  with Preemption() as preemption:
+  with Preemption() as preemption, folder.locked():
     # All checks come before the first write, so that a wrong config leaves no
     # files.
     folder.compare(config)
@@ -130,10 +131,7 @@ def load(workdir: str | os.PathLike) -> Predictor:
       damaged.
   """
   folder = Workdir.at(workdir)
-  if not folder.config.exists():
-    raise DataError(
-      f'{folder.path}: this folder has no run of xjax (no config.json)'
-    )
+  folder.check_has_run()
   config = load_config(folder.config)
   return _kind_of_run(config).load(folder, config)
 

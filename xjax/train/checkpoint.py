@@ -34,7 +34,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from xjax.core.atomic import write_json
-from xjax.core.distributed import barrier, is_host0
+from xjax.core.distributed import barrier, host0_says, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.train.parameters import by_path, from_paths
@@ -257,10 +257,8 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   """
   path = pathlib.Path(folder) / str(step)
   fault = _fault(path) if is_host0() else ''
-  if jax.process_count() > 1:
-    intact = multihost_utils.broadcast_one_to_all(np.bool_(not fault))
-    fault = fault or ('' if intact else 'host 0 finds it damaged')
-  return fault
+  intact = host0_says(not fault)
+  return fault or ('' if intact else 'host 0 finds it damaged')
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
