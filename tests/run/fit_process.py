@@ -8,7 +8,11 @@ import sys
 from xjax.config.json import load_config
 from xjax.core import distributed
 from xjax.core.console import show_log
-from xjax.core.errors import Interrupted, Preempted
+from xjax.core.errors import (
+  Interrupted,
+  Preempted,
+  UserError,
+)
 from xjax.run.fit import fit
 
 if __name__ == '__main__':
@@ -22,3 +26,5 @@ if __name__ == '__main__':
     sys.exit(130)
   except Preempted:
     sys.exit(75)
+  except UserError as error:
+    sys.exit(f'error: {error}')

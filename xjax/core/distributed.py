@@ -119,6 +119,15 @@ def barrier(name: str) -> None:
     multihost_utils.sync_global_devices(name)
 
 
+def host0_says(answer: bool) -> bool:
+  """Returns the answer of host 0; all processes must call this function."""
+  if process_count() == 1:
+    return answer
+  from jax.experimental import multihost_utils
+
+  return bool(multihost_utils.broadcast_one_to_all(np.bool_(answer)))
+
+
 def rank_documents(
   batches: Iterable[Batch],
   topk: 'Callable[[Batch], tuple[jax.Array, jax.Array]]',

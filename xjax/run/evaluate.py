@@ -100,6 +100,7 @@ def evaluate_split(
 
   Raises:
     ConfigError: for one of these reasons:
+      - another process uses the workdir;
       - data_dir is set, but the corpus is not read from files;
       - the strategy needs probabilities, but the run has no probabilities;
       - a cut-off is larger than the number of chosen labels.
@@ -108,7 +109,22 @@ def evaluate_split(
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
-  predictor, home = load_run(workdir, step), Workdir.at(workdir)
+  home = Workdir.at(workdir)
+  home.check_has_run()
+  with home.locked():
+    return _judge_in(home, split, data_dir, request, strategy, step)
+
+
+def _judge_in(
+  home: Workdir,
+  split: str,
+  data_dir: str,
+  request: JudgeRequest | None,
+  strategy: StrategyRequest | None,
+  step: int | None,
+) -> Evaluation:
+  """Judges a split of a run whose workdir is locked; see evaluate_split."""
+  predictor = load_run(home.path, step)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
 

@@ -10,7 +10,7 @@ import pathlib
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.run import Config
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.data.load import load_corpus
 from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
@@ -79,7 +79,8 @@ def fit(
     The metrics of the run and the paths of its files.
 
   Raises:
-    ConfigError: a field is wrong, or the workdir has another config.
+    ConfigError: a field is wrong, the workdir has another config, or another
+      process uses the workdir.
     DataError: the corpus or the workdir is damaged or incomplete.
     UserError: a loss in training is not finite.
     Preempted: SIGTERM or Ctrl-C came; another call resumes the run.
@@ -88,7 +89,7 @@ def fit(
   folder = Workdir.at(workdir)
   _check_profile(profile, config.train.steps)
   run = _kind_of_run(config)(config, folder, profile)
-  with Preemption() as preemption:
+  with Preemption() as preemption, folder.locked():
     # All checks come before the first write, so that a wrong config leaves no
     # files.
     folder.compare(config)
@@ -133,10 +134,7 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> Predictor:
       checkpoint is loaded instead, unless `step` asks for it.
   """
   folder = Workdir.at(workdir)
-  if not folder.config.exists():
-    raise DataError(
-      f'{folder.path}: this folder has no run of xjax (no config.json)'
-    )
+  folder.check_has_run()
   config = load_config(folder.config)
   kind = _kind_of_run(config)
   if step is None:

@@ -15,12 +15,14 @@ checkpoint is damaged. To verify a checkpoint, all its files must be read. So a
 checkpoint is verified only shortly before it is restored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import itertools
 import json
+import logging as python_logging
 import os
 import pathlib
+import re
 import shutil
 import types
 from typing import Any
@@ -33,8 +35,8 @@ from jax.experimental import multihost_utils
 import numpy as np
 import orbax.checkpoint as ocp
 
-from xjax.core.atomic import write_json
-from xjax.core.distributed import barrier, is_host0
+from xjax.core.atomic import WriteError, write_json, writing
+from xjax.core.distributed import barrier, host0_says, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.train.parameters import by_path, from_paths
@@ -45,6 +47,10 @@ _DAMAGED = 'damaged'
 _JUDGED = 'meta/judged.json'  # replaces meta if files.json has this file
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
+_STEP = re.compile('0|[1-9][0-9]*')
+_UNFINISHED = re.compile(r'[0-9]+\.orbax-checkpoint-tmp(-[0-9]+)?')
+_OS_ERROR = re.compile(r"os_error_code='([0-9]+)'")
+_OWN = {*_ITEMS, '_CHECKPOINT_METADATA', 'commit_success.txt'}
 
 
 class _NewestAndBest:
@@ -66,6 +72,27 @@ class _NewestAndBest:
     return {*steps[-self.keep :], self.best}
 
 
+@contextlib.contextmanager
+def _saving(folder: pathlib.Path) -> Iterator[None]:
+  """Turns errors of the storage in this context into a WriteError."""
+  with writing(folder):
+    try:
+      yield
+    except ValueError as error:  # TensorStore raises it for every error
+      code = _OS_ERROR.search(str(error))
+      if not code:
+        raise
+      raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+
+
+def _is_no_orbax_traceback(record: python_logging.LogRecord) -> bool:
+  """Returns whether a log record is shown.
+
+  Orbax logs an error of its threads with a traceback, and also raises it later.
+  """
+  return not record.exc_info or '/orbax/' not in record.pathname
+
+
 class Checkpoints(contextlib.AbstractContextManager):
   """Saves and restores checkpoints; leaving the context waits for all saves."""
 
@@ -83,16 +110,21 @@ class Checkpoints(contextlib.AbstractContextManager):
     self._policy = _NewestAndBest(keep)
     self._saving = 0
     if is_host0():
-      self._folder.mkdir(parents=True, exist_ok=True)
+      with writing(self._folder):
+        self._folder.mkdir(parents=True, exist_ok=True)
       _sweep(self._folder)
     barrier('xjax:checkpoints')
+    logging.get_absl_logger().addFilter(_is_no_orbax_traceback)
     self._manager = ocp.CheckpointManager(
       self._folder,
       item_names=_ITEMS,
       options=ocp.CheckpointManagerOptions(
         preservation_policy=self._policy,
         async_options=ocp.AsyncOptions(
-          post_finalization_callback=self._write_file_list
+          post_finalization_callback=self._write_file_list,
+          # If a folder cannot be made in the background, Orbax says so only
+          # after five minutes.
+          create_directories_asynchronously=False,
         ),
       ),
     )
@@ -103,7 +135,14 @@ class Checkpoints(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    self._manager.close()
+    try:
+      with _saving(self._folder):
+        self._manager.close()
+    except WriteError:
+      if error is None:
+        raise
+    finally:
+      logging.get_absl_logger().removeFilter(_is_no_orbax_traceback)
 
   @property
   def steps(self) -> list[int]:
@@ -130,8 +169,24 @@ class Checkpoints(contextlib.AbstractContextManager):
       iterator: iterator of batches, which has yielded `step` batches.
       meta: the position of the loop, as JSON values.
       best: int, step whose checkpoint must not be deleted, or None.
+
+    Raises:
+      WriteError: this checkpoint or the previous one cannot be written.
     """
+    with _saving(self._folder):
+      self._save(state, step, iterator, meta, best)
+
+  def _save(
+    self,
+    state: TrainState,
+    step: int,
+    iterator: grain.DatasetIterator,
+    meta: dict[str, Any],
+    best: int | None,
+  ) -> None:
     self._manager.wait_until_finished()
+    if not self._folder.is_dir():  # Orbax would make a new folder
+      raise WriteError(f'{self._folder}: cannot be written: it was deleted')
     self._policy.best = best
     if step in self.steps:
       # A step that was saved at SIGTERM, before its judging, is saved again
@@ -198,8 +253,13 @@ class Checkpoints(contextlib.AbstractContextManager):
     return state, read_meta(self._folder, step)
 
   def wait(self) -> None:
-    """Waits until all checkpoints are completely written."""
-    self._manager.wait_until_finished()
+    """Waits until all checkpoints are completely written.
+
+    Raises:
+      WriteError: a checkpoint cannot be written.
+    """
+    with _saving(self._folder):
+      self._manager.wait_until_finished()
 
   def _write_file_list(self) -> None:
     """Writes files.json on host 0, in the background, after all other files.
@@ -257,10 +317,8 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   """
   path = pathlib.Path(folder) / str(step)
   fault = _fault(path) if is_host0() else ''
-  if jax.process_count() > 1:
-    intact = multihost_utils.broadcast_one_to_all(np.bool_(not fault))
-    fault = fault or ('' if intact else 'host 0 finds it damaged')
-  return fault
+  intact = host0_says(not fault)
+  return fault or ('' if intact else 'host 0 finds it damaged')
 
 
 def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
@@ -441,7 +499,7 @@ def _complete(folder: pathlib.Path) -> list[int]:
   """Returns the ascending steps of the folders that have files.json."""
   if not folder.is_dir():
     return []
-  paths = (path for path in folder.iterdir() if path.name.isdecimal())
+  paths = (path for path in folder.iterdir() if _STEP.fullmatch(path.name))
   return sorted(int(path.name) for path in paths if (path / _FILES).exists())
 
 
@@ -507,9 +565,13 @@ def _sweep(folder: pathlib.Path) -> None:
   checkpoint is found.
   """
   for path in sorted(folder.iterdir()):
-    number, _, suffix = path.name.partition('.')
-    unfinished = suffix or not (path / _FILES).exists()
-    if number.isdecimal() and unfinished:
+    if _STEP.fullmatch(path.name):
+      if (path / _FILES).exists():
+        continue
+      _check_is_own(path)
+    elif not (_UNFINISHED.fullmatch(path.name) and _is_folder(path)):
+      continue
+    with writing(path):
       shutil.rmtree(path)
   for step in reversed(_complete(folder)):
     fault = _fault(folder / str(step))
@@ -518,9 +580,30 @@ def _sweep(folder: pathlib.Path) -> None:
     _move_away(folder, step, fault, 'the previous checkpoint')
 
 
+def _check_is_own(path: pathlib.Path) -> None:
+  """Checks that a folder has only files of a checkpoint, or is empty.
+
+  Raises:
+    DataError: the path is no folder, or has other files.
+  """
+  if not _is_folder(path) or {p.name for p in path.iterdir()} - _OWN:
+    raise DataError(
+      f'{path}: is no checkpoint of this run, but has the name of one; move it '
+      'to another folder'
+    )
+
+
+def _is_folder(path: pathlib.Path) -> bool:
+  return path.is_dir() and not path.is_symlink()
+
+
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
   """Moves a checkpoint to damaged/, and warns that `other` is used instead."""
   path, target = folder / str(step), folder / _DAMAGED / str(step)
+  for number in itertools.count(2):
+    if not os.path.lexists(target):
+      break
+    target = target.with_name(f'{step}_{number}')
   logging.warning(
     'checkpoint %s is damaged (%s) and was moved to %s; %s is used instead',
     path,
@@ -528,6 +611,6 @@ def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
     target,
     other,
   )
-  shutil.rmtree(target, ignore_errors=True)
-  target.parent.mkdir(exist_ok=True)
-  path.rename(target)
+  with writing(target):
+    target.parent.mkdir(exist_ok=True)
+    path.rename(target)

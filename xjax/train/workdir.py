@@ -11,10 +11,25 @@ from absl import logging
 
 from xjax.config.json import ConfigDifference, diff, load_config, to_json
 from xjax.config.run import Config
-from xjax.core.atomic import write_json
-from xjax.core.distributed import barrier, is_host0
-from xjax.core.errors import ConfigError, DataError
-from xjax.data.files.file_set import file_digest, read_json
+from xjax.core.atomic import (
+  remove_temporaries,
+  write_json,
+)
+from xjax.core.distributed import (
+  barrier,
+  host0_says,
+  is_host0,
+)
+from xjax.core.errors import (
+  ConfigError,
+  DataError,
+  UserError,
+)
+from xjax.core.lock import locked
+from xjax.data.files.file_set import (
+  file_digest,
+  read_json,
+)
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
@@ -46,6 +61,45 @@ class Workdir:
         f'{workdir.path}: cannot be a workdir: {error.strerror}'
       ) from error
     return workdir
+
+  def check_has_run(self) -> None:
+    """Checks that a run was started in the workdir.
+
+    Raises:
+      DataError: the folder has no run.
+    """
+    if not self.config.exists():
+      raise DataError(
+        f'{self.path}: this folder has no run of xjax (no config.json)'
+      )
+
+  @contextlib.contextmanager
+  def locked(self) -> Iterator[None]:
+    """Keeps other runs out of the workdir until the context is left.
+
+    Host 0 holds the lock for all hosts. So all hosts must enter the context.
+    What a killed run has left of unfinished files is removed.
+
+    Raises:
+      ConfigError: another process uses the workdir, and the message says who;
+        or the workdir is a file.
+      WriteError: the workdir cannot be written.
+    """
+    if self.path.exists() and not self.path.is_dir():
+      raise ConfigError(
+        f'{self.path}: the workdir must be a folder, not a file'
+      )
+    with contextlib.ExitStack() as held:
+      fault = None
+      if is_host0():
+        try:
+          held.enter_context(locked(self.path))
+          remove_temporaries(self.path)
+        except UserError as error:
+          fault = error
+      if not host0_says(fault is None):
+        raise fault or ConfigError(f'{self.path}: host 0 cannot lock it')
+      yield
 
   @property
   def config(self) -> pathlib.Path:
@@ -183,10 +237,6 @@ class Workdir:
       DataError: config.json is damaged, or missing although there are
         checkpoints.
     """
-    if self.path.exists() and not self.path.is_dir():
-      raise ConfigError(
-        f'{self.path}: the workdir must be a folder, not a file'
-      )
     if not self.config.exists():
       if self.checkpoints.exists():
         raise DataError(f'{self.path}: has checkpoints but no config.json')

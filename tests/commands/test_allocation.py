@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from xjax.core.allocation import keep_freed_memory
+from xjax.commands.flags.allocation import keep_freed_memory
 
 # Prints the page faults of a large array that replaces one freed before.
 FAULTS = """
 import resource, sys
 import numpy as np
-from xjax.core.allocation import keep_freed_memory
+from xjax.commands.flags.allocation import keep_freed_memory
 kept = keep_freed_memory()
 def faults():
   before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
