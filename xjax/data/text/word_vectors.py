@@ -17,6 +17,7 @@ from xjax.core.errors import DataError
 from xjax.data.files.json_lines import (
   UTF8_MARK,
   UTF16_MARKS,
+  check_rereadable,
   numbered_lines,
   open_text,
 )
@@ -222,13 +223,21 @@ class WordVectors:
     return self.vectors.shape[1]
 
 
+@contextlib.contextmanager
+def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
+  """Opens a file of vectors, which is read from its start several times."""
+  check_rereadable(path)
+  with open_text(path) as file:
+    yield file
+
+
 def vector_dim(path: str | os.PathLike) -> int:
   """Returns the dimension of a file's vectors; reads only the first bytes.
 
   Raises:
     DataError: the file cannot be read or is in none of the known formats.
   """
-  with open_text(path) as file:
+  with _open(path) as file:
     return find_layout(file, path).dim
 
 
@@ -256,7 +265,7 @@ def read_word_vectors(
       a fault. The message names the line of a text file, or the byte of a
       binary file.
   """
-  with open_text(path) as file:
+  with _open(path) as file:
     layout = find_layout(file, path)
     table = _VectorTable(vocab, layout)
     rows = binary_rows if layout.binary else text_rows
