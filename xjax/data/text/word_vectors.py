@@ -26,6 +26,7 @@ from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 _HEAD = 1 << 20  # number of bytes that are read to find the layout
 _CHUNK = 1 << 22  # number of bytes of a binary file that are read at a time
 _LONGEST = 1 << 16  # largest number of bytes of a word
+_MOST_NUMBERS = 1 << 16  # largest dimension; a larger one is damage
 _HEADER = re.compile(rb'\s*(\d{1,12})[ \t]+(\d{1,12})\s*')
 _NUMBER = re.compile(rb'[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?')
 _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
@@ -73,6 +74,7 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
         f'{path}:1: states {count} words of {dim} numbers, so there is nothing '
         'to read'
       )
+    _check_dim(path, dim)
     return Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
@@ -81,7 +83,17 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
       'words and the dimension (word2vec), or a word and its numbers, with '
       'single spaces (GloVe)'
     )
+  _check_dim(path, len(numbers))
   return Layout(len(numbers), False, None, 0)
+
+
+def _check_dim(path: str | os.PathLike, dim: int) -> None:
+  """Checks the dimension before arrays of this size are made."""
+  if dim > _MOST_NUMBERS:
+    raise DataError(
+      f'{path}:1: states {dim} numbers per word; at most {_MOST_NUMBERS} are '
+      'allowed'
+    )
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
