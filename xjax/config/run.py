@@ -20,7 +20,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.judge import metrics
 from xjax.judge.calibration import Method
-from xjax.judge.criteria import PROPENSITY, Criteria
+from xjax.judge.criteria import MOST_RANKS, PROPENSITY, Criteria
 from xjax.score.config import ModelConfig
 from xjax.score.text_model import NeuralModel
 
@@ -37,7 +37,13 @@ class EvalConfig(ConfigPart):
   batch_size: int = field(
     64, 'Documents per batch, over all devices.', AT_LEAST_1, tiny=16
   )
-  depth: int = field(50, 'Length K of the saved lists.', AT_LEAST_1, tiny=16)
+  depth: int = field(
+    50,
+    'Length K of the saved lists. A list has no more places than there are '
+    'labels, or than 64.',
+    AT_LEAST_1,
+    tiny=16,
+  )
   ks: tuple[int, ...] = field(
     (1, 3, 5, 10), 'Cut-offs k of the printed and saved metrics.'
   )
@@ -65,6 +71,8 @@ class EvalConfig(ConfigPart):
         f'{path}.ks={self.ks}: must be numbers from 1 to '
         f'{path}.depth={self.depth}'
       )
+    elif max(self.ks) > MOST_RANKS:
+      yield f'{path}.ks={self.ks}: must be at most {MOST_RANKS:,}'
 
   def criteria(self) -> Criteria:
     """Returns the criteria by which a run is judged."""

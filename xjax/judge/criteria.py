@@ -19,6 +19,7 @@ from xjax.judge.metrics.protocols import XJAX
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
 # corpora have (0.6, 2.6), and Wikipedia corpora have (0.5, 0.4).
 PROPENSITY = (0.55, 1.5)
+MOST_RANKS = 1_000_000  # the largest cut-off; metrics have arrays of this size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

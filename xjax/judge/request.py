@@ -17,7 +17,7 @@ from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.eurlex57k.records import read_concepts
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import Label
-from xjax.judge.criteria import Criteria
+from xjax.judge.criteria import MOST_RANKS, Criteria
 from xjax.judge.metrics.contract import (
   LabelForm,
   Needs,
@@ -239,6 +239,8 @@ def read_described(path: pathlib.Path) -> dict[str, Label]:
 def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
   if min(ks, default=1) < 1 or len(set(ks)) < len(ks):
     raise ConfigError(f'--ks={ks}: cut-offs must be positive and distinct')
+  if max(ks, default=1) > MOST_RANKS:
+    raise ConfigError(f'--ks={ks}: cut-offs must be at most {MOST_RANKS:,}')
   return tuple(sorted(ks))
 
 

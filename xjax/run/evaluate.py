@@ -8,6 +8,7 @@ import pathlib
 from absl import logging
 import numpy as np
 
+from xjax.core.allocation import enough_memory
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.contract import DataConfig
@@ -63,6 +64,7 @@ class Evaluation:
   folder: pathlib.Path | None
 
 
+@enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
 def evaluate_split(
   workdir: str | os.PathLike,
   split: str,
@@ -180,6 +182,7 @@ def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
   return dataclasses.replace(data, dir=data_dir or data.dir)
 
 
+@enough_memory('choose a smaller --depth, or smaller cut-offs in --ks')
 def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
   """Judges files of predictions of any origin, and writes nothing.
 

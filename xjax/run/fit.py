@@ -10,6 +10,7 @@ import pathlib
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.run import Config
+from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
@@ -56,6 +57,9 @@ class FitResult:
   calibration: Calibration | None
 
 
+@enough_memory(
+  'choose a smaller train.batch_size, eval.batch_size or model, or see --plan'
+)
 def fit(
   config: Config,
   workdir: str | os.PathLike,
@@ -80,7 +84,7 @@ def fit(
   Raises:
     ConfigError: a field is wrong, or the workdir has another config.
     DataError: the corpus or the workdir is damaged or incomplete.
-    UserError: a loss in training is not finite.
+    UserError: a loss in training is not finite, or the memory is full.
     Preempted: SIGTERM came; another call resumes the run.
   """
   check_config(config)
