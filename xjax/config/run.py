@@ -7,8 +7,8 @@ from typing import Any
 from xjax import losses, score
 from xjax.config.train import NeuralTrain, TrainConfig
 from xjax.core.config_part import (
-  AT_LEAST_0,
   AT_LEAST_1,
+  SEED,
   SHARE,
   ConfigPart,
   field,
@@ -73,6 +73,12 @@ class EvalConfig(ConfigPart):
       )
     elif max(self.ks) > MOST_RANKS:
       yield f'{path}.ks={self.ks}: must be at most {MOST_RANKS:,}'
+    a, b = (*self.propensity, -1, -1)[:2]
+    if len(self.propensity) != 2 or a < 0 or b <= 0:
+      yield (
+        f'{path}.propensity={self.propensity}: must be two numbers, A of at '
+        'least 0 and B above 0'
+      )
 
   def criteria(self) -> Criteria:
     """Returns the criteria by which a run is judged."""
@@ -83,7 +89,7 @@ class EvalConfig(ConfigPart):
 class Config(ConfigPart):
   """Holds all settings of one run."""
 
-  seed: int = field(0, 'Seed of all random numbers.', AT_LEAST_0)
+  seed: int = field(0, 'Seed of all random numbers.', SEED)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
   model: ModelConfig = field(NeuralModel, 'The model, which scores labels.')
   train: TrainConfig = field(NeuralTrain, 'How the model is trained.')

@@ -13,6 +13,7 @@ from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.json_lines import parse_object
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
@@ -270,9 +271,6 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     DataError: the file is absent or damaged.
   """
   try:
-    value = json.loads(path.read_text('utf-8'))
+    return parse_object(path.read_bytes())
   except (OSError, ValueError) as error:
     raise DataError(f'{path}: cannot be read: {error}') from error
-  if not isinstance(value, dict):
-    raise DataError(f'{path}: is not a JSON object')
-  return value
