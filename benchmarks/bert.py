@@ -54,7 +54,7 @@ from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Both sides keep freed memory, as our mains do (commands/flags/allocation.py); this makes
+# Both sides keep freed memory, as our mains do (core/allocation.py); this makes
 # the peer faster too.
 _ENVIRONMENT = {
   'MALLOC_ARENA_MAX': '1',

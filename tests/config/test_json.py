@@ -232,6 +232,27 @@ def test_damaged_file_is_a_data_error(tmp_path):
     load_config(path)
 
 
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('[' * 100_000, 'nested too deeply'),
+    ('{"seed": ' * 100_000, 'nested too deeply'),
+    ('{"eval": {"recall": Infinity}}', 'not JSON: Infinity'),
+    ('{"eval": {"recall": 1e999}}', 'config.eval.recall=inf: must be above 0'),
+    ('{"eval": {"recall": NaN}}', 'not JSON: NaN'),
+    ('{"eval": {"depth": 0}}', 'config.eval.depth=0: must be at least 1'),
+    ('{"data": {"kind": ["JsonlData"]}}', "data: unknown kind \\['JsonlData'"),
+    ('{"seed": 18446744073709551616}', 'config.seed=.* from 0 to'),
+    ('{"seed": ' + '9' * 5000 + '}', 'a number is too long'),
+  ],
+)
+def test_a_config_that_no_run_wrote_is_one_error(tmp_path, text, says):
+  path = tmp_path / 'config.json'
+  path.write_text(text)
+  with pytest.raises(DataError, match=f'config.json: cannot .*{says}'):
+    load_config(path)
+
+
 def test_diff_names_paths_and_what_may_change():
   old = Config()
   new = dataclasses.replace(

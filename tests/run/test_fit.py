@@ -316,6 +316,10 @@ def test_a_warm_start_is_not_looked_up_again(
       {'train__batch_size': 8, 'train__accumulate': 2},
       'train.batch_size=8 must be a multiple of 16',
     ),
+    (
+      {'train__batch_size': 1600},
+      'train.batch_size=1600: the split train has only 40 documents',
+    ),
     ({'eval__batch_size': 4}, 'eval.batch_size=4 must be a multiple of 8'),
     ({'train__best_metric': 'few/P@2'}, 'few/P@2'),
     ({'train__best_metric': 'frequent/P@1'}, 'frequent/P@1 has no value'),

@@ -168,3 +168,10 @@ def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
 def test_a_missing_input(finished, tmp_path):
   with pytest.raises(DataError, match='nope.jsonl'):
     tag_file(finished.workdir, os.fspath(tmp_path / 'nope.jsonl'), '-', 2)
+
+
+def test_more_labels_than_there_are_cost_no_memory(tag, rows):
+  lines, npz, _ = tag(rows, 10**8)
+  found = [json.loads(line) for line in lines.read_text().splitlines()]
+  n_scored = Predictions.load(npz).n_scored
+  assert {len(row['labels']) for row in found} == {n_scored}

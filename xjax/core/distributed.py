@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 
+from xjax.core.allocation import check_memory
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Batch
 
@@ -149,7 +150,15 @@ def rank_documents(
     ids_GNK: int32, PAD where a list has fewer than k labels.
     scores_GNK: float32, -inf where ids are PAD.
     seen_N: int64, in how many rows of the batches each document occurred.
+
+  Raises:
+    ConfigError: the lists do not fit into memory.
   """
+  check_memory(
+    8 * n_lists * n_documents * k,
+    f'{n_lists} lists of {k} labels for {n_documents} documents',
+    'choose a smaller eval.depth, or a smaller --k',
+  )
   ids_GNK = np.full((n_lists, n_documents, k), PAD, np.int32)
   scores_GNK = np.full(ids_GNK.shape, -np.inf, np.float32)
   seen_N = np.zeros(n_documents, np.int64)

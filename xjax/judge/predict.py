@@ -19,7 +19,7 @@ from xjax.data.schema import LabelSpace, Split
 from xjax.judge.judge import INTERVALS, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL, judged_masks
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Lists, Predictions, list_length
 
 # The files in the folder of an evaluation. MARK is written last (writing_set).
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
@@ -45,14 +45,16 @@ def predict(
       batches.
     split: the documents, with their ids and gold.
     space: the labels, with their slices.
-    depth: K, length of the lists.
+    depth: length of the lists; see list_length.
 
   Raises:
+    ConfigError: the lists do not fit into memory.
     ValueError: a document is in no batch or in several batches; the scorer
       ranks a label whose index is not below scorer.n_labels; or the scorer
       gives a label two different scores for one document.
   """
   masks = space.masks()
+  depth = list_length(depth, scorer.n_labels)
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
     ids, scores, seen = rank_documents(
       shown,
@@ -120,9 +122,10 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   Args:
     space: the labels, with their training counts.
     split: the documents, with their ids and gold.
-    depth: K, length of the lists.
+    depth: length of the lists; see list_length.
   """
   n_scored = space.n_inside
+  depth = list_length(depth, n_scored)
   counts = np.asarray(space.train_counts[:n_scored], np.int64)
   ranked = np.argsort(-counts, kind='stable')
   lists = {}

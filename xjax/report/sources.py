@@ -202,7 +202,7 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
   for line in path.read_text('utf-8', errors='replace').splitlines():
     try:
       record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
       # The process was killed while it wrote the line; the resumed run removes
       # the line.
       continue

@@ -8,6 +8,7 @@ import pathlib
 from absl import logging
 import numpy as np
 
+from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
@@ -64,6 +65,7 @@ class Evaluation:
   folder: pathlib.Path | None
 
 
+@enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
 def evaluate_split(
   workdir: str | os.PathLike,
   split: str,
@@ -225,6 +227,7 @@ def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
   return dataclasses.replace(data, dir=data_dir or data.dir)
 
 
+@enough_memory('choose a smaller --depth, or smaller cut-offs in --ks')
 def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
   """Judges files of predictions of any origin, and writes nothing.
 

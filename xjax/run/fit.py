@@ -10,7 +10,10 @@ import pathlib
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.run import Config
-from xjax.core.errors import ConfigError
+from xjax.core.allocation import enough_memory
+from xjax.core.errors import (
+  ConfigError,
+)
 from xjax.data.load import load_corpus
 from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
@@ -57,6 +60,9 @@ class FitResult:
   calibration: Calibration | None
 
 
+@enough_memory(
+  'choose a smaller train.batch_size, eval.batch_size or model, or see --plan'
+)
 def fit(
   config: Config,
   workdir: str | os.PathLike,
@@ -82,7 +88,7 @@ def fit(
     ConfigError: a field is wrong, the workdir has another config, or another
       process uses the workdir.
     DataError: the corpus or the workdir is damaged or incomplete.
-    UserError: a loss in training is not finite.
+    UserError: a loss in training is not finite, or the memory is full.
     Preempted: SIGTERM or Ctrl-C came; another call resumes the run.
   """
   check_config(config)

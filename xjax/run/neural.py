@@ -62,6 +62,8 @@ from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
+_LARGE_BATCH = 1024  # a smaller batch may be larger than the split train
+
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit(Fit):
@@ -134,6 +136,7 @@ class NeuralFit(Fit):
     """Checks a corpus against the config.
 
     These conditions are checked:
+    - A batch for training is not far larger than the training split.
     - Vectors of documents have the size that the model reads. Labels have
       vectors if the head needs them.
     - train.best_metric has a value on dev.
@@ -145,6 +148,7 @@ class NeuralFit(Fit):
       ConfigError: one of these conditions is not met.
       DataError: the file of label vectors has a fault, or lacks a label.
     """
+    _check_batch(self.config.train.batch_size, len(corpus.split('train')))
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
     if not self.workdir.config.exists():
@@ -192,6 +196,19 @@ class NeuralFit(Fit):
       return Predictor(config, space, inputs, scorer, step, folder)
 
     return Fitted(end.step, best, scorer.score_kind, model)
+
+
+def _check_batch(size: int, documents: int) -> None:
+  """Checks that a batch for training is not mostly padding.
+
+  Raises:
+    ConfigError: the batch is large, and twice as large as the split or larger.
+  """
+  if size > max(_LARGE_BATCH, 2 * documents):
+    raise ConfigError(
+      f'train.batch_size={size}: the split train has only {documents} '
+      'documents; choose a smaller batch'
+    )
 
 
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:

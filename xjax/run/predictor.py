@@ -18,6 +18,7 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
+from xjax.judge.predictions import list_length
 from xjax.run.added_labels import describe, widen_scorer
 from xjax.score.config import ExactMatchModel
 from xjax.score.heads.contract import HeadConfig
@@ -391,6 +392,7 @@ class Predictor:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the k best labels of each document as (ids_NK, scores_NK)."""
     batches = self.text_batches(documents, features)
+    k = list_length(k, len(self.space))
     topk = functools.partial(self.topk, k=k)
     lists = rank_documents(batches, topk, len(documents), k)
     return lists[0][0], lists[1][0]

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 
+from xjax.core.allocation import enough_memory
 from xjax.core.atomic import atomic_write, write_json, writing
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
@@ -126,6 +127,7 @@ _INPUT = 'input'
 _SHOWN = 500  # a page of explanations shows at most this many documents
 
 
+@enough_memory('choose a smaller --k, or give fewer documents at a time')
 def tag_file(
   workdir: str | os.PathLike,
   source: str,

@@ -52,7 +52,7 @@ class Judgings:
       if record['kind'] != 'judge':
         return []
       return [(record['step'], record['metrics'][self._slice][self._metric])]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
       return []
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.progress import progress
-from xjax.core.share import WHOLE, Share
 from xjax.core.types import Ragged
 from xjax.data.batches.dense import (
   Documents,
@@ -33,6 +33,7 @@ from xjax.data.text.subwords import Subwords, document_subwords
 from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
 from xjax.data.text.words import PAD_ID, Vocabulary, WordPlace, document_words
 
+_FEW_ROWS = 1024  # splits are judged in batches of this size or more
 _NEEDS_FEATURES = (
   'this run reads vectors of an outside encoder; give the vectors of the '
   'documents with --features=STEM (STEM.npy and STEM.ids.txt), or in Python '
@@ -230,7 +231,7 @@ class Inputs:
 
   def split_batches(self, split: Split) -> EvalBatches:
     """Returns batches for judging a split; each document occurs once."""
-    rows = self.config.eval.batch_size
+    rows = self._rows(len(split), _FEW_ROWS)
     return self._once(self._tokens(split), split.gold, rows)
 
   def text_batches(
@@ -249,13 +250,23 @@ class Inputs:
     """
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
-    rows = self.config.eval.batch_size
-    # A few texts need no full batch. The batch size is halved, not reduced to
-    # the number of texts, so that few shapes occur and few programs are
-    # compiled.
-    while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
+    return self._once(tokens, no_gold, self._rows(len(documents)))
+
+  def _rows(self, n_documents: int, few: int = 1) -> int:
+    """Returns the number of rows of a batch for judging or predicting.
+
+    A few documents need no full batch. The batch size is halved, not reduced to
+    the number of documents, so that few shapes occur and few programs are
+    compiled.
+
+    Args:
+      n_documents: number of documents.
+      few: batches of at most this size are not made smaller.
+    """
+    rows, devices = self.config.eval.batch_size, self.share.of
+    while rows > few and not rows % (2 * devices) and rows // 2 >= n_documents:
       rows //= 2
-    return self._once(tokens, no_gold, rows)
+    return rows
 
   def document(self, document: str | Document) -> Document:
     """Returns a document with only the zones that the run reads."""

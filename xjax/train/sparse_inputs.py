@@ -9,8 +9,8 @@ from scipy import sparse
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.core.mesh_config import own_share
 from xjax.core.progress import Progress
-from xjax.core.share import own_share
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments

@@ -259,7 +259,7 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
         record = json.loads(line)
         if line.endswith('\n') and record['step'] <= last[record['kind']]:
           kept.append(line)
-      except (ValueError, KeyError, TypeError):
+      except (ValueError, KeyError, TypeError, RecursionError):
         continue  # the process was killed while it wrote this line
   with atomic_write(path) as file:
     file.writelines(kept)

@@ -9,8 +9,8 @@ import threading
 from absl import app, flags
 
 from xjax.commands.flags import config, imports, processes
-from xjax.commands.flags.allocation import keep_freed_memory
 from xjax.commands.flags.help import asks_for_help, help_text
+from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log
 from xjax.core.errors import Preempted, UserError
 

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.core.share import Share
+from xjax.core.mesh_config import Share
 
 # Batches have at most 8 different numbers of rows, since jit compiles a program
 # for each number.

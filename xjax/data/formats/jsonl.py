@@ -30,6 +30,7 @@ from xjax.data.files.json_lines import (
   open_lines,
   parse_rows,
   read_rows,
+  unpack,
 )
 from xjax.data.formats.contract import DataConfig, ReadDocument, read_document
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
@@ -68,7 +69,8 @@ def read_documents(
   """Reads documents to be tagged, whose ids and labels may be missing.
 
   Args:
-    source: a file of JSON lines, plain or gzipped; '-' is standard input.
+    source: a file or a pipe of JSON lines, plain or gzipped; '-' is standard
+      input.
     on_error: whether a faulty line raises an error or is skipped.
     read: reads a document from an object's fields.
 
@@ -93,7 +95,9 @@ def read_documents(
 def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
   """Opens a file or standard input; yields the open file and its name."""
   if source == '-':
-    yield sys.stdin.buffer, 'standard input'
+    if sys.stdin is None:
+      raise Fault('standard input is closed; give a file')
+    yield unpack(sys.stdin.buffer), 'standard input'
     return
   with open_lines(pathlib.Path(source).expanduser()) as file:
     yield file, source

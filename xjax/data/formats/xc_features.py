@@ -24,6 +24,7 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
+from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_label_names
 from xjax.data.schema import Label, Labels
@@ -88,6 +89,7 @@ def read_xc_features(
   named = _read_names(names, faults)
   faults.settle()
   xc_files = {path: _read(path) for path in paths.values()}
+  _check_widths(xc_files, not named)
   labels = _labels(xc_files, names, named)
   documents = {
     name: _documents(path, xc_files[path], data.tokens.norm)
@@ -142,6 +144,21 @@ def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
   if not paths:
     return Labels.of(())
   return read_label_names(only_file(paths, faults), faults)
+
+
+def _check_widths(
+  files: Mapping[pathlib.Path, XcFile], check_labels: bool
+) -> None:
+  """Checks that the files have enough entries for their numbers of columns.
+
+  Raises:
+    DataError: a file has far too many features or labels.
+  """
+  entries = sum(xc.features.nnz + len(xc.gold.values) for xc in files.values())
+  for path, xc in files.items():
+    check_width(path, xc.features.shape[1], 'feature', entries)
+    if check_labels:
+      check_width(path, xc.n_labels, 'label', entries)
 
 
 def _labels(

@@ -28,7 +28,7 @@ from xjax.judge.files.rows import (
 )
 from xjax.judge.files.scores import read_predictions
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Predictions, list_length
 
 DEPTH = 50  # labels kept per document, unless metrics need more
 
@@ -242,7 +242,7 @@ def _select_lists(
   else:
     if pairs is not None:
       scored = scored.keep(~in_pairs(scored.rows, pairs))
-    lists = best_labels(scored, depth)
+    lists = best_labels(scored, list_length(depth, len(scored.labels)))
   if longest and not scored.ranked:
     logging.info(
       '%s: its rows are read as lists of the best %d labels; metrics that need '
