@@ -1,9 +1,13 @@
 """Shows the log of xjax, and warnings of other libraries, in the terminal."""
 
+from collections.abc import Iterator
+import contextlib
 import logging as python_logging
 import pathlib
 
 from absl import logging
+
+from xjax.core.progress import hidden_progress
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
@@ -14,6 +18,28 @@ class _XjaxRecords(python_logging.Filter):
   def filter(self, record: python_logging.LogRecord) -> bool:
     from_xjax = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
     return from_xjax or record.levelno >= python_logging.WARNING
+
+
+@contextlib.contextmanager
+def log_in_context(verbose: bool) -> Iterator[None]:
+  """Shows the log of xjax in this context, or only its warnings.
+
+  Args:
+    verbose: whether the log and bars are shown, as in the command line.
+  """
+  handler = logging.get_absl_handler()
+  level, formatter = logging.get_verbosity(), handler.formatter
+  filter_ = _XjaxRecords()
+  handler.addFilter(filter_)
+  handler.setFormatter(python_logging.Formatter('%(message)s'))
+  logging.set_verbosity(logging.INFO if verbose else logging.WARNING)
+  try:
+    with contextlib.nullcontext() if verbose else hidden_progress():
+      yield
+  finally:
+    logging.set_verbosity(level)
+    handler.removeFilter(filter_)
+    handler.setFormatter(formatter)
 
 
 def show_log() -> None:

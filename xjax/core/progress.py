@@ -6,6 +6,7 @@ minute, even if one step takes longer.
 
 from collections.abc import Iterable, Iterator
 import contextlib
+import contextvars
 import operator
 import sys
 import threading
@@ -20,6 +21,19 @@ import tqdm
 from xjax.core.distributed import is_host0
 
 T = TypeVar('T')
+
+_hidden = contextvars.ContextVar('hidden', default=False)
+
+
+@contextlib.contextmanager
+def hidden_progress() -> Iterator[None]:
+  """Shows no progress in this context."""
+  token = _hidden.set(True)
+  try:
+    yield
+  finally:
+    _hidden.reset(token)
+
 
 _FIRST, _EVERY = 10.0, 20.0  # seconds until the first line, and between lines
 
@@ -69,7 +83,7 @@ class Progress(contextlib.AbstractContextManager):
     # is_host0() may initialise all devices, so it is called only if there are
     # several processes.
     several = jax.distributed.is_initialized()
-    self._quiet = several and not is_host0()
+    self._quiet = _hidden.get() or (several and not is_host0())
     if self._quiet:
       return self
     if sys.stderr.isatty():
