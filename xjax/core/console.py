@@ -24,22 +24,29 @@ class _XjaxRecords(python_logging.Filter):
 def log_in_context(verbose: bool) -> Iterator[None]:
   """Shows the log of xjax in this context, or only its warnings.
 
+  If the caller has handlers for logs, the log goes to these handlers, not to
+  stderr.
+
   Args:
     verbose: whether the log and bars are shown, as in the command line.
   """
-  handler = logging.get_absl_handler()
-  level, formatter = logging.get_verbosity(), handler.formatter
-  filter_ = _XjaxRecords()
-  handler.addFilter(filter_)
-  handler.setFormatter(python_logging.Formatter('%(message)s'))
+  root, handler = python_logging.getLogger(), logging.get_absl_handler()
+  level, formatter, own = logging.get_verbosity(), handler.formatter, None
+  if not root.handlers:
+    own = _XjaxRecords()
+    handler.addFilter(own)
+    handler.setFormatter(python_logging.Formatter('%(message)s'))
+    root.addHandler(handler)
   logging.set_verbosity(logging.INFO if verbose else logging.WARNING)
   try:
     with contextlib.nullcontext() if verbose else hidden_progress():
       yield
   finally:
     logging.set_verbosity(level)
-    handler.removeFilter(filter_)
-    handler.setFormatter(formatter)
+    if own is not None:
+      root.removeHandler(handler)
+      handler.removeFilter(own)
+      handler.setFormatter(formatter)
 
 
 def show_log() -> None:

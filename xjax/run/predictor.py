@@ -31,7 +31,6 @@ from xjax.train.inputs import Inputs, features_from_arrays
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
-
 EXPLAINED = 8  # at least so many labels of a document are explained together
 
 

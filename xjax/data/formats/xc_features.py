@@ -206,8 +206,8 @@ def _with_named_ids(labels: Labels, names: Sequence[pathlib.Path]) -> Labels:
   """
   if not names:
     raise DataError(
-      'config.data.named_ids=True: the folder needs Y.txt, with the name of one '
-      'label per line'
+      'config.data.named_ids=True: the folder needs Y.txt, with the name of '
+      'one label per line'
     )
   ids = [label.name for label in labels]
   named = Labels.of(Label(id_, id_) for id_ in ids)

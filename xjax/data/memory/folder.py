@@ -91,8 +91,8 @@ def check_trainable(split: LabelledDocuments, name: str) -> None:
     return
   if empty := without_text(split.documents):
     raise DataError(
-      f'{name}[{empty[0]}] has no text ({len(empty)} such documents); leave out '
-      'documents without text, and their labels'
+      f'{name}[{empty[0]}] has no text ({len(empty)} such documents); leave '
+      'out documents without text, and their labels'
     )
   if again := repeated_ids(split.documents):
     id_ = split.documents[again[0]].id

@@ -86,7 +86,7 @@ def fit(
   """
   train = labelled_documents(texts, labels, label_names)
   check_trainable(train, 'texts')
-  config = _config_of(config, train)
+  config = config_of(config, len(train.labels.labels))
   if seed is not None:
     config = dataclasses.replace(config, seed=seed)
   splits = _splits(train, dev, label_names, config.seed)
@@ -127,19 +127,27 @@ def _splits(
   }
 
 
-def _config_of(config: Config | str, train: LabelledDocuments) -> Config:
-  """Returns the config that the argument `config` stands for."""
+def config_of(config: Config | str, n_labels: int) -> Config:
+  """Returns the config that an argument `config` stands for.
+
+  Args:
+    config: 'auto', the name of a config of xjax, or a Config.
+    n_labels: number of labels of the training documents.
+
+  Raises:
+    ConfigError: there is no such config.
+  """
   if isinstance(config, Config):
     return config
   if not isinstance(config, str):
     raise ConfigError(
       f"config={config!r}: must be 'auto', the name of a config, or a Config"
     )
-  if config != AUTO:
-    from xjax.configs import load as load_config
+  if config == AUTO:
+    return automatic_config(n_labels)
+  from xjax.configs import load as load_config
 
-    return load_config(config)
-  return automatic_config(len(train.labels.labels))
+  return load_config(config)
 
 
 def automatic_config(n_labels: int) -> Config:

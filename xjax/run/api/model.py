@@ -118,7 +118,7 @@ class Model:
         threshold, or the model does not read such documents.
       DataError: an item of `texts` or `features` has a fault.
     """
-    documents = self._documents(texts)
+    documents = self.documents(texts)
     rows = features_from_arrays(features, len(documents), self.config)
     size = self.config.eval.depth if k is None else check_k(k)
     lists = self.predictor.lists(documents, size, rows)
@@ -149,10 +149,10 @@ class Model:
         'with a dev split, on which margins are calibrated, or with a logistic '
         'loss'
       )
-    lists = predictor.lists(self._documents(texts), self.config.eval.depth)
+    lists = predictor.lists(self.documents(texts), self.config.eval.depth)
     kind, calibration = predictor.score_kind, predictor.calibration
     scores_NK = readable_scores(lists.scores, kind, calibration)
-    return _matrix(lists, scores_NK, predictor.n_labels)
+    return score_matrix(lists, scores_NK, predictor.n_labels)
 
   def evaluate(self, texts: Any, labels: Any = None) -> dict[str, Any]:
     """Computes the metrics of the model on documents with gold labels.
@@ -207,7 +207,7 @@ class Model:
       DataError: an item of `texts` has a fault.
     """
     size, words = check_k(k), check_k(words, 'words')
-    return self.predictor.explain(self._documents(texts), size, words)
+    return self.predictor.explain(self.documents(texts), size, words)
 
   def with_labels(self, labels: Sequence[Label]) -> 'Model':
     """Returns a model that scores new labels too, by their names.
@@ -260,8 +260,12 @@ class Model:
   def __reduce__(self) -> tuple[Any, ...]:
     return _unpickle, (pack_run(self.predictor), self._added)
 
-  def _documents(self, texts: Any) -> list[Document] | SparseDocuments:
-    """Returns the argument `texts` as documents."""
+  def documents(self, texts: Any) -> list[Document] | SparseDocuments:
+    """Returns `texts` (see the class) as documents that the predictor reads.
+
+    Raises:
+      DataError: an item of `texts` has a fault.
+    """
     return self._scaled(documents_of(_as_list(texts)))
 
   def _scaled(
@@ -310,10 +314,19 @@ def _as_list(texts: Any) -> Any:
   return [texts] if isinstance(texts, str | Document) else texts
 
 
-def _matrix(
+def score_matrix(
   lists: Lists, scores_NK: np.ndarray, n_labels: int
 ) -> sparse.csr_array:
-  """Returns scores of listed labels as a matrix [N, L]."""
+  """Returns scores of listed labels as a matrix.
+
+  Args:
+    lists: lists of N documents.
+    scores_NK: the score of each list entry.
+    n_labels: L.
+
+  Returns:
+    [N, L], with an entry for each listed label.
+  """
   real_NK = lists.ids != PAD
   rows = np.nonzero(real_NK)[0]
   entries = scores_NK[real_NK], (rows, lists.ids[real_NK])
