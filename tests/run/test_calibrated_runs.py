@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-import xjax
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
@@ -21,7 +20,7 @@ from xjax.judge.calibration import (
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.judging import calibrate_run, saved_calibration
 from xjax.run.tag import tag_file
 from xjax.train.workdir import Workdir
@@ -58,7 +57,7 @@ def test_a_finished_run_is_calibrated(config, finished, dev):
 def test_predictions_show_calibrated_probabilities(
   config, finished, dev, tmp_path
 ):
-  predictor = xjax.load(finished.workdir)
+  predictor = load(finished.workdir)
   assert predictor.calibration == finished.calibration
   split = load_corpus(config.data, config.seed).split('dev')
   documents = [split.documents[row] for row in range(len(split))]
@@ -106,14 +105,14 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   values = json.loads(workdir.calibration.read_text())
   with workdir.recording(workdir.calibration):
     workdir.calibration.write_text(json.dumps(values | change))
-  predictor = xjax.load(workdir.path)
+  predictor = load(workdir.path)
   assert predictor.calibration is None
   assert (
     'was not fitted on the dev split of this run and the checkpoint of step '
     f'{predictor.step}'
   ) in caplog.text
   assert 'run xjax evaluate --split=dev' in caplog.text
-  fresh = xjax.load(finished.workdir)
+  fresh = load(finished.workdir)
   a = finished.calibration.a
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
@@ -148,7 +147,7 @@ def test_a_damaged_one_is_named_and_made_again(finished, workdir):
   before = workdir.calibration.read_bytes()
   workdir.calibration.write_bytes(before[:-20])
   with pytest.raises(DataError, match='calibration.json.*remove the file'):
-    xjax.load(workdir.path)
+    load(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')
   assert workdir.calibration.read_bytes() == before
@@ -162,7 +161,7 @@ def test_a_changed_one_is_named(workdir):
   with pytest.raises(
     DataError, match='calibration.json: is not .* Remove the file.*--split=dev'
   ):
-    xjax.load(workdir.path)
+    load(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')
   assert workdir.calibration.read_bytes() == before
@@ -189,11 +188,11 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   says = 'scores are not calibrated: every listed label is wrong'
   assert says in caplog.text
   caplog.clear()
-  predictor = xjax.load(workdir.path)
+  predictor = load(workdir.path)
   assert says in caplog.text
   (shown,) = predictor.predict(['nipa'], 3)
   workdir.calibration.unlink()
-  assert xjax.load(workdir.path).predict(['nipa'], 3) == [shown]
+  assert load(workdir.path).predict(['nipa'], 3) == [shown]
 
 
 def test_methods_of_the_config(config, tmp_path):

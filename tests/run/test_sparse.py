@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
-import xjax
 from xjax.config.train import LinearTrain
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.progress import Progress
@@ -18,7 +17,7 @@ from xjax.core.types import ScoreKind
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.sparse import LinearFit
 from xjax.score.config import LinearModel
 from xjax.score.linear.batched import OnDevices
@@ -52,7 +51,7 @@ def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
   assert have['RP@5'] > prior['RP@5'] + 0.3
   assert have['micro-F1'] > 0.7
   dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
-  predictor = xjax.load(result.workdir)
+  predictor = load(result.workdir)
   split = result.corpus.split('dev')
   documents = [split.documents[row] for row in range(N_DEV)]
   lists = predictor.predict(documents, 20)
@@ -311,8 +310,8 @@ def test_a_run_whose_solver_is_gone_predicts_as_before(finished, tmp_path):
   (run / 'config.json').write_text(json.dumps(config))
   split = finished('svm').corpus.split('dev')
   texts = [split.documents[row].text() for row in range(5)]
-  wanted = xjax.load(finished('svm').workdir).predict(texts, 9)
-  assert xjax.load(run).predict(texts, 9) == wanted
+  wanted = load(finished('svm').workdir).predict(texts, 9)
+  assert load(run).predict(texts, 9) == wanted
   metrics = evaluate_split(run, 'dev').metrics
   assert metrics == finished('svm').metrics['dev']
 
@@ -322,15 +321,15 @@ def test_models_of_other_runs_are_refused(finished, copied):
   content = path.read_bytes()
   path.write_bytes(content[:-50])
   with pytest.raises(DataError, match='tree_0.npz: cannot be read'):
-    xjax.load(copied)
+    load(copied)
   path.unlink()
   with pytest.raises(DataError, match='tree_0.npz: no such file'):
-    xjax.load(copied)
+    load(copied)
   path.write_bytes(content)
   features = copied / 'features' / 'tfidf.npz'
   features.unlink()
   with pytest.raises(DataError, match='tfidf.npz: no such file'):
-    xjax.load(copied)
+    load(copied)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +343,7 @@ def test_a_file_of_another_run_is_noticed(copied, finished, name):
   assert content != (copied / name).read_bytes() or name.endswith('tfidf.npz')
   (copied / name).write_bytes(content + b' ' * name.endswith('tfidf.npz'))
   with pytest.raises(DataError, match=f'{name}: is not the file that this run'):
-    xjax.load(copied)
+    load(copied)
 
 
 def test_features_of_another_size_are_refused(copied, tmp_path):
@@ -358,14 +357,14 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
     'and 100 features'
   )
   with pytest.raises(DataError, match='tfidf.npz: is not the file that this'):
-    xjax.load(copied)
+    load(copied)
   (copied / 'digests.json').unlink()  # as a run of an earlier version
   with pytest.raises(DataError, match=says):
-    xjax.load(copied)
+    load(copied)
 
 
 def test_what_it_cannot_do_is_said(finished):
-  predictor = xjax.load(finished('xr').workdir)
+  predictor = load(finished('xr').workdir)
   with pytest.raises(ConfigError, match='TreeModel cannot be explained'):
     predictor.explain(['text'])
   with pytest.raises(ConfigError, match='TreeModel cannot score new labels'):

@@ -1,5 +1,7 @@
 """Shows the log in the terminal, and says how the user calls xjax."""
 
+from collections.abc import Iterator
+import contextlib
 import logging as python_logging
 import pathlib
 import shlex
@@ -7,6 +9,8 @@ import shutil
 import sys
 
 from absl import logging
+
+from xjax.core.progress import hidden_progress
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
@@ -17,6 +21,35 @@ class _XjaxRecords(python_logging.Filter):
   def filter(self, record: python_logging.LogRecord) -> bool:
     from_xjax = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
     return from_xjax or record.levelno >= python_logging.WARNING
+
+
+@contextlib.contextmanager
+def log_in_context(verbose: bool) -> Iterator[None]:
+  """Shows the log of xjax in this context, or only its warnings.
+
+  If the caller has handlers for logs, the log goes to these handlers, not to
+  stderr.
+
+  Args:
+    verbose: whether the log and bars are shown, as in the command line.
+  """
+  root, handler = python_logging.getLogger(), logging.get_absl_handler()
+  level, formatter, own = logging.get_verbosity(), handler.formatter, None
+  if not root.handlers:
+    own = _XjaxRecords()
+    handler.addFilter(own)
+    handler.setFormatter(python_logging.Formatter('%(message)s'))
+    root.addHandler(handler)
+  logging.set_verbosity(logging.INFO if verbose else logging.WARNING)
+  try:
+    with contextlib.nullcontext() if verbose else hidden_progress():
+      yield
+  finally:
+    logging.set_verbosity(level)
+    if own is not None:
+      root.removeHandler(handler)
+      handler.removeFilter(own)
+      handler.setFormatter(formatter)
 
 
 def show_log() -> None:

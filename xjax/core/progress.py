@@ -6,6 +6,7 @@ minute, even if one step takes longer.
 
 from collections.abc import Iterable, Iterator
 import contextlib
+import contextvars
 import operator
 import sys
 import threading
@@ -19,6 +20,19 @@ import tqdm
 from xjax.core.distributed import is_connected, is_host0
 
 T = TypeVar('T')
+
+_hidden = contextvars.ContextVar('hidden', default=False)
+
+
+@contextlib.contextmanager
+def hidden_progress() -> Iterator[None]:
+  """Shows no progress in this context."""
+  token = _hidden.set(True)
+  try:
+    yield
+  finally:
+    _hidden.reset(token)
+
 
 _FIRST, _EVERY = 10.0, 20.0  # seconds until the first line, and between lines
 
@@ -65,7 +79,7 @@ class Progress(contextlib.AbstractContextManager):
     self._due = 0.0  # time of the next log line
 
   def __enter__(self) -> Self:
-    self._quiet = is_connected() and not is_host0()
+    self._quiet = _hidden.get() or (is_connected() and not is_host0())
     if self._quiet:
       return self
     if sys.stderr.isatty():

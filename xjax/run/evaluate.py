@@ -1,5 +1,6 @@
 """Judges a finished run on a split, or files of saved predictions."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -10,10 +11,12 @@ import numpy as np
 
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
+from xjax.judge.calibration import Method, readable_scores
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import (
   DEPTH,
@@ -23,8 +26,15 @@ from xjax.judge.files.judged import (
 )
 from xjax.judge.judge import judge, need_gold
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import PREDICTIONS, popularity, predict
-from xjax.judge.predictions import Predictions
+from xjax.judge.predict import (
+  PREDICTIONS,
+  popularity,
+  predict,
+)
+from xjax.judge.predictions import (
+  Lists,
+  Predictions,
+)
 from xjax.judge.request import JudgeRequest
 from xjax.run.fit import load as load_run
 from xjax.run.judging import (
@@ -310,6 +320,75 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
     raise DataError(
       f'{workdir.evaluation(DEV)}: the metrics are not in the form of xjax'
     ) from error
+
+
+TUNED = 'tuned'  # stands for the threshold that is best on dev
+
+
+def keep_assigned(
+  lists: Lists, predictor: Predictor, threshold: str | float
+) -> Lists:
+  """Removes the listed labels that a threshold does not assign.
+
+  Args:
+    lists: lists of the predictor, with scores before calibration.
+    predictor: model of the run.
+    threshold: 'tuned', or a probability from 0 to 1, as a number or text. A
+      label is assigned if its probability is at least this number; 'tuned'
+      stands for the threshold with the best micro-F1 on dev.
+
+  Returns:
+    The lists, with PAD after the last assigned label.
+
+  Raises:
+    ConfigError: the threshold is no such number, the run has no tuned
+      threshold, or its scores are not probabilities.
+    DataError: the metrics of dev are damaged.
+  """
+  kind, calibration = predictor.score_kind, predictor.calibration
+  if threshold == TUNED:
+    least = saved_threshold(predictor.workdir, predictor.step)
+    if least is None:
+      raise ConfigError(
+        "threshold='tuned': this run has no tuned threshold, because its model "
+        'was not judged on a dev split; give a probability, such as 0.5'
+      )
+    keep_NK = lists.scores >= least
+  else:
+    least = _probability(threshold)
+    if not has_probabilities(predictor):
+      raise ConfigError(
+        f'threshold={threshold}: the scores of this run are margins, not '
+        "probabilities, because they are not calibrated on dev; use 'tuned' or "
+        'no threshold'
+      )
+    keep_NK = readable_scores(lists.scores, kind, calibration) >= least
+  keep_NK &= lists.ids != PAD
+  order = np.argsort(~keep_NK, axis=1, kind='stable')
+  ids = np.where(keep_NK, lists.ids, PAD)
+  scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
+  return Lists(
+    np.take_along_axis(ids, order, axis=1),
+    np.take_along_axis(scores, order, axis=1),
+  )
+
+
+def has_probabilities(predictor: Predictor) -> bool:
+  """Returns whether the scores that users see are probabilities."""
+  calibration = predictor.calibration
+  calibrated = calibration and calibration.method is not Method.NONE
+  return bool(calibrated) or predictor.score_kind is not ScoreKind.MARGIN
+
+
+def _probability(threshold: str | float) -> float:
+  """Returns the number of a threshold, from 0 to 1."""
+  is_flag = isinstance(threshold, bool | np.bool_)
+  with contextlib.suppress(ValueError, TypeError):
+    if not is_flag and 0 <= (probability := float(threshold)) <= 1:
+      return probability
+  raise ConfigError(
+    f"threshold={threshold!r}: must be 'tuned' or a probability from 0 to 1"
+  )
 
 
 def _space_of(predictions: Predictions) -> LabelSpace | None:

@@ -31,7 +31,7 @@ from xjax.judge.prediction_lines import (
   prediction_line,
 )
 from xjax.judge.predictions import Lists, Predictions
-from xjax.run.evaluate import saved_threshold
+from xjax.run.evaluate import keep_assigned, saved_threshold
 from xjax.run.fit import load
 from xjax.run.predictor import (
   LabelExplanations,
@@ -139,6 +139,7 @@ def tag_file(
   strategy: StrategyRequest | None = None,
   step: int | None = None,
   page: Callable[[Explanations], str] | None = None,
+  threshold: str = '',
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
@@ -169,6 +170,9 @@ def tag_file(
       X.metrics.json has the metrics of these lists.
     step: int, step of the checkpoint to use; None for the best checkpoint.
     page: function that returns the HTML of X.html; None writes no page.
+    threshold: 'tuned' or a probability. Only the labels that the threshold
+      assigns are written, at most k (see evaluate.keep_assigned). X.npz does
+      not depend on it. '' writes all k labels.
 
   Returns:
     The contents of a page next to X.jsonl that explains the labels. The result
@@ -176,17 +180,25 @@ def tag_file(
 
   Raises:
     ConfigError: the value of output, k or explain is impossible; the model
-      cannot explain labels or score further labels; or the strategy needs
-      probabilities, but the run has none.
+      cannot explain labels or score further labels; the strategy or the
+      threshold needs probabilities, but the run has none; or both a strategy
+      and a threshold are given.
     DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
+  if threshold and strategy:
+    raise ConfigError(
+      f'--threshold={threshold}: a strategy chooses the number of labels; give '
+      'only one of --threshold and --strategy'
+    )
   predictor = _load(workdir, labels, explain, step)
   documents = read_input(predictor.config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
   predictions, lists = _rank(predictor, split, space, k, rows, strategy)
+  if threshold:
+    lists = keep_assigned(lists, predictor, threshold)
   tagged = TaggedDocuments(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
@@ -309,7 +321,27 @@ def _gold_of(
     space: the label space, to which missing labels are appended.
     labelled: bool [N], True for documents whose labels are known.
   """
-  records = [(document.id, document.labels) for document in documents]
+  labels = [document.labels for document in documents]
+  split, space = labelled_split(documents, labels, space)
+  return split, space, np.array([ids is not None for ids in labels])
+
+
+def labelled_split(
+  documents: Sequence[Document],
+  labels: Sequence[Sequence[str] | None],
+  space: LabelSpace,
+) -> tuple[Split, LabelSpace]:
+  """Returns documents as a split with gold labels.
+
+  Args:
+    documents: N documents.
+    labels: label ids of the documents; None if they are not known.
+    space: label space of a model.
+
+  Returns:
+    The split, and the label space with the labels that it lacked at its end.
+  """
+  records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
   space = add_outside(space, RawCorpus(_INPUT, (), tuple(used), {}, ()))
   split = Split(
@@ -321,4 +353,4 @@ def _gold_of(
     documents=documents,
     digest='',
   )
-  return split, space, np.array([labels is not None for _, labels in records])
+  return split, space

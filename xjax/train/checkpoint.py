@@ -227,8 +227,14 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     Raises:
       DataError: the parameters or their means do not have the names and shapes
-        of `like`.
+        of `like`, or the checkpoint was saved only for predicting.
     """
+    if not (self._folder / str(step) / 'optimizer').is_dir():
+      raise DataError(
+        f'{self._folder / str(step)}: was saved for predicting, without the '
+        'optimizer; to train on, start a new workdir with '
+        f'config.train.init_from={self._folder.parent}'
+      )
     wanted = _leaves(like)
     for item in wanted.keys() - {'optimizer'}:
       _check_shapes(self._folder / str(step), item, wanted[item])
@@ -446,6 +452,28 @@ def read_some(
         path / item, {name: target[name] for name in names}
       )
   return params
+
+
+def copy_for_loading(
+  folder: str | os.PathLike, step: int, target: str | os.PathLike
+) -> None:
+  """Copies from an intact checkpoint only what loading a model needs.
+
+  The optimizer and the position of the batch iterator are left out. The copy
+  says that its own step is the best.
+
+  Args:
+    folder: folder of all checkpoints.
+    step: int, step to copy.
+    target: another folder of checkpoints.
+  """
+  source = pathlib.Path(folder).absolute() / str(step)
+  copy = pathlib.Path(target).absolute() / str(step)
+  for item in ('params', 'averages', 'meta'):
+    if (source / item).is_dir():
+      shutil.copytree(source / item, copy / item)
+  write_json(copy / _FILES, _list_files(copy))
+  _replace_meta(copy, read_meta(folder, step) | {'best_step': step})
 
 
 def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
