@@ -84,6 +84,7 @@ def fit(
     Preempted: SIGTERM came; another call resumes the run.
   """
   check_config(config)
+  config = dataclasses.replace(config, data=config.data.settled())
   folder = Workdir.at(workdir)
   _check_profile(profile, config.train.steps)
   run = _kind_of_run(config)(config, folder, profile)

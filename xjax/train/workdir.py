@@ -10,7 +10,7 @@ from absl import logging
 
 from xjax.config.json import ConfigDifference, diff, load_config, to_json
 from xjax.config.run import Config
-from xjax.core.atomic import write_json
+from xjax.core.atomic import atomic_write, write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Corpus, LabelSpace
@@ -100,6 +100,10 @@ class Workdir:
   def calibration(self) -> pathlib.Path:
     return self.path / 'calibration.json'
 
+  def drawn(self, name: str) -> pathlib.Path:
+    """Returns the path of the ids of a split that was drawn, one per line."""
+    return self.path / 'splits' / f'{name}.txt'
+
   def evaluation(self, name: str) -> pathlib.Path:
     """Returns the folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
@@ -160,6 +164,8 @@ class Workdir:
   def record_corpus(self, corpus: Corpus) -> None:
     """Writes labels.jsonl and corpus.json; a resumed run checks corpus.json.
 
+    If splits were drawn, the ids of their documents are written too.
+
     Raises:
       DataError: the run was started on another corpus.
     """
@@ -183,6 +189,10 @@ class Workdir:
     if is_host0():
       if not has_run or not self.labels.exists():
         corpus.label_space.save(self.labels)
+      for name in corpus.drawn:
+        if not has_run or not self.drawn(name).exists():
+          with atomic_write(self.drawn(name)) as file:
+            file.writelines(f'{id_}\n' for id_ in corpus.splits[name].ids)
       if not has_run:
         write_json(self.corpus, described)
 

@@ -8,11 +8,11 @@ labels. Half of these labels have one training document (D'Souza et al.,
 "SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
 
   python -m experiments.embeddings \
-    --config=experiments/configs/jsonl_unified.py \
+    --config=experiments/configs/own_unified.py \
     --config.data.dir=DIR --output=runs/word_vectors.bin
   python -m experiments.train \
-    --config=experiments/configs/jsonl_unified.py \
-    --config.data.dir=DIR --workdir=runs/jsonl_unified
+    --config=experiments/configs/own_unified.py \
+    --config.data.dir=DIR --workdir=runs/own_unified
 
 Labels without training documents are unseen: they have no trained weights and
 are scored only by their names. To make the scores of seen and unseen labels
@@ -27,7 +27,7 @@ cores. Expected: no metrics yet, because the config has not been run to the end.
 from xjax.config.run import Config
 from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
-from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
@@ -37,8 +37,7 @@ from xjax.score.text_model import NeuralModel
 
 def get_config() -> Config:
   return Config(
-    data=JsonlData(
-      labels='all',
+    data=OwnData(
       tokens=WordsConfig(max_tokens=128, buckets=(32, 64, 128)),
     ),
     model=NeuralModel(
