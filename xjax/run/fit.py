@@ -14,6 +14,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
+from xjax.run.auto import resolve
 from xjax.run.contract import Fit
 from xjax.run.exact_match import ExactMatchFit
 from xjax.run.judging import (
@@ -84,16 +85,17 @@ def fit(
     Preempted: SIGTERM came; another call resumes the run.
   """
   check_config(config)
-  config = dataclasses.replace(config, data=config.data.settled())
   folder = Workdir.at(workdir)
-  _check_profile(profile, config.train.steps)
-  run = _kind_of_run(config)(config, folder, profile)
   with Preemption() as preemption:
+    config = dataclasses.replace(config, data=config.data.settled())
+    config, corpus = resolve(config, folder)
+    _check_profile(profile, config.train.steps)
+    run = _kind_of_run(config)(config, folder, profile)
     # All checks come before the first write, so that a wrong config leaves no
     # files.
     folder.compare(config)
     run.check_start()
-    corpus = load_corpus(config.data, config.seed)
+    corpus = corpus or load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(
         'the corpus has no split train; its splits are '

@@ -275,9 +275,7 @@ def _with_names(
     if len(cells) == len(columns):
       yield line, dict(zip(columns, cells, strict=True))
     else:
-      faults.add(
-        name, line, f'{len(cells)} cells, but {len(columns)} columns'
-      )
+      faults.add(name, line, f'{len(cells)} cells, but {len(columns)} columns')
 
 
 def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:

@@ -73,9 +73,7 @@ class OwnData(DataConfig):
     'The share of documents that are drawn if there is no dev and no test.',
     RATE,
   )
-  split_seed: int = field(
-    0, 'Decides which documents are drawn.', AT_LEAST_0
-  )
+  split_seed: int = field(0, 'Decides which documents are drawn.', AT_LEAST_0)
 
   @property
   def label_space(self) -> str:
