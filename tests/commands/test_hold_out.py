@@ -52,7 +52,7 @@ def trained(run, data, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('held_out') / 'run'
   printed = run(
     'train',
-    '--config=jsonl_bigru_lwan',
+    '--config=own_bigru_lwan',
     f'--workdir={workdir}',
     f'--config.data.dir={data}',
     '--config.data.labels=list.txt',

@@ -139,7 +139,7 @@ def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
 def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
   """Returns the labels to train, in the order in which the model numbers them.
 
-  data.labels decides which labels are trained:
+  data.label_space decides which labels are trained:
 
   - 'all': all labels with a descriptor, in the order of the descriptors. If
     there are no descriptors, 'all' means the same as 'corpus'.
@@ -152,7 +152,7 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
     DataError: the file of labels has faults, or no document has a label.
   """
   described = raw.labels.ids.row_of
-  match data.labels:
+  match data.label_space:
     case 'all' if described:
       return raw.labels
     case 'all' | 'corpus':

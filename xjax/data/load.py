@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import hashlib
 import json
+import pathlib
 from typing import Any
 
 from absl import logging
@@ -13,18 +15,28 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
-from xjax.data.files.faults import plural
+from xjax.data.files.faults import (
+  Faults,
+  plural,
+)
 from xjax.data.files.json_lines import Fields
+from xjax.data.files.tables import rewindable
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
   TRAIN,
   USUAL,
   CutDocuments,
   RawCorpus,
+  StoredDocuments,
   choose_splits,
   keep_zones,
 )
-from xjax.data.formats.jsonl import JsonlData, read_documents
+from xjax.data.formats.jsonl import (
+  STREAM,
+  JsonlData,
+  open_source,
+  parse_documents,
+)
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
@@ -83,7 +95,8 @@ def build_corpus(
       text_digests=split.text_digests,
     )
   fingerprint = _fingerprint(raw, names, zones, space)
-  return Corpus(space, corpus_splits, fingerprint)
+  drawn = tuple(name for name in raw.drawn if name in names)
+  return Corpus(space, corpus_splits, fingerprint, drawn)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
@@ -219,15 +232,16 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
-    data: config of the corpus that the model was trained on. A line that has
-      neither `text` nor `zones` is read as a record of that corpus.
+    data: config of the corpus that the model was trained on. A JSON line that
+      is no record of that corpus must have `text` or `zones`.
     source: a file of JSON lines, plain or gzipped; '-' is standard input. If
       data.sparse is True, the source is a feature file in the format of the
-      corpus.
+      corpus. If corpora of this format are tables or folders of text files, the
+      source may be one too.
 
   Returns:
     The documents by random access; SparseDocuments if the source is a feature
-    file. The documents of JSON lines have these properties:
+    file. Other documents have these properties:
 
     - The zones are those that model_view keeps.
     - If a line has no id, the document's id is line-N, where N is the line
@@ -244,14 +258,23 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    has_text = 'text' in fields or 'zones' in fields
-    format_ = JsonlData() if has_text else data
+    format_ = data if data.is_record(fields) else JsonlData()
     document = format_.read_record(fields, default_id, need_labels)
     if format_.label_field not in fields:
       document = dataclasses.replace(document, labels=None)
-    return model_view(data, document)
+    return document
 
-  return read_documents(source, data.on_error, read)
+  faults = Faults(data.on_error)
+  folder = pathlib.Path(source).expanduser()
+  if source != STREAM and folder.is_dir():
+    documents = data.read_folder(folder, faults)
+  else:
+    with open_source(source) as (pipe, name), rewindable(pipe) as file:
+      documents = data.read_table(file, name, faults)
+      if documents is None:
+        documents = parse_documents(file, name, faults, read)
+  faults.settle()
+  return StoredDocuments(documents, functools.partial(model_view, data))
 
 
 def model_view(data: DataConfig, document: Document) -> Document:

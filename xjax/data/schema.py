@@ -422,11 +422,13 @@ class Corpus:
     label_space: the labels of all splits.
     splits: name -> split; only the splits that exist.
     fingerprint: hex digest of all content (text, gold, labels).
+    drawn: names of the splits whose documents were drawn by xjax.
   """
 
   label_space: LabelSpace
   splits: Mapping[str, Split]
   fingerprint: str
+  drawn: tuple[str, ...] = ()
 
   def split(self, name: str) -> Split:
     """Returns the named split.

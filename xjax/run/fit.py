@@ -18,6 +18,7 @@ from xjax.data.load import load_corpus
 from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
+from xjax.run.auto import resolve
 from xjax.run.contract import Fit
 from xjax.run.exact_match import ExactMatchFit
 from xjax.run.judging import (
@@ -93,14 +94,16 @@ def fit(
   """
   check_config(config)
   folder = Workdir.at(workdir)
-  _check_profile(profile, config.train.steps)
-  run = _kind_of_run(config)(config, folder, profile)
   with Preemption() as preemption, folder.locked():
+    config = dataclasses.replace(config, data=config.data.settled())
+    config, corpus = resolve(config, folder)
+    _check_profile(profile, config.train.steps)
+    run = _kind_of_run(config)(config, folder, profile)
     # All checks come before the first write, so that a wrong config leaves no
     # files.
     folder.compare(config)
     run.check_start()
-    corpus = load_corpus(config.data, config.seed)
+    corpus = corpus or load_corpus(config.data, config.seed)
     check_train_split(corpus)
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)

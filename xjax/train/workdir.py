@@ -12,6 +12,7 @@ from absl import logging
 from xjax.config.json import ConfigDifference, diff, load_config, to_json
 from xjax.config.run import Config
 from xjax.core.atomic import (
+  atomic_write,
   remove_temporaries,
   write_json,
 )
@@ -163,6 +164,10 @@ class Workdir:
     """Returns the path of the file with the digests of some other files."""
     return self.path / 'digests.json'
 
+  def drawn(self, name: str) -> pathlib.Path:
+    """Returns the path of the ids of a split that was drawn, one per line."""
+    return self.path / 'splits' / f'{name}.txt'
+
   def evaluation(self, name: str) -> pathlib.Path:
     """Returns the folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
@@ -268,6 +273,8 @@ class Workdir:
   def record_corpus(self, corpus: Corpus) -> None:
     """Writes labels.jsonl and corpus.json; a resumed run checks corpus.json.
 
+    If splits were drawn, the ids of their documents are written too.
+
     Raises:
       DataError: the run was started on another corpus.
     """
@@ -292,6 +299,10 @@ class Workdir:
       if not has_run or not self.labels.exists():
         with self.recording(self.labels):
           corpus.label_space.save(self.labels)
+      for name in corpus.drawn:
+        if not has_run or not self.drawn(name).exists():
+          with atomic_write(self.drawn(name)) as file:
+            file.writelines(f'{id_}\n' for id_ in corpus.splits[name].ids)
       if not has_run:
         write_json(self.corpus, described)
 

@@ -160,7 +160,7 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
     splits[name] = dataclasses.replace(split, features=features, digest=digest)
   digests = (split.digest for split in splits.values())
   fingerprint = _join_digests(corpus.fingerprint, *digests)
-  return Corpus(corpus.label_space, splits, fingerprint)
+  return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
 
 
 def _kept_digest(

@@ -23,6 +23,13 @@ class Fault(ValueError):
     self.line = line
 
 
+class Grouped(str):
+  """Marks the message of faults that are shown as one line, with their number.
+
+  The line shows the place of the first fault.
+  """
+
+
 class Faults:
   """Collects the faults in all files of a corpus, as `file:line: message`.
 
@@ -37,7 +44,8 @@ class Faults:
     count: number of faults so far.
     left_out: number of faulty records so far. A record is a line, or a file
       with one object.
-    shown: the first SHOWN faults, one line each.
+    shown: the first SHOWN faults, one line each. Faults with the same Grouped
+      message share a line.
   """
 
   def __init__(self, on_error: OnError | None = OnError.RAISE):
@@ -46,6 +54,8 @@ class Faults:
     self.left_out = 0
     self.shown: list[str] = []
     self._last: tuple[str, int | None] | None = None
+    self._groups: dict[Grouped, list[int]] = {}  # row of `shown`, and faults
+    self._lines = 0
     self._fatal = on_error is None
 
   def add(
@@ -71,14 +81,23 @@ class Faults:
     place = os.fspath(file), line
     self.left_out += place != self._last
     self._last = place
+    if isinstance(message, Grouped):
+      group = self._groups.setdefault(message, [self._lines, 0])
+      group[1] += 1
+      if group[1] > 1:
+        return
+    self._lines += 1
     if len(self.shown) < SHOWN:
       where = f'{place[0]}:{line}' if line else place[0]
       self.shown.append(f'{where}: {message}')
 
   def extend(
-    self, file: str | os.PathLike, line: int, messages: Sequence[str]
+    self,
+    file: str | os.PathLike,
+    line: int | None,
+    messages: Sequence[str],
   ) -> bool:
-    """Adds the faults of one line, and returns True if there are none."""
+    """Adds the faults of a record, and returns True if there are none."""
     for message in messages:
       self.add(file, line, message)
     return not messages
@@ -121,8 +140,11 @@ class Faults:
     if not self.count:
       return ''
     lines = list(self.shown)
-    if self.count > SHOWN:
-      lines.append(f'... and {self.count - SHOWN} more')
+    for row, count in self._groups.values():
+      if count > 1 and row < SHOWN:
+        lines[row] += f' (the first of {count} such faults)'
+    if self._lines > SHOWN:
+      lines.append(f'... and {self._lines - SHOWN} more')
     faults = plural(self.count, 'fault')
     if self.on_error is OnError.SKIP and not self._fatal:
       left_out = plural(self.left_out, 'record')

@@ -283,13 +283,34 @@ def parse_rows(
     name: name of the file, for messages.
     faults: collects what is wrong with the lines.
   """
+  first = True
   for number, line in read_lines(file, name, faults):
     try:
       row = parse_object(line)
     except Fault as fault:
+      if first and looks_like_table(start := line[:200].decode('latin-1')):
+        message = (
+          f'this looks like the first line of a table, not like JSON: {start!a}'
+          '; --config=own_linear reads tables (CSV, TSV, Parquet)'
+        )
+        faults.add(name, number, message, fatal=True)
+        return
       faults.add(name, number, str(fault))
       continue
+    finally:
+      first = False
     yield number, row
+
+
+def looks_like_table(line: str) -> bool:
+  """Returns whether a first line looks like a table's header, not like JSON."""
+  names = re.split('[,;\t|]', line)
+  return (
+    line.startswith('PAR1')
+    or len(names) > 1
+    and not re.match(r'\s*[\[{]', line)
+    and all(len(name) <= 100 for name in names)
+  )
 
 
 def decode_utf8(data: bytes) -> str:

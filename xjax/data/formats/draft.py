@@ -16,6 +16,7 @@ import numpy as np
 
 from xjax.core.errors import DataError, UserError
 from xjax.core.types import Ragged
+from xjax.data.files.faults import Grouped
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Document, Label, Labels
 
@@ -60,6 +61,10 @@ class RecordStore(Sequence):
     return len(self._ends)
 
   def __getitem__(self, row: int) -> Any:
+    return json.loads(self.data(row))
+
+  def data(self, row: int) -> bytes:
+    """Returns the bytes of the value in a row, which `append` returned."""
     row = range(len(self))[row]
     if not self._written:
       with self._user_errors():
@@ -67,8 +72,7 @@ class RecordStore(Sequence):
       self._written = True
     start = self._ends[row - 1] if row else 0
     # pread does not move the file position, so several threads can read.
-    data = os.pread(self._file.fileno(), self._ends[row] - start, start)
-    return json.loads(data)
+    return os.pread(self._file.fileno(), self._ends[row] - start, start)
 
   def _open(self) -> IO[bytes]:
     """Opens the temporary file."""
@@ -177,6 +181,8 @@ class RawCorpus:
     full_text: zones that form the full text; () means all zones.
     ordered: decides the order of a label space that has only the labels of the
       splits. True: the order of the descriptors; False: the order of ids.
+    drawn: names of the splits whose documents were drawn, because the source
+      does not say which documents are in which split.
   """
 
   source: str
@@ -186,6 +192,7 @@ class RawCorpus:
   zones: tuple[str, ...]
   full_text: tuple[str, ...] = ()
   ordered: bool = False
+  drawn: tuple[str, ...] = ()
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))
@@ -299,7 +306,7 @@ class SplitDraft:
 
   Attributes:
     ids: a dict whose keys are the document ids.
-    records: the records that were passed to `add`, by random access.
+    records: the records of the documents, by random access.
   """
 
   def __init__(
@@ -316,9 +323,13 @@ class SplitDraft:
   def document_faults(
     self, id_: str, labels: Sequence[str], described: Descriptors
   ) -> list[str]:
-    """Returns messages about unknown labels and a repeated document id."""
+    """Returns messages about unknown labels and a repeated document id.
+
+    The message about an unknown label is the same for all documents, so faults
+    are shown by label.
+    """
     messages = [
-      f'unknown label {label!a}: it has no descriptor'
+      Grouped(f'unknown label {label!a}: it has no descriptor')
       for label in labels
       if label and described.is_unknown(label)
     ]
@@ -359,6 +370,22 @@ class SplitDraft:
     self._text_digests.append(text_digest(texts))
     for label in labels:
       self._values.append(self._labels.setdefault(label, len(self._labels)))
+    self._end_row(data)
+
+  def part(self, rows: Iterable[int]) -> 'SplitDraft':
+    """Returns a split of some documents, which shares the kept records."""
+    ids, rows = list(self.ids), array('q', rows)
+    part = SplitDraft(self._labels)
+    part.records = _Rows(self.records, rows)
+    for row in rows:
+      part.ids[ids[row]] = None
+      part._values.extend(self._values[self._ends[row] : self._ends[row + 1]])
+      part._text_digests.append(self._text_digests[row])
+      part._end_row(self.records.data(row))
+    return part
+
+  def _end_row(self, data: bytes) -> None:
+    """Ends the row of labels of a document; the digest covers `data`."""
     self._ends.append(len(self._values))
     self._digest.update(len(data).to_bytes(8, 'little'))
     self._digest.update(data)
@@ -400,6 +427,20 @@ def text_digest(texts: Iterable[str]) -> int:
     return 0
   digest = hashlib.blake2b(data, digest_size=8).digest()
   return int.from_bytes(digest, 'little')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rows(Sequence):
+  """Gives access to some of the records, in another order."""
+
+  records: Sequence[Any]
+  rows: Sequence[int]
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, row: int) -> Any:
+    return self.records[self.rows[row]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

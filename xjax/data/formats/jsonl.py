@@ -58,6 +58,7 @@ class JsonlData(DataConfig):
     return read_jsonl(self, splits, usual)
 
 
+STREAM = '-'  # standard input
 LABELS = 'labels'  # the file of labels; no split can have this name
 
 
@@ -82,24 +83,30 @@ def read_documents(
     DataError: the source cannot be read, has no documents, or has faults.
   """
   faults = Faults(on_error)
-  try:
-    with _open_source(source) as (file, name):
-      documents = parse_documents(file, name, faults, read)
-  except Fault as fault:
-    raise DataError(f'{source}: {fault}') from fault
+  with open_source(source) as (file, name):
+    documents = parse_documents(file, name, faults, read)
   faults.settle()
   return documents
 
 
 @contextlib.contextmanager
-def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
-  """Opens a file or standard input; yields the open file and its name."""
-  if source == '-':
+def open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
+  """Opens a file or standard input; yields the open file and its name.
+
+  Raises:
+    DataError: the file cannot be opened.
+  """
+  if source == STREAM:
     if sys.stdin is None:
-      raise Fault('standard input is closed; give a file')
+      raise DataError('standard input is closed; give a file')
     yield unpack(sys.stdin.buffer), 'standard input'
     return
-  with open_lines(pathlib.Path(source).expanduser()) as file:
+  with contextlib.ExitStack() as stack:
+    try:
+      path = pathlib.Path(source).expanduser()
+      file = stack.enter_context(open_lines(path))
+    except Fault as fault:
+      raise DataError(f'{source}: {fault}') from fault
     yield file, source
 
 
