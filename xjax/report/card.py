@@ -38,6 +38,8 @@ CARD = 'README.md'
 MARK = (
   '<!-- written by xjax at the end of each run; to edit, remove this line -->'
 )
+# Metrics that have an interval; each is a mean over documents.
+_METRICS = ('P@1', *(f'{kind}@{USUAL_K}' for kind in ('P', 'RP', 'nDCG')))
 _WIDE = 1.96  # a 95 % interval has this many standard errors on each side
 
 
@@ -200,8 +202,7 @@ def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
   metrics = result.metrics[name]
   saved = metrics.get(INTERVALS, {}).get(PROTOCOL, {}).get(ALL)
   if saved:
-    at = {f'{kind}@{k}' for kind in ('P', 'RP', 'nDCG') for k in (1, USUAL_K)}
-    return {metric: tuple(saved[metric]) for metric in saved if metric in at}
+    return {name: tuple(saved[name]) for name in _METRICS if name in saved}
   predictions = Predictions.load(result.paths[name] / PREDICTIONS)
   return document_intervals(predictions, metrics)
 
@@ -235,8 +236,8 @@ def document_intervals(
     }
   return {
     metric: _interval(values_N)
-    for metric, values_N in values_of.items()
-    if len(set(values_N)) > 1
+    for metric in _METRICS
+    if len(set(values_N := values_of[metric])) > 1
     and values.get(metric) is not None
     and abs(values_N.mean() - values[metric]) < 1e-6
   }
