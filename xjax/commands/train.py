@@ -41,6 +41,7 @@ def main() -> None:
     return
   from xjax.core.config_part import modules_of
   from xjax.core.distributed import is_host0
+  from xjax.report.card import write_card
   from xjax.report.terminal.fitted import run_summary
   from xjax.run.fit import fit
 
@@ -48,6 +49,7 @@ def main() -> None:
   if is_host0():
     modules = dict.fromkeys([*imports.imports(), *modules_of(_CONFIG.value)])
     print(run_summary(result, [*modules]))
+    write_card(result, program.words())
 
 
 if __name__ == '__main__':

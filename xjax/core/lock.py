@@ -145,7 +145,7 @@ def _this_process() -> dict[str, str | int]:
     'host': socket.gethostname(),
     'pid': os.getpid(),
     'since': time.strftime('%Y-%m-%d %H:%M:%S'),
-    'command': shlex.join(sys.argv),
+    'command': f'{sys.argv[0]} {shlex.join(sys.argv[1:])}',
   }
 
 
