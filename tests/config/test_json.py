@@ -6,7 +6,14 @@ import pytest
 from xjax.config.json import diff, from_json, load_config, to_json
 from xjax.config.optimizer import Adam, AdamW, AverageConfig, SWAConfig
 from xjax.config.run import Config, EvalConfig, shrink
-from xjax.config.train import Dtype, NeuralTrain, NoTrain, Schedule, TrainConfig
+from xjax.config.train import (
+  AutoTrain,
+  Dtype,
+  NeuralTrain,
+  NoTrain,
+  Schedule,
+  TrainConfig,
+)
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
@@ -21,6 +28,7 @@ from xjax.data.config import (
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
@@ -29,7 +37,7 @@ from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.score.config import ExactMatchModel, ModelConfig
+from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
@@ -131,6 +139,8 @@ EARLIER = {
   TreeConfig: 'cluster_tree complete_tree huffman_tree taxonomy_tree',
   DescriptorConfig: 'descriptor',
 }
+# These kinds had no such tags.
+LATER = {OwnData, AutoModel, AutoTrain}
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
@@ -141,7 +151,7 @@ def test_earlier_tags_are_read(base):
   assert all(issubclass(kind, base) and not kind.abstract for kind in read)
   every = kinds(base) or (base,)
   shipped = {k for k in every if k.__module__.startswith('xjax.')}
-  assert set(read) == shipped
+  assert set(read) == shipped - LATER
 
 
 def test_adams_settings_of_earlier_runs_are_read():

@@ -293,7 +293,7 @@ CONFIG = QUICK[0]
     ),
     (
       'train',
-      ('--config=experiments/configs/jsonl_bigru_lwan.py', '--workdir=x'),
+      ('--config=experiments/configs/own_bigru_lwan.py', '--workdir=x'),
       'data.dir',
     ),
     ('evaluate', (), 'give exactly one of --workdir and --predictions'),

@@ -33,6 +33,7 @@ from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.label_weights import EvenWeights
 from xjax.score.config import (
+  AutoModel,
   ExactMatchModel,
   LinearModel,
   ModelConfig,
@@ -86,6 +87,13 @@ class NoTrain(TrainConfig):
 
   earlier_kind = 'none'
   trains = (ExactMatchModel,)
+
+
+@dataclasses.dataclass
+class AutoTrain(TrainConfig):
+  """Stands for the training of the model that is chosen for AutoModel."""
+
+  trains = (AutoModel,)
 
 
 def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:

@@ -6,7 +6,6 @@ from absl import logging
 import jax
 import numpy as np
 
-from xjax.config.auto import AutoModel
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.optimizer import AdamW
@@ -23,7 +22,12 @@ from xjax.data.config import SubwordsConfig, TfidfConfig, TokensConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.score.config import LinearModel, ModelConfig, TreeModel
+from xjax.score.config import (
+  AutoModel,
+  LinearModel,
+  ModelConfig,
+  TreeModel,
+)
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.contract import DescriptorConfig
