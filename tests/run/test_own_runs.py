@@ -144,7 +144,7 @@ def test_new_documents_are_read_like_those_of_the_run(
 
 def test_a_new_table_without_the_text_is_one_error(run, tmp_path):
   write_csv(tmp_path / 'new.csv', [{'title': 'x', 'text': 'y'}])
-  with pytest.raises(DataError, match="no column 'summary'; the columns of"):
+  with pytest.raises(DataError, match="no column 'summary' .data.text.; the"):
     tagged(run.workdir, tmp_path / 'new.csv', tmp_path)
 
 
@@ -240,7 +240,7 @@ def test_the_choice_is_told_in_three_lines(table, tmp_path, caplog):
 def test_wrong_columns_leave_no_files(table, tmp_path):
   config = own_config(table)
   config.data.text = ('nothing',)
-  with pytest.raises(DataError, match="data.text: there is no column 'nothi"):
+  with pytest.raises(DataError, match="there is no column 'nothing'"):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
   config = own_config('')

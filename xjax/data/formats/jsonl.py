@@ -177,7 +177,7 @@ def _check_form(folder: pathlib.Path) -> None:
   if folder.is_file():
     raise DataError(f'{folder}: is a file, not a folder of JSON lines{hint}')
   tables = find_files(folder, 'csv|tsv|parquet')
-  if tables and not find_files(folder):
+  if tables and not find_files(folder).keys() - {LABELS}:
     names = ', '.join(path.name for paths in tables.values() for path in paths)
     raise DataError(f'{folder}: has tables ({names}), no JSON lines{hint}')
 

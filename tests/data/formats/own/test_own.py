@@ -272,7 +272,7 @@ def test_faulty_rows_can_be_skipped(tmp_path):
     (b'A long day in court,law\nx,b\ny,c\n', 'cannot tell which columns hold'),
     (b'1,law\n2,b\n', ':1: the first row must be the header.* is a number'),
     (b'text,text\n2,b\n', ":1: the first row must .*is 'text', like another"),
-    (b'story,mood\nx,b\n', 'columns of .*: story, mood. .*data.text=COLUMN'),
+    (b'story,mood\nx,b\n', 'the columns are: story, mood. .*data.text=COLUMN'),
     (b'text,tags,topics\nx,b,c\n', 'which columns hold the labels;'),
     (b'', 'no document in it'),
   ],
@@ -288,7 +288,7 @@ def test_what_is_no_table_is_one_error(tmp_path, text, says):
 def test_a_column_that_does_not_exist_is_one_error(tmp_path):
   write_csv(tmp_path / 'news.csv', ROWS)
   with pytest.raises(
-    DataError, match="data.labels: there is no column 'topic'"
+    DataError, match="there is no column 'topic' .data.labels."
   ):
     documents_of(tmp_path / 'news.csv', labels='topic')
 
