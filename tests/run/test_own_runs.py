@@ -214,7 +214,9 @@ def test_an_encoder_is_fine_tuned_on_an_accelerator_only(counts, names, head):
   assert isinstance(chosen.data.tokens, SubwordsConfig)
   assert isinstance(chosen.model.head, head)
   assert chosen.model.encoder.folder == 'folder'
-  assert isinstance(choose(config, space, False).config.model, LinearModel)
+  without = choose(config, space, False)
+  assert isinstance(without.config.model, LinearModel)
+  assert 'no accelerator (so folder is not used)' in without.why
 
 
 def test_the_choice_is_told_in_three_lines(table, tmp_path, caplog):

@@ -115,6 +115,8 @@ def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
     other = 'fine-tune an encoder: --config.model.encoder=FOLDER'
   else:
     other = 'on a GPU, fine-tune an encoder: --config=own_minilm'
+    if config.model.encoder:
+      device += f' (so {config.model.encoder} is not used)'
   if np.any(space.train_counts[: space.n_trained] == 0) and _named(space):
     other += '; for labels without training documents: --config=own_unified'
   return _linear(config, space, f'{has}, {device}', other)
