@@ -92,7 +92,7 @@ def test_defaults_pass():
     (
       'model',
       ModelConfig(),
-      'one of ExactMatchModel, LinearModel, NeuralModel',
+      'one of AutoModel, ExactMatchModel, LinearModel',
     ),
     (
       'model.embedding',
@@ -102,7 +102,7 @@ def test_defaults_pass():
     ('model.encoder', EncoderConfig(), 'one of BertConfig, BiGRUConfig, '),
     ('model.pooling', PoolingConfig(), 'one of ClsConfig, MeanConfig, '),
     ('model.head', DescriptorHeadConfig(), 'of UnifiedConfig, ZeroShotConfig'),
-    ('train', TrainConfig(), 'one of LinearTrain, NeuralTrain, NoTrain'),
+    ('train', TrainConfig(), 'one of AutoTrain, LinearTrain, NeuralTrain'),
     ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Softmax'),
     ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedAdagrad, FusedSGD'),
     ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),

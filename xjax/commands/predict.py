@@ -10,10 +10,10 @@ written to X.npz. If the documents have labels, metrics are written to
 X.metrics.json. The file name "-" stands for standard input or standard output.
 
 --threshold=tuned writes only the labels that the model assigns; X.npz still has
-the ranked lists. --explain=5 adds the 5 words that each label attends to most, and writes X.html,
-which shades the words of the first documents by attention. --labels=FILE also
-scores the labels in FILE, by their names. A line of FILE is a name, or JSON
-with "name" and optionally "id" and "alt" (alternative names).
+the ranked lists. --explain=5 adds the 5 words that each label attends to most,
+and writes X.html, which shades the words of the first documents by attention.
+--labels=FILE also scores the labels in FILE, by their names. A line of FILE is
+a name, or JSON with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
 best scores. The other strategies are propensity, bounded_random and cost.
 """

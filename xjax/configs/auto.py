@@ -18,10 +18,11 @@ labels, P@1 as good as that of scikit-learn's TF-IDF and LinearSVC. Time:
 seconds for a few thousand documents, minutes for 50,000.
 """
 
-from xjax.config.auto import AutoModel, AutoTrain
 from xjax.config.run import Config, EvalConfig
+from xjax.config.train import AutoTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.own.own import OwnData
+from xjax.score.config import AutoModel
 
 
 def get_config() -> Config:

@@ -6,7 +6,6 @@ from absl import logging
 import jax
 import numpy as np
 
-from xjax.config.auto import AutoModel
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.neural_train import NeuralTrain, Schedule
@@ -18,7 +17,12 @@ from xjax.data.config import SubwordsConfig, TfidfConfig, TokensConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.score.config import LinearModel, ModelConfig, TreeModel
+from xjax.score.config import (
+  AutoModel,
+  LinearModel,
+  ModelConfig,
+  TreeModel,
+)
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.contract import DescriptorConfig
@@ -106,6 +110,8 @@ def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
     other = 'fine-tune an encoder: --config.model.encoder=FOLDER'
   else:
     other = 'on a GPU, fine-tune an encoder: --config=own_minilm'
+    if config.model.encoder:
+      device += f' (so {config.model.encoder} is not used)'
   if np.any(space.train_counts[: space.n_trained] == 0) and _named(space):
     other += '; for labels without training documents: --config=own_unified'
   return _linear(config, space, f'{has}, {device}', other)

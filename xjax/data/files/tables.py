@@ -166,7 +166,7 @@ def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
   whole = len(head) < _HEAD
   decoder = codecs.getincrementaldecoder(encoding)('replace')
   delimiter = _delimiter(decoder.decode(head), whole)
-  lines = io.TextIOWrapper(_Kept(file), encoding, newline='')
+  lines = _text_lines(file, encoding)
   reader = csv.reader(lines, delimiter=delimiter, strict=True)
   rows = _csv_rows(reader, name, faults)
   _, header = next(rows, (1, []))
@@ -176,15 +176,14 @@ def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
   )
 
 
-class _Kept(io.BufferedReader):
-  """Reads a file that stays open when this reader is closed."""
-
-  def __init__(self, file: BinaryIO):
-    super().__init__(file)
-
-  def close(self) -> None:
-    if not self.closed:
-      self.detach()
+def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
+  """Yields the lines of a file, with their ends; the file stays open."""
+  text = io.TextIOWrapper(file, encoding, newline='')
+  try:
+    yield from text
+  finally:
+    with contextlib.suppress(ValueError):  # the file has been closed already
+      text.detach()
 
 
 def _delimiter(text: str, whole: bool) -> str:

@@ -156,6 +156,7 @@ def read_jsonl(
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
+  _check_form(folder)
   files = find_files(folder)
   described = Descriptors()
   if LABELS in files:
@@ -168,6 +169,21 @@ def read_jsonl(
     zones |= read_split(path, draft.begin(name), described, faults)
   faults.settle()
   return draft.corpus(data.dir, described.labels.values(), zones)
+
+
+def _check_form(folder: pathlib.Path) -> None:
+  """Checks that data.dir is a folder of JSON lines, not of tables.
+
+  Raises:
+    DataError: data.dir is a file, or a folder with tables alone.
+  """
+  hint = '; --config=own_linear reads files, tables and text files'
+  if folder.is_file():
+    raise DataError(f'{folder}: is a file, not a folder of JSON lines{hint}')
+  tables = find_files(folder, 'csv|tsv|parquet')
+  if tables and not find_files(folder).keys() - {LABELS}:
+    names = ', '.join(path.name for paths in tables.values() for path in paths)
+    raise DataError(f'{folder}: has tables ({names}), no JSON lines{hint}')
 
 
 def read_split(

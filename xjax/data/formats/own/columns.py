@@ -38,6 +38,7 @@ SPLIT_NAMES = {
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
 _SEPARATORS = ';|,'
+_SHOWN = 30  # names of columns in a message
 _OFTEN = 0.2  # share of cells with ; or | from which it separates labels
 
 
@@ -81,7 +82,7 @@ def choose_columns(
     DataError: a wanted column does not exist, or cannot be guessed. The message
       lists the columns.
   """
-  has = f'; the columns of {where} are: {", ".join(names)}'
+  has = f'; the columns are: {_listed(names)}'
   for field, chosen in (
     ('text', wanted.text),
     ('labels', [wanted.labels] if wanted.labels and need_labels else ()),
@@ -89,7 +90,9 @@ def choose_columns(
   ):
     for name in chosen:
       if name not in names:
-        raise DataError(f'data.{field}: there is no column {name!a}{has}')
+        raise DataError(
+          f'{where}: there is no column {name!a} (data.{field}){has}'
+        )
   labels = wanted.labels if wanted.labels in names else ''
   labels = labels or ('' if wanted.labels else _usual_labels(names))
   text = wanted.text or tuple(
@@ -102,7 +105,7 @@ def choose_columns(
       if not known
     )
     raise DataError(
-      f'cannot tell which columns hold {missing}{has}. Name them: '
+      f'{where}: cannot tell which columns hold {missing}{has}. Name them: '
       '--config.data.text=COLUMN[,COLUMN] --config.data.labels=COLUMN'
     )
   cells = [row.get(labels) for row in rows] if labels else []
@@ -113,6 +116,13 @@ def choose_columns(
     id=_first([wanted.id] if wanted.id else _IDS, names),
     split=_split_column(names, rows, {*text, labels}),
   )
+
+
+def _listed(names: Sequence[str]) -> str:
+  """Returns the first names of columns as one text."""
+  shown = [name if name.isprintable() else ascii(name) for name in names]
+  more = [f'... and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
+  return ', '.join(shown[:_SHOWN] + more)
 
 
 def _first(usual: Iterable[str], names: Sequence[str]) -> str:

@@ -61,7 +61,8 @@ def draw_splits(
   for number, share in enumerate(shares.values(), 1):
     left = max(1, round(share * len(keys_N)))
     # A text with very many copies would fill the split, so it stays in train.
-    for text in np.flatnonzero(split_T == 0):
+    fits = np.flatnonzero((split_T == 0) & (count_T <= left))
+    for text in fits[: len(fits) - (len(shares) - number)]:
       if count_T[text] <= left:
         split_T[text] = number
         left -= count_T[text]
