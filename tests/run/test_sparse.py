@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
 from xjax.config.train import LinearTrain
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import ConfigError, DataError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.predictions import Predictions
@@ -25,6 +25,7 @@ from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import Loss
 from xjax.score.trees.taxonomy import TaxonomyTree
 from xjax.score.trees.training import Blocks
+from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
 
@@ -195,6 +196,20 @@ def test_a_run_that_is_asked_to_stop_goes_on(
       stops += 1
   assert stops >= 2 and terminated.saved >= 2 * stops
   assert contents(tmp_path / 'run') == whole
+
+
+def test_a_signal_while_features_are_computed_stops_at_once(
+  tmp_path, monkeypatch
+):
+  def stopped(inputs, split):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100):  # Python handles the signal here
+      pass
+    raise AssertionError('the features are computed to the end')
+
+  monkeypatch.setattr(SparseInputs, 'split_rows', stopped)
+  with pytest.raises(Interrupted):
+    fit(config_of(*RUNS['xr']), tmp_path / 'run')
 
 
 def test_workers_change_nothing(finished, tmp_path):

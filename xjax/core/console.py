@@ -10,17 +10,26 @@ import sys
 
 from absl import logging
 
-from xjax.core.progress import hidden_progress
+from xjax.core.progress import (
+  Progress,
+  hidden_progress,
+)
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
 
 class _XjaxRecords(python_logging.Filter):
-  """Passes all records of xjax, but only warnings and errors of other code."""
+  """Passes all records of xjax, but only warnings and errors of other code.
+
+  A line of progress is due only after ten seconds without such a record.
+  """
 
   def filter(self, record: python_logging.LogRecord) -> bool:
     from_xjax = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
-    return from_xjax or record.levelno >= python_logging.WARNING
+    is_shown = from_xjax or record.levelno >= python_logging.WARNING
+    if is_shown:
+      Progress.note_line()
+    return is_shown
 
 
 @contextlib.contextmanager

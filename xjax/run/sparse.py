@@ -119,8 +119,13 @@ class SparseFit(Fit):
     """Trains the parts of the model that are not trained yet."""
     inputs = self._inputs(corpus)
     if not all(path.exists() for path in _files(self.workdir, self.config)):
+      start = time.monotonic()
+      data = _tree_data(corpus, inputs)
+      seconds = time.monotonic() - start
+      # Only trained parts are worth saving. So while features are computed, a
+      # signal stops the run at once.
       with preemption.deferred():
-        self._train(corpus, inputs, preemption.check)
+        self._train(data, seconds, preemption.check)
     for path in _files(self.workdir, self.config):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
     self.record_search()
@@ -151,24 +156,18 @@ class SparseFit(Fit):
     return inputs
 
   def _train(
-    self, corpus: Corpus, inputs: SparseInputs, between: Callable[[], None]
+    self, data: TreeData, feature_seconds: float, between: Callable[[], None]
   ) -> None:
-    start = time.monotonic()
-    split, space = corpus.splits[TRAIN], corpus.label_space
-    gold = split.gold.keep(split.gold.values < space.n_trained)
-    texts = inputs.featurise if isinstance(inputs, TextInputs) else None
-    rows = inputs.split_rows(split)
-    data = TreeData(space, gold, rows, split.documents, texts)
     between()
-    training_start = time.monotonic()
+    start = time.monotonic()
     for number, path in enumerate(_files(self.workdir, self.config)):
       if not path.exists():
         self._train_file(path, number, data, between)
     logging.info(
       'time since this start of the run: %.1f s for features, %.1f s for '
       'training',
-      training_start - start,
-      time.monotonic() - training_start,
+      feature_seconds,
+      time.monotonic() - start,
     )
 
   def _train_file(
@@ -190,6 +189,15 @@ class SparseFit(Fit):
     barrier('xjax:saved')
     count = plural(len(weights.values), 'weight')
     logging.info('%s: %s; %s', path.name, tree, count)
+
+
+def _tree_data(corpus: Corpus, inputs: SparseInputs) -> TreeData:
+  """Computes the features of the split train."""
+  split, space = corpus.splits[TRAIN], corpus.label_space
+  gold = split.gold.keep(split.gold.values < space.n_trained)
+  texts = inputs.featurise if isinstance(inputs, TextInputs) else None
+  rows = inputs.split_rows(split)
+  return TreeData(space, gold, rows, split.documents, texts)
 
 
 @dataclasses.dataclass(frozen=True)
