@@ -5,6 +5,8 @@ import pathlib
 
 from absl import logging
 
+from xjax.core.errors import printable
+
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
 
@@ -16,6 +18,18 @@ class _XjaxRecords(python_logging.Filter):
     return from_xjax or record.levelno >= python_logging.WARNING
 
 
+class _PrintableLines(python_logging.Formatter):
+  """Escapes control characters in records."""
+
+  def format(self, record: python_logging.LogRecord) -> str:
+    return printable(super().format(record))
+
+
+def show(text: str) -> None:
+  """Prints a text on stdout, with its control characters escaped."""
+  print(printable(text))
+
+
 def show_log() -> None:
   """Prints absl's log, from level INFO, as plain lines on stderr.
 
@@ -24,7 +38,7 @@ def show_log() -> None:
   shown.
   """
   handler = logging.get_absl_handler()
-  handler.setFormatter(python_logging.Formatter('%(message)s'))
+  handler.setFormatter(_PrintableLines('%(message)s'))
   handler.addFilter(_XjaxRecords())
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)

@@ -17,6 +17,7 @@ from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.predict import check_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
 from xjax.run.added_labels import describe, widen_scorer
 from xjax.score.config import ExactMatchModel
@@ -392,8 +393,9 @@ class Predictor:
     """Returns the k best labels of each document as (ids_NK, scores_NK)."""
     batches = self.text_batches(documents, features)
     topk = functools.partial(self.topk, k=k)
-    lists = rank_documents(batches, topk, len(documents), k)
-    return lists[0][0], lists[1][0]
+    ids, scores, _ = rank_documents(batches, topk, len(documents), k)
+    check_scores(ids, scores, range(len(documents)), 'the documents')
+    return ids[0], scores[0]
 
   def _predictions(
     self, ids_K: np.ndarray, scores_K: np.ndarray
