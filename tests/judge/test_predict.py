@@ -389,17 +389,6 @@ def test_a_score_that_is_not_finite_names_the_document(score):
     predict(scorer, batches(20), split, SPACE, L)
 
 
-def test_names_of_slices_are_no_formulas_in_a_table(tmp_path):
-  predictions, _, _ = predicted(depth=2)
-  metrics = judge(predictions, Criteria(KS))
-  metrics['xjax']['=1+cmd()'] = metrics['xjax']['all']
-  save_evaluation(tmp_path, predictions, metrics)
-  table = (tmp_path / 'metrics.csv').read_text()
-  rows = list(csv.DictReader(table.splitlines()))
-  assert {row['slice'] for row in rows} >= {'all', "'=1+cmd()"}
-  assert not [row for row in rows if row['slice'].startswith('=')]
-
-
 def test_the_prior_can_be_saved(tmp_path):
   prior = popularity(SPACE, make_split(6), 5)
   prior.save(tmp_path / 'p.npz')

@@ -131,7 +131,7 @@ class Store:
       if outcome.state is TrialStatus.COMPLETE:
         statistics.fmean([outcome.value, *outcome.values])
       # A sweep that was killed while it started a trial left no parameters.
-      for field in trial.params.keys() & set(fields):
+      for field in trial.params:
         self._space[field].to_internal_repr(trial.params[field])
       if trial.params.keys() == set(fields):
         values_of(self._search, trial.params)
