@@ -220,6 +220,21 @@ def test_a_damaged_best_checkpoint_is_not_used(config, workdir, caplog):
   assert load(workdir).step == 6
 
 
+def test_a_damaged_newest_checkpoint_counts_no_steps(config, workdir, caplog):
+  """Training goes back behind it, so train.steps may be smaller than its step.
+
+  The other checkpoints are removed, so that training begins anew.
+  """
+  folder = workdir / 'checkpoints'
+  (folder / '6' / 'meta' / 'metadata').write_text('{')
+  for step in intact_steps(folder):
+    shutil.rmtree(folder / str(step))
+  assert fit(changed(config, train__steps=3), workdir).steps == 3
+  assert 'checkpoints/6 is damaged' in caplog.text
+  with pytest.raises(ConfigError, match='has already taken 3 steps'):
+    fit(changed(config, train__steps=2), workdir)
+
+
 def killed(*arguments):
   del arguments
   raise KeyboardInterrupt

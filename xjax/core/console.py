@@ -10,6 +10,7 @@ import sys
 
 from absl import logging
 
+from xjax.core.errors import printable
 from xjax.core.progress import (
   Progress,
   hidden_progress,
@@ -61,6 +62,18 @@ def log_in_context(verbose: bool) -> Iterator[None]:
       handler.setFormatter(formatter)
 
 
+class _PrintableLines(python_logging.Formatter):
+  """Escapes control characters in records."""
+
+  def format(self, record: python_logging.LogRecord) -> str:
+    return printable(super().format(record))
+
+
+def show(text: str) -> None:
+  """Prints a text on stdout, with its control characters escaped."""
+  print(printable(text))
+
+
 def show_log() -> None:
   """Prints absl's log, from level INFO, as plain lines on stderr.
 
@@ -69,7 +82,7 @@ def show_log() -> None:
   shown.
   """
   handler = logging.get_absl_handler()
-  handler.setFormatter(python_logging.Formatter('%(message)s'))
+  handler.setFormatter(_PrintableLines('%(message)s'))
   handler.addFilter(_XjaxRecords())
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)

@@ -17,7 +17,11 @@ from typing import ClassVar, Self, TypeVar
 from absl import logging
 import tqdm
 
-from xjax.core.distributed import is_connected, is_host0
+from xjax.core.distributed import (
+  is_connected,
+  is_host0,
+)
+from xjax.core.errors import printable
 
 T = TypeVar('T')
 
@@ -75,7 +79,7 @@ class Progress(contextlib.AbstractContextManager):
       unit: name of a part, such as 'node'.
     """
     self.done = done
-    self._work, self._total = work, total
+    self._work, self._total = printable(work), total
     self._unit, self._quiet = unit, False
     self._ended = threading.Event()
     self._bar: tqdm.tqdm | None = None
@@ -127,7 +131,7 @@ class Progress(contextlib.AbstractContextManager):
   def say(self, message: str) -> None:
     """Writes a line above the bar or to the log; delays the next log line."""
     if self._bar is not None:
-      self._bar.write(message, file=sys.stderr)
+      self._bar.write(printable(message), file=sys.stderr)
     elif not self._quiet:
       logging.info('%s', message)
       self.note_line()

@@ -413,6 +413,16 @@ class Split:
   def __len__(self) -> int:
     return len(self.ids)
 
+  @property
+  def source(self) -> str:
+    """Returns the file of the features, or the split's name if there is none.
+
+    Documents that have features instead of text know their file too.
+    """
+    has_vectors = self.features is not None
+    documents = self.features if has_vectors else self.documents
+    return getattr(documents, 'source', self.name)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:

@@ -1,7 +1,6 @@
 """Predicts the labels of a split, and saves the evaluation."""
 
-from collections.abc import Iterable, Mapping
-import csv
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import pathlib
@@ -9,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write, write_json
+from xjax.core.atomic import write_json
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.data.files.csv_file import write_csv
 from xjax.data.files.file_set import read_json, read_mark, writing_set
 from xjax.data.schema import LabelSpace, Split
 from xjax.judge.judge import INTERVALS, PROTOCOL
@@ -52,6 +52,7 @@ def predict(
     ValueError: a document is in no batch or in several batches; the scorer
       ranks a label whose index is not below scorer.n_labels; or the scorer
       gives a label two different scores for one document.
+    DataError: a score is not finite.
   """
   masks = space.masks()
   depth = list_length(depth, scorer.n_labels)
@@ -73,6 +74,7 @@ def predict(
       f'the scorer ranked label {ids.max()}, but it scores only '
       f'{scorer.n_labels} labels'
     )
+  check_scores(ids, scores, split.ids, split.source)
   names = (ALL, *masks)
   predictions = _predictions(
     scorer.score_kind,
@@ -89,6 +91,36 @@ def predict(
   if fault := predictions.fault():
     raise ValueError(f'{split.name}: {fault}')
   return predictions
+
+
+def check_scores(
+  ids_GNK: np.ndarray,
+  scores_GNK: np.ndarray,
+  doc_ids: Sequence[str],
+  source: str,
+) -> None:
+  """Checks that the scores of all listed labels are finite.
+
+  Args:
+    ids_GNK: int32 labels of the lists, PAD after the last label.
+    scores_GNK: float32 scores.
+    doc_ids: N ids of documents.
+    source: name of the file or split with the documents, for the message.
+
+  Raises:
+    DataError: a score is NaN or infinite.
+  """
+  bad_GNK = ~np.isfinite(scores_GNK) & (ids_GNK != PAD)
+  # Labels whose scores are NaN may be left out of a list.
+  bad_GNK |= np.isnan(scores_GNK)
+  if bad_GNK.any():
+    group, row, place = np.argwhere(bad_GNK)[0]
+    raise DataError(
+      f'{source}: document {doc_ids[row]!a}: the model computes the score '
+      f'{scores_GNK[group, row, place]}, which is no finite number; check that '
+      'the values of the document are as small as those of the training '
+      'documents'
+    )
 
 
 def _predictions(
@@ -210,15 +242,15 @@ def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
 def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
   """Writes metrics.csv; see write_evaluation for its columns."""
   intervals = metrics.get(INTERVALS, {})
-  with atomic_write(path) as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(('protocol', 'slice', 'metric', 'value', 'low', 'high'))
-    for protocol, slices in metrics.items():
-      if protocol not in PROTOCOLS:
-        continue
-      for name, values in slices.items():
-        ends = intervals.get(protocol, {}).get(name, {})
-        writer.writerows(
-          (protocol, name, metric, value, *ends.get(metric, (None, None)))
-          for metric, value in values.items()
-        )
+  rows = []
+  for protocol, slices in metrics.items():
+    if protocol not in PROTOCOLS:
+      continue
+    for name, values in slices.items():
+      ends = intervals.get(protocol, {}).get(name, {})
+      rows += [
+        (protocol, name, metric, value, *ends.get(metric, (None, None)))
+        for metric, value in values.items()
+      ]
+  columns = 'protocol', 'slice', 'metric', 'value', 'low', 'high'
+  write_csv(path, columns, rows)

@@ -19,6 +19,7 @@ from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.predict import check_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
 from xjax.judge.predictions import (
   Lists,
@@ -408,6 +409,7 @@ class Predictor:
     batches = self.text_batches(documents, features)
     topk = functools.partial(self.topk, k=size)
     ids, scores, _ = rank_documents(batches, topk, len(documents), size)
+    check_scores(ids, scores, range(len(documents)), 'the documents')
     return Lists(ids[0, :, :k], scores[0, :, :k])
 
   def _compiled_size(self, k: int) -> int:

@@ -182,6 +182,15 @@ def test_latex(tmp_path):
   assert any(row.startswith('macro-F1@2{[}1-9] & ') for row in rows)
 
 
+def test_names_of_slices_are_no_formulas_in_a_table(tmp_path):
+  odd = {'=1+cmd()': np.arange(6) % 2 == 1}
+  criteria, metrics = judged(XJAX, slices=odd)
+  write_judgement(tmp_path, predictions(), criteria, metrics)
+  table = (tmp_path / 'metrics.csv').read_text()
+  slices = {row['slice'] for row in csv.DictReader(table.splitlines())}
+  assert slices >= {'all', "'=1+cmd()"} and '=1+cmd()' not in slices
+
+
 def test_what_was_there_is_replaced_or_stays_whole(tmp_path, monkeypatch):
   criteria, metrics = judged()
   for name in FILES:
