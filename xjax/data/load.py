@@ -13,6 +13,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
+from xjax.data.config import OnError
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
@@ -195,7 +196,9 @@ def _log(corpus: Corpus) -> None:
   logging.info('%d labels: %s', len(space), ', '.join(parts))
 
 
-def read_input(data: DataConfig, source: str) -> Sequence[Document]:
+def read_input(
+  data: DataConfig, source: str, skip_bad_lines: bool = False
+) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
@@ -204,6 +207,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
     source: a file of JSON lines, plain or gzipped; '-' is standard input. If
       data.sparse is True, the source is a feature file in the format of the
       corpus.
+    skip_bad_lines: whether faulty lines are left out. They are counted in a
+      warning. If False, data.on_error decides.
 
   Returns:
     The documents by random access; SparseDocuments if the source is a feature
@@ -216,8 +221,14 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
       labels are those of the line. No ancestors are added.
 
   Raises:
+    ConfigError: skip_bad_lines is True, but the source is a feature file.
     DataError: the source cannot be read, has no documents, or has faults.
   """
+  if data.sparse and skip_bad_lines:
+    raise ConfigError(
+      '--skip_bad_lines: lines of a feature file cannot be skipped, because '
+      'the id of a document is its row; correct the file'
+    )
   if data.sparse:
     return data.read_rows(source)
 
@@ -231,7 +242,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
       document = dataclasses.replace(document, labels=None)
     return model_view(data, document)
 
-  return read_documents(source, data.on_error, read)
+  on_error = OnError.SKIP if skip_bad_lines else data.on_error
+  return read_documents(source, on_error, read)
 
 
 def model_view(data: DataConfig, document: Document) -> Document:

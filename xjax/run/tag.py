@@ -136,6 +136,7 @@ def tag_file(
   explain: int = 0,
   features: str = '',
   strategy: StrategyRequest | None = None,
+  skip_bad_lines: bool = False,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
@@ -162,6 +163,7 @@ def tag_file(
       highest score are chosen. The chosen labels are written in the strategy's
       order. X.npz holds the chosen labels as its lists over all labels, and
       X.metrics.json has the metrics of these lists.
+    skip_bad_lines: whether faulty lines are left out; see read_input.
 
   Returns:
     The contents of a page next to X.jsonl that explains the labels. The result
@@ -176,7 +178,7 @@ def tag_file(
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
   predictor = _load(workdir, labels, explain)
-  documents = read_input(predictor.config.data, source)
+  documents = read_input(predictor.config.data, source, skip_bad_lines)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
   predictions, lists = _rank(predictor, split, space, k, rows, strategy)

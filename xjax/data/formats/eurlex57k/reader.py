@@ -162,7 +162,8 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
       raise
     raise DataError(
       f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '
-      f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir'
+      f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir '
+      'in training, or as --data_dir in evaluate'
     ) from error
   _write_index(folder, builder)
 
