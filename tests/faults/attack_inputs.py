@@ -87,6 +87,14 @@ PIECES = [
 ]
 
 
+ODD = [  # JSON values
+  *(b'null', b'true', b'0', b'-1', b'1', b'1.5', b'""', b'"a"', b'[]', b'{}'),
+  *(b'[[1]]', b'["a", "a"]', b'{"kind": "TreeModel"}', b'NaN', b'-Infinity'),
+  *(b'1e999', b'1e308', b'2147483648', b'9' * 20, b'9' * 5000, b'"\\ud800"'),
+  *(b'"\\u0000"', b'"a\\nb"', b'[' * 10**5, b'{"a":' * 10**5, b'"../x"'),
+]
+
+
 def mutated(rng: random.Random, data: bytes) -> bytes:
   """Returns the data with one to three random changes."""
   for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -98,6 +106,8 @@ def _change(rng: random.Random, data: bytes) -> bytes:
   at = rng.randrange(len(data) + 1)
   end = at + rng.choice((0, 0, 1, 4, 20))
   lines = data.splitlines(keepends=True)
+  if b'{' in data and rng.random() < 0.4:
+    return _with_odd_value(rng, data)
   match rng.randrange(9):
     case 0:
       return data[:at]
@@ -117,6 +127,27 @@ def _change(rng: random.Random, data: bytes) -> bytes:
       return gzip.compress(data, mtime=0)[: rng.choice((9, 40, None, None))]
     case _:
       return data[:at] + rng.choice(PIECES) + data[end:]
+
+
+def _with_odd_value(rng: random.Random, data: bytes) -> bytes:
+  """Replaces one value of a JSON text, or of one of several lines of JSON."""
+  lines = [data] if data.startswith(b'{\n') else data.splitlines(keepends=True)
+  at = rng.randrange(len(lines))
+  try:
+    holder = whole = json.loads(lines[at])
+    while True:
+      keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+      key = rng.choice(keys)
+      inner = holder[key]
+      if not isinstance(inner, dict | list) or not inner or rng.random() < 0.2:
+        break
+      holder = inner
+  except (ValueError, TypeError, IndexError, RecursionError):
+    return data + b'x'
+  holder[key] = '@@'
+  text = json.dumps(whole).encode() + b'\n'
+  lines[at] = text.replace(b'"@@"', rng.choice(ODD))
+  return b''.join(lines)
 
 
 def n_documents(data: bytes, header: bool = False) -> int:
