@@ -32,10 +32,10 @@ def rows(config):
 def tag(finished, tmp_path):
   """Tags rows; returns the paths of X.jsonl, X.npz and X.metrics.json."""
 
-  def run(rows, k=3):
+  def run(rows, k=3, **options):
     source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    tag_file(finished.workdir, str(source), str(out), k)
+    tag_file(finished.workdir, str(source), str(out), k, **options)
     return [out, out.with_suffix('.npz'), out.with_suffix('.metrics.json')]
 
   return run
@@ -175,3 +175,15 @@ def test_more_labels_than_there_are_cost_no_memory(tag, rows):
   found = [json.loads(line) for line in lines.read_text().splitlines()]
   n_scored = Predictions.load(npz).n_scored
   assert {len(row['labels']) for row in found} == {n_scored}
+
+
+def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):
+  bad = [rows[0], {'txt': 'x'}, ['text'], rows[1]]
+  with pytest.raises(DataError) as caught:
+    tag(bad)
+  assert '2 faults in all' in str(caught.value)
+  assert str(caught.value).endswith('with --skip_bad_lines')
+  lines = tag(bad, skip_bad_lines=True)[0].read_text().splitlines()
+  ids = [json.loads(line)['id'] for line in lines]
+  assert ids == [rows[0]['id'], rows[1]['id']]
+  assert 'left out 2 records, with 2 faults:' in caplog.text

@@ -15,6 +15,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
+from xjax.data.config import OnError
 from xjax.data.files.faults import (
   Faults,
   plural,
@@ -228,7 +229,9 @@ def _log(corpus: Corpus) -> None:
       logging.warning('%s', message)
 
 
-def read_input(data: DataConfig, source: str) -> Sequence[Document]:
+def read_input(
+  data: DataConfig, source: str, skip_bad_lines: bool = False
+) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
@@ -238,6 +241,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
       data.sparse is True, the source is a feature file in the format of the
       corpus. If corpora of this format are tables or folders of text files, the
       source may be one too.
+    skip_bad_lines: whether faulty lines are left out. They are counted in a
+      warning. If False, data.on_error decides.
 
   Returns:
     The documents by random access; SparseDocuments if the source is a feature
@@ -250,8 +255,14 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
       labels are those of the line. No ancestors are added.
 
   Raises:
+    ConfigError: skip_bad_lines is True, but the source is a feature file.
     DataError: the source cannot be read, has no documents, or has faults.
   """
+  if data.sparse and skip_bad_lines:
+    raise ConfigError(
+      '--skip_bad_lines: lines of a feature file cannot be skipped, because '
+      'the id of a document is its row; correct the file'
+    )
   if data.sparse:
     return data.read_rows(source)
 
@@ -264,7 +275,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
       document = dataclasses.replace(document, labels=None)
     return document
 
-  faults = Faults(data.on_error)
+  on_error = OnError.SKIP if skip_bad_lines else data.on_error
+  faults = Faults(on_error, skip='--skip_bad_lines')
   folder = pathlib.Path(source).expanduser()
   if source != STREAM and folder.is_dir():
     documents = data.read_folder(folder, faults)

@@ -140,6 +140,7 @@ def tag_file(
   step: int | None = None,
   page: Callable[[Explanations], str] | None = None,
   threshold: str = '',
+  skip_bad_lines: bool = False,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
@@ -173,6 +174,7 @@ def tag_file(
     threshold: 'tuned' or a probability. Only the labels that the threshold
       assigns are written, at most k (see evaluate.keep_assigned). X.npz does
       not depend on it. '' writes all k labels.
+    skip_bad_lines: whether faulty lines are left out; see read_input.
 
   Returns:
     The contents of a page next to X.jsonl that explains the labels. The result
@@ -193,7 +195,7 @@ def tag_file(
       'only one of --threshold and --strategy'
     )
   predictor = _load(workdir, labels, explain, step)
-  documents = read_input(predictor.config.data, source)
+  documents = read_input(predictor.config.data, source, skip_bad_lines)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
   predictions, lists = _rank(predictor, split, space, k, rows, strategy)

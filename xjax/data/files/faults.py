@@ -39,6 +39,8 @@ class Faults:
       - RAISE: raises an error. If no fault is fatal, the error suggests SKIP.
       - SKIP: logs the faults. If a fault is fatal, raises an error.
       - None: raises an error, because every fault is fatal.
+    skip: the flag that skips faulty lines, for messages. It must be a flag of
+      the command that reads the files.
 
   Attributes:
     count: number of faults so far.
@@ -48,8 +50,13 @@ class Faults:
       message share a line.
   """
 
-  def __init__(self, on_error: OnError | None = OnError.RAISE):
+  def __init__(
+    self,
+    on_error: OnError | None = OnError.RAISE,
+    skip: str = '--config.data.on_error=skip in training',
+  ):
     self.on_error = on_error
+    self._skip = skip
     self.count = 0
     self.left_out = 0
     self.shown: list[str] = []
@@ -152,7 +159,7 @@ class Faults:
     if not self._fatal:
       lines.append(
         f'{faults} in all; correct them, or skip the faulty lines with '
-        '--config.data.on_error=skip'
+        + self._skip
       )
     raise DataError('\n'.join(lines))
 

@@ -96,7 +96,10 @@ class RecordStore(Sequence):
     """Returns the message about an error of the file system."""
     message = f'temporary data cannot be written ({error.strerror})'
     if self._folder is not None:
-      return f'{self._folder}: {message}; see --config.data.cache_dir'
+      return (
+        f'{self._folder}: {message}; choose another folder in the config field '
+        'data.cache_dir'
+      )
     folder = tempfile.tempdir or 'no temporary folder'
     return f'{folder}: {message}; give another folder in the variable TMPDIR'
 

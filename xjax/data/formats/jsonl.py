@@ -82,7 +82,7 @@ def read_documents(
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
   """
-  faults = Faults(on_error)
+  faults = Faults(on_error, skip='--skip_bad_lines')
   with open_source(source) as (file, name):
     documents = parse_documents(file, name, faults, read)
   faults.settle()
