@@ -55,6 +55,9 @@ _THRESHOLD = flags.DEFINE_string(
   'Write only labels with at least this probability, at most k per document. '
   '`tuned` is the threshold with the best micro-F1 on dev.',
 )
+_SKIP_BAD_LINES = flags.DEFINE_bool(
+  'skip_bad_lines', False, 'Leave out faulty lines of --input, and count them.'
+)
 strategy.define('--k')
 
 
@@ -78,6 +81,7 @@ def main() -> None:
     _STEP.value,
     page,
     _THRESHOLD.value,
+    _SKIP_BAD_LINES.value,
   )
 
 

@@ -15,15 +15,12 @@ checkpoint is damaged. To verify a checkpoint, all its files must be read. So a
 checkpoint is verified only shortly before it is restored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import contextlib
 import itertools
 import json
-import logging as python_logging
 import os
 import pathlib
-import re
-import shutil
 import types
 from typing import Any
 import zlib
@@ -39,6 +36,12 @@ from xjax.core.atomic import WriteError, write_json, writing
 from xjax.core.distributed import barrier, host0_says, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
+from xjax.train.checkpoint_storage import (
+  hide_tracebacks,
+  is_step,
+  remove_unfinished,
+  saving,
+)
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import TrainState
 
@@ -47,10 +50,6 @@ _DAMAGED = 'damaged'
 _JUDGED = 'meta/judged.json'  # replaces meta if files.json has this file
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
-_STEP = re.compile('0|[1-9][0-9]*')
-_UNFINISHED = re.compile(r'[0-9]+\.orbax-checkpoint-tmp(-[0-9]+)?')
-_OS_ERROR = re.compile(r"os_error_code='([0-9]+)'")
-_OWN = {*_ITEMS, '_CHECKPOINT_METADATA', 'commit_success.txt'}
 
 
 class _NewestAndBest:
@@ -70,27 +69,6 @@ class _NewestAndBest:
   def kept(self, steps: Sequence[int]) -> set[int]:
     """Returns the steps to keep; `steps` must be in ascending order."""
     return {*steps[-self.keep :], self.best}
-
-
-@contextlib.contextmanager
-def _saving(folder: pathlib.Path) -> Iterator[None]:
-  """Turns errors of the storage in this context into a WriteError."""
-  with writing(folder):
-    try:
-      yield
-    except ValueError as error:  # TensorStore raises it for every error
-      code = _OS_ERROR.search(str(error))
-      if not code:
-        raise
-      raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
-
-
-def _is_no_orbax_traceback(record: python_logging.LogRecord) -> bool:
-  """Returns whether a log record is shown.
-
-  Orbax logs an error of its threads with a traceback, and also raises it later.
-  """
-  return not record.exc_info or '/orbax/' not in record.pathname
 
 
 class Checkpoints(contextlib.AbstractContextManager):
@@ -114,7 +92,7 @@ class Checkpoints(contextlib.AbstractContextManager):
         self._folder.mkdir(parents=True, exist_ok=True)
       _sweep(self._folder)
     barrier('xjax:checkpoints')
-    logging.get_absl_logger().addFilter(_is_no_orbax_traceback)
+    hide_tracebacks()
     self._manager = ocp.CheckpointManager(
       self._folder,
       item_names=_ITEMS,
@@ -136,13 +114,11 @@ class Checkpoints(contextlib.AbstractContextManager):
     trace: types.TracebackType | None,
   ) -> None:
     try:
-      with _saving(self._folder):
+      with saving(self._folder):
         self._manager.close()
     except WriteError:
       if error is None:
         raise
-    finally:
-      logging.get_absl_logger().removeFilter(_is_no_orbax_traceback)
 
   @property
   def steps(self) -> list[int]:
@@ -173,7 +149,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     Raises:
       WriteError: this checkpoint or the previous one cannot be written.
     """
-    with _saving(self._folder):
+    with saving(self._folder):
       self._save(state, step, iterator, meta, best)
 
   def _save(
@@ -264,7 +240,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     Raises:
       WriteError: a checkpoint cannot be written.
     """
-    with _saving(self._folder):
+    with saving(self._folder):
       self._manager.wait_until_finished()
 
   def _write_file_list(self) -> None:
@@ -527,8 +503,8 @@ def _complete(folder: pathlib.Path) -> list[int]:
   """Returns the ascending steps of the folders that have files.json."""
   if not folder.is_dir():
     return []
-  paths = (path for path in folder.iterdir() if _STEP.fullmatch(path.name))
-  return sorted(int(path.name) for path in paths if (path / _FILES).exists())
+  names = (p.name for p in folder.iterdir() if (p / _FILES).exists())
+  return sorted(int(name) for name in names if is_step(name))
 
 
 def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
@@ -592,37 +568,12 @@ def _sweep(folder: pathlib.Path) -> None:
   Checkpoints are verified one by one, starting with the newest, until an intact
   checkpoint is found.
   """
-  for path in sorted(folder.iterdir()):
-    if _STEP.fullmatch(path.name):
-      if (path / _FILES).exists():
-        continue
-      _check_is_own(path)
-    elif not (_UNFINISHED.fullmatch(path.name) and _is_folder(path)):
-      continue
-    with writing(path):
-      shutil.rmtree(path)
+  remove_unfinished(folder, _FILES, _ITEMS)
   for step in reversed(_complete(folder)):
     fault = _fault(folder / str(step))
     if not fault:
       break
     _move_away(folder, step, fault, 'the previous checkpoint')
-
-
-def _check_is_own(path: pathlib.Path) -> None:
-  """Checks that a folder has only files of a checkpoint, or is empty.
-
-  Raises:
-    DataError: the path is no folder, or has other files.
-  """
-  if not _is_folder(path) or {p.name for p in path.iterdir()} - _OWN:
-    raise DataError(
-      f'{path}: is no checkpoint of this run, but has the name of one; move it '
-      'to another folder'
-    )
-
-
-def _is_folder(path: pathlib.Path) -> bool:
-  return path.is_dir() and not path.is_symlink()
 
 
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
