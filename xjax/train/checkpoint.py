@@ -21,6 +21,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import types
 from typing import Any
 import zlib
