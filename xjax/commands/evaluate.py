@@ -16,19 +16,22 @@ import typing
 
 from absl import flags
 
-from xjax.commands.flags import judging, processes, program, strategy
+from xjax.commands.flags import (
+  checkpoint,
+  judging,
+  processes,
+  program,
+  strategy,
+)
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
   from xjax.run.evaluate import Evaluation
 
-_WORKDIR = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+_WORKDIR, _STEP = checkpoint.define(required=False)
 _SPLIT = flags.DEFINE_string('split', 'dev', 'Split to judge.')
 _DATA_DIR = flags.DEFINE_string(
   'data_dir', '', 'Folder of the data, if it has moved since training.'
-)
-_STEP = flags.DEFINE_integer(
-  'step', None, 'Step of the checkpoint to judge (default: the best one).', 0
 )
 _OUTPUT = flags.DEFINE_string('output', '', 'Folder for the results.')
 judging.define_files()

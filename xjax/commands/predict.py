@@ -3,10 +3,9 @@ r"""Predicts labels and scores for new documents with a finished run.
   xjax predict --workdir=DIR --input=docs.jsonl \
     --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
 
-Each line of docs.jsonl is a document in one of two forms. The first form is
-{"text": "..."} or {"zones": {...}}, with optional "id" and "labels". The second
-form is a record in the format of the run's corpus. The ranked lists are also
-written to X.npz. If the documents have labels, metrics are written to
+The input has JSON lines {"text": "..."} or {"zones": {...}}, with optional "id"
+and "labels"; or it has the form of the run's corpus, such as CSV. The ranked
+lists are also written to X.npz. If the documents have labels, metrics are written to
 X.metrics.json. The file name "-" stands for standard input or standard output.
 
 --threshold=tuned writes only the labels that the model assigns; X.npz still has
@@ -20,13 +19,13 @@ best scores. The other strategies are propensity, bounded_random and cost.
 
 from absl import flags
 
-from xjax.commands.flags import program, strategy
+from xjax.commands.flags import checkpoint, program, strategy
 
-_WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Folder of the run.', required=True
-)
+_WORKDIR, _STEP = checkpoint.define(required=True)
 _INPUT = flags.DEFINE_string(
-  'input', '-', 'File of JSON lines, maybe gzipped; - is standard input.'
+  'input',
+  '-',
+  'File of JSON lines, or of the form of the corpus; - is standard input.',
 )
 _OUTPUT = flags.DEFINE_string(
   'output', '-', 'A file X.jsonl; - is standard output.'
@@ -45,9 +44,6 @@ _FEATURES = flags.DEFINE_string(
   '',
   'For runs on feature vectors: the path STEM of the files STEM.npy and '
   'STEM.ids.txt.',
-)
-_STEP = flags.DEFINE_integer(
-  'step', None, 'Step of the checkpoint to use (default: the best one).', 0
 )
 _THRESHOLD = flags.DEFINE_string(
   'threshold',

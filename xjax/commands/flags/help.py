@@ -1,6 +1,7 @@
 """Prints the flags of a command, in groups: first what everybody needs."""
 
 from collections.abc import Iterator, Sequence
+import re
 import sys
 import textwrap
 
@@ -18,18 +19,18 @@ def asks_for_help(argv: Sequence[str]) -> bool:
 def help_text(command: str, description: str) -> str:
   """Returns the description and the flags of a command.
 
-  The flags that the module of the command defines come first. Each module of
-  flags is a group; its TITLE is the heading.
+  Each module of flags is a group, whose heading is its TITLE. The groups are in
+  the order in which the command defines them: first what everybody needs.
 
   Args:
     command: the command as in sys.argv[0], such as `xjax train`.
     description: docstring of the module of the command.
   """
   groups = flags.FLAGS.flags_by_module_dict()
-  own = [f for f in groups.get(sys.argv[0], []) if f.name in flags.FLAGS]
-  lines = [description.strip(), '', 'Flags:', *_group(own)]
+  lines = [description.strip()]
   for module, members in groups.items():
-    title = getattr(sys.modules.get(module), 'TITLE', None)
+    own = module == sys.argv[0]
+    title = 'Flags' if own else getattr(sys.modules.get(module), 'TITLE', None)
     shown = [flag for flag in members if flag.name in flags.FLAGS]
     if title and shown:
       lines += ['', f'{title}:', *_group(shown)]
@@ -41,7 +42,7 @@ def _group(members: Sequence[flags.Flag]) -> Iterator[str]:
     value = '' if flag.boolean else f'={_value(flag)}'
     yield f'  --{flag.name}{value}'
     yield textwrap.fill(
-      ' '.join(flag.help.split()),
+      re.sub(r'^<[^>]*>: ', '', ' '.join(flag.help.split())),
       _WIDTH,
       initial_indent=' ' * 6,
       subsequent_indent=' ' * 6,
