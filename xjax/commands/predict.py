@@ -5,8 +5,9 @@ r"""Predicts labels and scores for new documents with a finished run.
 
 The input has JSON lines {"text": "..."} or {"zones": {...}}, with optional "id"
 and "labels"; or it has the form of the run's corpus, such as CSV. The ranked
-lists are also written to X.npz. If the documents have labels, metrics are written to
-X.metrics.json. The file name "-" stands for standard input or standard output.
+lists are also written to X.npz. If the documents have labels, metrics are
+written to X.metrics.json. The file name "-" stands for standard input or
+standard output.
 
 --threshold=tuned writes only the labels that the model assigns; X.npz still has
 the ranked lists. --explain=5 adds the 5 words that each label attends to most,
