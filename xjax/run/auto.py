@@ -8,8 +8,6 @@ import numpy as np
 
 from xjax.config.check import check_config
 from xjax.config.json import load_config
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
 from xjax.config.train import LinearTrain, TrainConfig, TreeTrain
 from xjax.core.errors import DataError
@@ -23,13 +21,6 @@ from xjax.score.config import (
   ModelConfig,
   TreeModel,
 )
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import DescriptorConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.train.workdir import Workdir
 
@@ -150,6 +141,17 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
 
 def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
   """Chooses a pretrained encoder; its head reads names if they are needed."""
+  # These modules load flax, which linear models do not need.
+  from xjax.config.neural_train import NeuralTrain, Schedule
+  from xjax.config.optimizer import AdamW
+  from xjax.score.encoders.bert import BertConfig
+  from xjax.score.encoders.contract import NoEmbedding
+  from xjax.score.heads.contract import DescriptorConfig
+  from xjax.score.heads.ova import OneVsAllConfig
+  from xjax.score.heads.unified import UnifiedConfig
+  from xjax.score.pooling import ClsConfig
+  from xjax.score.text_model import NeuralModel
+
   counts = space.train_counts[: space.n_trained]
   unseen = int((counts == 0).sum())
   encoder = BertConfig(folder=config.model.encoder)
