@@ -1,0 +1,445 @@
+"""The Model of Python users, and xjax.fit."""
+
+import copy
+import dataclasses
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tests.fixtures.frames import Column, Frame
+import xjax
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.schema import Document, Label
+from xjax.run.api.fitting import automatic_config
+from xjax.run.fit import load as load_predictor
+
+N, N_LABELS = 240, 6
+
+
+def tagged_texts(seed):
+  """Texts with two labels each, whose names are among the words."""
+  rng = np.random.default_rng(seed)
+  texts, labels = [], []
+  for _ in range(N):
+    ids = [f'l{i}' for i in rng.choice(N_LABELS, 2, replace=False)]
+    others = [f'word{i}' for i in rng.integers(0, 30, 6)]
+    texts.append(' '.join(rng.permutation([*ids, *ids, *others])))
+    labels.append(ids)
+  return texts, labels
+
+
+@pytest.fixture(scope='module')
+def train():
+  return tagged_texts(0)
+
+
+@pytest.fixture(scope='module')
+def test():
+  return tagged_texts(1)
+
+
+@pytest.fixture(scope='module')
+def model(train):
+  return xjax.fit(*train, dev=0.25, verbose=False)
+
+
+@pytest.fixture(scope='module')
+def neural(finished):
+  return xjax.load(finished.workdir)
+
+
+@pytest.fixture
+def compiled():
+  """A list with an entry for each program that was compiled."""
+  programs = []
+
+  def listen(event, seconds, **kwargs):
+    if event == '/jax/core/compile/backend_compile_duration':
+      programs.append(event)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  yield programs
+  jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_texts_and_labels_in_memory_train_a_model(model, test):
+  texts, labels = test
+  for ids, found in zip(labels, model.predict(texts, k=2), strict=True):
+    assert {label.id for label in found} == set(ids)
+  assert [label.id for label in model.labels] == [f'l{i}' for i in range(6)]
+  assert model.evaluate(texts, labels)['all']['P@1'] == 1
+
+
+@pytest.mark.parametrize(
+  'form',
+  [tuple, iter, np.array, lambda texts: np.array(texts, object)]
+  + [lambda texts: Column(*texts), lambda texts: Frame(body=texts)]
+  + [lambda texts: [Document('', {'text': text}) for text in texts]],
+)
+def test_texts_of_every_form_get_the_same_labels(model, test, form):
+  texts = test[0][:5]
+  assert model.predict(form(texts)) == model.predict(texts)
+
+
+def test_a_single_text_is_a_list_of_one(model, neural, test):
+  text = test[0][0]
+  assert model.predict(text) == model.predict([text])
+  assert model.predict(Document('', {'text': text})) == model.predict([text])
+  assert neural.predict(text, k=3) == neural.predict([text], k=3)
+  assert len(neural.explain(text, k=2)) == 1
+
+
+@pytest.mark.parametrize('texts', [None, b'a', {'text': 'a'}, [None], 3])
+def test_no_text_is_one_error(model, texts):
+  for method in (model.predict, model.predict_proba, model.explain):
+    with pytest.raises(DataError, match='texts'):
+      method(texts)
+
+
+@pytest.mark.parametrize('k', [0, -1, 1.5, True, '3'])
+def test_k_must_be_an_integer_of_at_least_1(model, neural, k):
+  for method in (model.predict, neural.explain):
+    with pytest.raises(
+      ConfigError, match=r'k=.*: must be an integer of at lea'
+    ):
+      method(['a'], k=k)
+
+
+def test_extreme_k_and_texts(model, neural):
+  for each in (model, neural):
+    assert each.predict([]) == []
+    for k in (10**9, None):
+      ((*found,),) = each.predict([''], k=k)
+      assert len(found) == len(each.labels)
+
+
+def test_another_k_gives_the_same_labels(neural):
+  texts = ['nipa mani', 'gipu']
+  long = neural.predict(texts, k=1000)
+  for k in (1, 2, 5, 17):
+    assert neural.predict(texts, k=k) == [labels[:k] for labels in long]
+
+
+def test_probabilities_are_those_of_predict(model, test):
+  texts = test[0][:7]
+  found = model.predict_proba(texts)
+  assert sparse.issparse(found) and found.shape == (7, N_LABELS)
+  index = {label.id: i for i, label in enumerate(model.labels)}
+  for row, labels in enumerate(model.predict(texts, k=None)):
+    for label in labels:
+      assert found[row, index[label.id]] == label.score
+
+
+def test_evaluate_gives_the_metrics_of_the_run(train, test, tmp_path):
+  texts, labels = test
+  model = xjax.fit(*train, dev=test, workdir=tmp_path / 'run', verbose=False)
+  saved = json.loads((tmp_path / 'run/eval/dev/metrics.json').read_text())
+  assert model.evaluate(texts, labels) == saved['xjax']
+  hot = np.array([[f'l{i}' in ids for i in range(N_LABELS)] for ids in labels])
+  assert model.evaluate(texts, hot) == saved['xjax']
+  documents = [
+    Document(str(row), {'text': text}, tuple(ids))
+    for row, (text, ids) in enumerate(zip(texts, labels))
+  ]
+  assert model.evaluate(documents) == saved['xjax']
+
+
+def test_an_unknown_label_is_a_miss(model, test):
+  texts, labels = test
+  more = [[*ids, 'unknown'] for ids in labels]
+  metrics = model.evaluate(texts, more)['all']
+  assert metrics['P@1'] == 1
+  assert metrics['R@5'] == pytest.approx(2 / 3)
+
+
+def test_a_threshold_keeps_the_labels_at_or_above_it(model, test):
+  texts = test[0][:20]
+  for least in (0, 0.3, 1):
+    wanted = [
+      [label for label in labels if label.score >= least]
+      for labels in model.predict(texts, k=None)
+    ]
+    assert model.predict(texts, k=None, threshold=least) == wanted
+    short = [labels[:1] for labels in wanted]
+    assert model.predict(texts, k=1, threshold=least) == short
+
+
+def test_the_tuned_threshold_is_that_of_dev(model, test):
+  metrics = model.evaluate(*test)['all']
+  found = model.predict(test[0], k=None, threshold='tuned')
+  n_found = sum(map(len, found))
+  pairs = zip(found, test[1], strict=True)
+  hits = sum(label.id in ids for labels, ids in pairs for label in labels)
+  micro = 2 * hits / (n_found + 2 * N)
+  assert metrics['micro-F1-tuned'] == pytest.approx(micro)
+
+
+@pytest.mark.parametrize('threshold', [-0.1, 1.5, 'x', True, float('nan')])
+def test_a_threshold_is_a_probability(model, threshold):
+  with pytest.raises(ConfigError, match="must be 'tuned' or a probability"):
+    model.predict(['a'], threshold=threshold)
+
+
+def test_a_run_without_dev_has_no_probabilities(train):
+  model = xjax.fit(*train, dev=0, verbose=False)
+  with pytest.raises(ConfigError, match='this run has no tuned threshold'):
+    model.predict(['a'], threshold='tuned')
+  with pytest.raises(ConfigError, match='are margins, not probabilities'):
+    model.predict(['a'], threshold=0.5)
+  with pytest.raises(ConfigError, match='are margins, not probabilities'):
+    model.predict_proba(['a'])
+
+
+def test_a_saved_model_is_the_same_without_its_workdir(train, tmp_path):
+  model = xjax.fit(*train, workdir=tmp_path / 'run', verbose=False)
+  model.save(tmp_path / 'saved')
+  texts = train[0]
+  wanted = model.predict(texts, threshold='tuned')
+  shutil.rmtree(tmp_path / 'run')
+  saved = xjax.load(tmp_path / 'saved')
+  assert saved.predict(texts, threshold='tuned') == wanted
+  for path in (tmp_path / 'saved').rglob('*.json*'):
+    assert str(tmp_path / 'run') not in path.read_text()
+
+
+def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
+  run = shutil.copytree(finished.workdir, tmp_path / 'run')
+  model = xjax.load(run)
+  model.save(tmp_path / 'saved')
+  texts = ['nipa mani', 'gipu']
+  wanted = model.predict(texts), model.explain(texts)
+  shutil.rmtree(run)
+  saved = xjax.load(tmp_path / 'saved')
+  assert (saved.predict(texts), saved.explain(texts)) == wanted
+  assert saved.predictor.step == finished.best_step != finished.steps
+  (step,) = (tmp_path / 'saved/checkpoints').iterdir()
+  assert sorted(path.name for path in step.iterdir()) == [
+    'files.json',
+    'meta',
+    'params',
+  ]
+  assert 'is lost' not in caplog.text
+
+
+def test_a_saved_neural_model_cannot_train_on(finished, config, tmp_path):
+  from xjax.run.fit import fit
+
+  xjax.load(finished.workdir).save(tmp_path / 'saved')
+  with pytest.raises(DataError, match='was saved for predicting, without the'):
+    fit(config, tmp_path / 'saved')
+
+
+def test_saving_changes_no_folder_that_has_files(model, tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  with pytest.raises(ConfigError, match='exists already'):
+    model.save(tmp_path)
+  assert [path.name for path in tmp_path.iterdir()] == ['file']
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing(train, tmp_path):
+  model = xjax.fit(*train, workdir=tmp_path / 'run', verbose=False)
+  shutil.rmtree(tmp_path / 'run' / 'model')
+  (tmp_path / 'run' / 'model').symlink_to(tmp_path / 'nowhere')
+  with pytest.raises(OSError, match='model'):
+    model.save(tmp_path / 'saved')
+  assert [path.name for path in tmp_path.iterdir()] == ['run']
+
+
+def test_pickles_and_copies_predict_the_same(train, neural):
+  model = xjax.fit(*train, verbose=False)
+  texts = train[0][:9]
+  for each in (model, neural):
+    for copied in (pickle.loads(pickle.dumps(each)), copy.deepcopy(each)):
+      assert copied.predict(texts) == each.predict(texts)
+  data = pickle.dumps(model)
+  wanted, path = model.predict(texts), model.workdir.path
+  del model
+  assert not path.exists()
+  assert pickle.loads(data).predict(texts) == wanted
+
+
+def test_a_temporary_folder_lives_as_long_as_a_model_that_needs_it(train):
+  model = xjax.fit(*train, verbose=False)
+  path = model.workdir.path
+  copied = pickle.loads(pickle.dumps(model))
+  assert copied.workdir.path != path and path.exists()
+  del model
+  assert not path.exists() and copied.workdir.path.exists()
+
+
+def test_added_labels_are_pickled_but_not_saved(described, tmp_path):
+  model = xjax.load(described.workdir).with_labels([Label('new', 'nipa')])
+  assert len(model.labels) == len(model.predict('nipa', k=None)[0])
+  unpickled = pickle.loads(pickle.dumps(model))
+  assert unpickled.predict('nipa', k=None) == model.predict('nipa', k=None)
+  with pytest.raises(ConfigError, match='with_labels has added are not saved'):
+    model.save(tmp_path / 'saved')
+
+
+def test_the_same_call_resumes_and_another_call_changes_nothing(
+  train, tmp_path
+):
+  texts, labels = train
+  model = xjax.fit(texts, labels, workdir=tmp_path, verbose=False)
+  before = {
+    path: path.stat().st_mtime_ns for path in (tmp_path / 'model').iterdir()
+  }
+  again = xjax.fit(texts, labels, workdir=tmp_path, verbose=False)
+  assert again.predict(texts) == model.predict(texts)
+  data = sorted((tmp_path / 'data').iterdir())
+  contents = [path.read_bytes() for path in data]
+  with pytest.raises(ConfigError, match='made from other texts or labels'):
+    xjax.fit(texts[1:], labels[1:], workdir=tmp_path, verbose=False)
+  assert sorted((tmp_path / 'data').iterdir()) == data
+  assert [path.read_bytes() for path in data] == contents
+  assert before == {path: path.stat().st_mtime_ns for path in before}
+  assert not [p for p in tmp_path.iterdir() if p.name.startswith('.')]
+
+
+@pytest.mark.parametrize(
+  ('texts', 'labels', 'message'),
+  [
+    (['a', 'b'], [['x']], 'texts has 2 documents, but labels has labels of 1'),
+    (['a', ' '], [['x'], []], r'texts\[1\] has no text'),
+    ([], [], 'texts is empty'),
+    ('a', ['x'], 'texts is one text'),
+    (['a'], None, 'labels is None: give the labels'),
+    (['a', 'b'], [['x'], None], r'labels\[1\] is None'),
+    ([Document('i', {'t': 'a'}, ('x',))] * 2, None, r"texts\[1\]: the id 'i'"),
+  ],
+)
+def test_data_that_cannot_train_is_one_error(texts, labels, message, tmp_path):
+  with pytest.raises(DataError, match=message):
+    xjax.fit(texts, labels, workdir=tmp_path / 'run', verbose=False)
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('dev', [-0.1, 1, True, 'x', (['a'],)])
+def test_dev_is_a_pair_or_a_share(dev):
+  with pytest.raises(ConfigError, match='dev'):
+    xjax.fit(['a'], [['x']], dev=dev, verbose=False)
+
+
+def test_a_config_must_be_a_config(train):
+  with pytest.raises(ConfigError, match="must be 'auto', the name of a config"):
+    xjax.fit(*train, config=3)
+
+
+def test_a_config_keeps_its_model_tokens_and_zones(train):
+  config = automatic_config(10)
+  tokens = dataclasses.replace(config.data.tokens, max_ngram=1)
+  data = dataclasses.replace(config.data, zones=('body',), tokens=tokens)
+  config = dataclasses.replace(config, data=data, seed=3)
+  texts, labels = train
+  frame = Frame(title=['same'] * N, body=texts)
+  model = xjax.fit(frame, labels, config, dev=0, verbose=False)
+  assert isinstance(model.config, Config)
+  assert model.config.seed == 3
+  assert model.config.data.tokens == tokens
+  (with_title,), (with_body,) = (
+    model.predict(Frame(title=['l1'], body=['l2 word1'])),
+    model.predict('l2 word1'),
+  )
+  assert with_title == with_body
+
+
+@pytest.fixture(scope='module')
+def features():
+  """Features, and labels that depend on the first three of them."""
+  rng = np.random.default_rng(0)
+  rows = sparse.random_array((200, 9), density=0.5, rng=rng, format='csr')
+  hot = rows[:, :3].toarray() > 0.4
+  ids = [[f'name {i}' for i in np.flatnonzero(row)] for row in hot]
+  return rows, hot, ids
+
+
+def test_a_matrix_of_features_trains_a_model(features):
+  rows, hot, ids = features
+  model = xjax.fit(rows, ids, dev=(rows[:50], ids[:50]), verbose=False)
+  assert [label.id for label in model.labels] == ['name 0', 'name 1', 'name 2']
+  assert model.evaluate(rows, ids)['all']['P@1'] > 0.8
+  assert model.evaluate(rows, hot) == model.evaluate(rows.toarray(), ids)
+  names = ['name 0', 'name 1', 'name 2']
+  same = xjax.fit(
+    rows.toarray(),
+    hot,
+    label_names=names,
+    dev=(rows[:50], hot[:50]),
+    verbose=False,
+  )
+  assert same.predict(rows) == model.predict(rows.tocoo())
+  scaled = model.predict(rows * 7)
+  assert [[label.id for label in labels] for labels in scaled] == [
+    [label.id for label in labels] for labels in model.predict(rows)
+  ]
+
+
+def test_texts_and_features_are_not_mixed_up(model, neural, features):
+  rows, hot, _ = features
+  for each in (model, neural):
+    with pytest.raises(ConfigError, match='this run reads texts'):
+      each.predict(rows)
+  of_features = xjax.fit(rows, hot, dev=0, verbose=False)
+  with pytest.raises(ConfigError, match='this run reads sparse features'):
+    of_features.predict(['a'])
+  with pytest.raises(DataError, match='texts: feature 8 is not in 0..7'):
+    xjax.fit(rows[:, :8], hot, dev=0, verbose=False).predict(rows)
+
+
+def test_after_warmup_nothing_is_compiled(finished, compiled):
+  model = xjax.load(finished.workdir)
+  model.warmup(explain=True)
+  assert compiled
+  compiled.clear()
+  rng = np.random.default_rng(0)
+  for _ in range(20):
+    n = int(rng.integers(1, 3 * model.config.eval.batch_size))
+    texts = [' '.join(['nipa'] * length) for length in rng.integers(0, 40, n)]
+    model.predict(texts, k=int(rng.integers(1, model.config.eval.depth)))
+  model.explain(texts[:3], k=5)
+  assert compiled == []
+
+
+def test_models_without_programs_can_be_warmed_up(model, features):
+  model.warmup()
+  rows, hot, _ = features
+  xjax.fit(rows, hot, dev=0, verbose=False).warmup()
+  with pytest.raises(ConfigError, match='cannot be explained'):
+    model.explain(['a'])
+
+
+def test_a_loaded_model_is_the_predictor_of_the_run(finished, neural):
+  predictor = load_predictor(finished.workdir)
+  texts = ['nipa', 'mani gipu']
+  assert neural.predict(texts, k=3) == predictor.predict(texts, 3)
+  assert neural.explain(texts, 2, 1) == predictor.explain(texts, 2, 1)
+  assert 'NeuralModel with' in repr(neural)
+
+
+def test_the_log_of_fit_is_shown_only_if_wanted(train, capfd):
+  xjax.fit(*train, dev=0, verbose=False)
+  assert capfd.readouterr() == ('', '')
+
+
+IMPORTS = """
+import sys
+import xjax
+assert xjax.__version__
+assert set(xjax.__all__) <= set(dir(xjax))
+heavy = 'jax', 'numpy', 'sklearn', 'flax'
+assert not [name for name in heavy if name in sys.modules]
+"""
+
+
+def test_importing_xjax_imports_no_large_library():
+  subprocess.run([sys.executable, '-c', IMPORTS], check=True)
+  with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    xjax.nothing  # noqa: B018
