@@ -12,6 +12,7 @@ from xjax.data.load import load_corpus
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
+from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 
 
@@ -30,10 +31,10 @@ def rows(config):
 def tag(finished, tmp_path):
   """Tags rows; returns the paths of X.jsonl, X.npz and X.metrics.json."""
 
-  def run(rows, k=3):
+  def run(rows, k=3, **options):
     source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    tag_file(finished.workdir, str(source), str(out), k)
+    tag_file(finished.workdir, str(source), str(out), k, **options)
     return [out, out.with_suffix('.npz'), out.with_suffix('.metrics.json')]
 
   return run
@@ -52,6 +53,39 @@ def test_all_have_labels(tag, rows, finished):
   assert values['xjax']['all']['micro-F1-tuned'] is not None
   found = [json.loads(line) for line in lines.read_text().splitlines()]
   assert [row['id'] for row in found] == [row['id'] for row in rows]
+
+
+def written(path):
+  """The labels of each document in a file of predictions."""
+  lines = path.read_text().splitlines()
+  return [json.loads(line)['labels'] for line in lines]
+
+
+def test_a_threshold_decides_which_labels_are_written(tag, rows, finished):
+  every, *files = tag(rows, k=16)
+  all_labels = written(every)
+  contents = [path.read_bytes() for path in files]
+  middle = sorted(label['score'] for ids in all_labels for label in ids)[40]
+  above = [[x for x in ids if x['score'] >= middle] for ids in all_labels]
+  assert written(tag(rows, k=16, threshold=str(middle))[0]) == above
+  # The lists and metrics do not depend on the threshold.
+  assert [path.read_bytes() for path in files] == contents
+  first = [ids[:1] for ids in above]
+  assert written(tag(rows, k=1, threshold=str(middle))[0]) == first
+  tuned = written(tag(rows, k=16, threshold='tuned')[0])
+  metrics = json.loads(files[1].read_text())['xjax']['all']
+  gold = [set(row['labels']) for row in rows]
+  hits = sum(x['id'] in ids for row, ids in zip(tuned, gold) for x in row)
+  sizes = sum(map(len, tuned)) + sum(map(len, gold))
+  assert metrics['micro-F1-tuned'] == pytest.approx(2 * hits / sizes)
+
+
+def test_a_threshold_and_a_strategy_exclude_each_other(tag, rows):
+  request = StrategyRequest(StrategyKind.PROPENSITY, 3)
+  with pytest.raises(ConfigError, match='only one of --threshold and --strat'):
+    tag(rows, strategy=request, threshold='0.5')
+  with pytest.raises(ConfigError, match="must be 'tuned' or a probability"):
+    tag(rows, threshold='many')
 
 
 def test_documents_without_labels_are_not_judged(tag, rows, finished):

@@ -17,7 +17,7 @@ from tests.fixtures.frames import Column, Frame
 import xjax
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.schema import Document, Label
+from xjax.data.schema import Document
 from xjax.run.api.fitting import automatic_config
 from xjax.run.fit import load as load_predictor
 
@@ -107,9 +107,7 @@ def test_no_text_is_one_error(model, texts):
 @pytest.mark.parametrize('k', [0, -1, 1.5, True, '3'])
 def test_k_must_be_an_integer_of_at_least_1(model, neural, k):
   for method in (model.predict, neural.explain):
-    with pytest.raises(
-      ConfigError, match=r'k=.*: must be an integer of at lea'
-    ):
+    with pytest.raises(ConfigError, match=r'k=.*: must be an integer'):
       method(['a'], k=k)
 
 
@@ -275,15 +273,6 @@ def test_a_temporary_folder_lives_as_long_as_a_model_that_needs_it(train):
   assert not path.exists() and copied.workdir.path.exists()
 
 
-def test_added_labels_are_pickled_but_not_saved(described, tmp_path):
-  model = xjax.load(described.workdir).with_labels([Label('new', 'nipa')])
-  assert len(model.labels) == len(model.predict('nipa', k=None)[0])
-  unpickled = pickle.loads(pickle.dumps(model))
-  assert unpickled.predict('nipa', k=None) == model.predict('nipa', k=None)
-  with pytest.raises(ConfigError, match='with_labels has added are not saved'):
-    model.save(tmp_path / 'saved')
-
-
 def test_the_same_call_resumes_and_another_call_changes_nothing(
   train, tmp_path
 ):
@@ -363,18 +352,13 @@ def features():
 
 def test_a_matrix_of_features_trains_a_model(features):
   rows, hot, ids = features
-  model = xjax.fit(rows, ids, dev=(rows[:50], ids[:50]), verbose=False)
-  assert [label.id for label in model.labels] == ['name 0', 'name 1', 'name 2']
-  assert model.evaluate(rows, ids)['all']['P@1'] > 0.8
-  assert model.evaluate(rows, hot) == model.evaluate(rows.toarray(), ids)
+  model = xjax.fit(rows, ids, dev=0, verbose=False)
   names = ['name 0', 'name 1', 'name 2']
-  same = xjax.fit(
-    rows.toarray(),
-    hot,
-    label_names=names,
-    dev=(rows[:50], hot[:50]),
-    verbose=False,
-  )
+  assert [label.id for label in model.labels] == names
+  metrics = model.evaluate(rows, ids)
+  assert metrics['all']['P@1'] > 0.8
+  assert model.evaluate(rows.toarray(), hot) == metrics
+  same = xjax.fit(rows.toarray(), hot, dev=0, label_names=names, verbose=False)
   assert same.predict(rows) == model.predict(rows.tocoo())
   scaled = model.predict(rows * 7)
   assert [[label.id for label in labels] for labels in scaled] == [
@@ -394,14 +378,18 @@ def test_texts_and_features_are_not_mixed_up(model, neural, features):
     xjax.fit(rows[:, :8], hot, dev=0, verbose=False).predict(rows)
 
 
-def test_after_warmup_nothing_is_compiled(finished, compiled):
-  model = xjax.load(finished.workdir)
+def test_after_warmup_nothing_is_compiled(finished, compiled, tmp_path):
+  run = shutil.copytree(finished.workdir, tmp_path / 'run')
+  config = json.loads((run / 'config.json').read_text())
+  config['eval']['batch_size'] = 2
+  (run / 'config.json').write_text(json.dumps(config))
+  model = xjax.load(run)
   model.warmup(explain=True)
   assert compiled
   compiled.clear()
   rng = np.random.default_rng(0)
   for _ in range(20):
-    n = int(rng.integers(1, 3 * model.config.eval.batch_size))
+    n = int(rng.integers(1, 9))
     texts = [' '.join(['nipa'] * length) for length in rng.integers(0, 40, n)]
     model.predict(texts, k=int(rng.integers(1, model.config.eval.depth)))
   model.explain(texts[:3], k=5)
