@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 from tests.fixtures.frames import Column, Frame
-from tests.run.api.test_model import tagged_texts
+from tests.fixtures.tagged_texts import tagged_texts
 import xjax
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
