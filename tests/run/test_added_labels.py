@@ -2,15 +2,23 @@
 
 import dataclasses
 import json
+import pickle
 import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from xjax.core.errors import DataError
+import xjax
+from xjax.core.errors import (
+  ConfigError,
+  DataError,
+)
 from xjax.core.mesh import LABEL
-from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
+from xjax.core.mesh_config import (
+  LABEL_MULTIPLE,
+  MeshConfig,
+)
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.run.added_labels import describe
@@ -177,3 +185,13 @@ def test_words_that_are_gone(described, tmp_path):
   predictor.workdir.word_vectors.unlink()
   with pytest.raises(DataError, match='word_vectors.npz: no such file'):
     predictor.with_labels(new)
+
+
+def test_added_labels_are_pickled_but_not_saved(described, tmp_path):
+  model = xjax.load(described.workdir).with_labels([Label('new', 'nipa')])
+  wanted = model.predict('nipa', k=len(model.labels))
+  assert 'new' in [label.id for label in wanted[0]]
+  unpickled = pickle.loads(pickle.dumps(model))
+  assert unpickled.predict('nipa', k=len(model.labels)) == wanted
+  with pytest.raises(ConfigError, match='with_labels has added are not saved'):
+    model.save(tmp_path / 'saved')

@@ -14,6 +14,10 @@ from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
 from xjax.report.page.attention import attention_page
+from xjax.run.strategy import (
+  StrategyKind,
+  StrategyRequest,
+)
 from xjax.run.tag import tag_file
 
 
@@ -58,6 +62,39 @@ def test_all_have_labels(tag, rows, finished):
   assert values['xjax']['all']['micro-F1-tuned'] is not None
   found = [json.loads(line) for line in lines.read_text().splitlines()]
   assert [row['id'] for row in found] == [row['id'] for row in rows]
+
+
+def written(path):
+  """The labels of each document in a file of predictions."""
+  lines = path.read_text().splitlines()
+  return [json.loads(line)['labels'] for line in lines]
+
+
+def test_a_threshold_decides_which_labels_are_written(tag, rows, finished):
+  every, *files = tag(rows, k=16)
+  all_labels = written(every)
+  contents = [path.read_bytes() for path in files]
+  middle = sorted(label['score'] for ids in all_labels for label in ids)[40]
+  above = [[x for x in ids if x['score'] >= middle] for ids in all_labels]
+  assert written(tag(rows, k=16, threshold=str(middle))[0]) == above
+  # The lists and metrics do not depend on the threshold.
+  assert [path.read_bytes() for path in files] == contents
+  first = [ids[:1] for ids in above]
+  assert written(tag(rows, k=1, threshold=str(middle))[0]) == first
+  tuned = written(tag(rows, k=16, threshold='tuned')[0])
+  metrics = json.loads(files[1].read_text())['xjax']['all']
+  gold = [set(row['labels']) for row in rows]
+  hits = sum(x['id'] in ids for row, ids in zip(tuned, gold) for x in row)
+  sizes = sum(map(len, tuned)) + sum(map(len, gold))
+  assert metrics['micro-F1-tuned'] == pytest.approx(2 * hits / sizes)
+
+
+def test_a_threshold_and_a_strategy_exclude_each_other(tag, rows):
+  request = StrategyRequest(StrategyKind.PROPENSITY, 3)
+  with pytest.raises(ConfigError, match='only one of --threshold and --strat'):
+    tag(rows, strategy=request, threshold='0.5')
+  with pytest.raises(ConfigError, match="must be 'tuned' or a probability"):
+    tag(rows, threshold='many')
 
 
 def test_documents_without_labels_are_not_judged(tag, rows, finished):

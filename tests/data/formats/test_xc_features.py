@@ -103,6 +103,27 @@ def test_names(folder, name):
   assert len(load_corpus(data(folder), 0, None, ['test']).label_space) == 5
 
 
+def test_names_can_be_ids(folder, caplog):
+  (folder / 'Y.txt').write_text('a\nb\nc\nd\ne\n')
+  corpus = load(folder, named_ids=True)
+  assert list(corpus.label_space.ids) == ['a', 'b', 'c', 'd', 'e']
+  assert corpus.split('test').gold[1].tolist() == [3, 4]
+  # A file does not say which of its columns has which name.
+  caplog.set_level(logging.INFO)
+  source = str(folder / 'test.txt.gz')
+  documents = read_input(data(folder, named_ids=True), source)
+  assert documents[0].labels is None
+  assert 'the labels are left out' in caplog.text
+
+
+def test_ids_need_different_names(folder):
+  with pytest.raises(DataError, match='the folder needs Y.txt'):
+    load(folder, named_ids=True)
+  (folder / 'Y.txt').write_text('a\nb\na\nd\ne\n')
+  with pytest.raises(DataError, match="two labels have the name 'a'"):
+    load(folder, named_ids=True)
+
+
 def test_files_without_headers(folder):
   for name in ('train.txt', 'test.txt.gz'):
     text = (folder / name).read_bytes()

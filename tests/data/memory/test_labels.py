@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tests.fixtures.frames import Column
+from xjax.core.errors import DataError
+from xjax.data.memory.labels import check_lengths, labels_of, with_same_labels
+from xjax.data.schema import Label
+
+GOLD = [('a', 'c'), (), ('b',)]
+HOT = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+
+
+def lists(given):
+  return [given.ids(row) for row in range(len(given))]
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    [['c', 'a'], [], ['b']],
+    (({'a', 'c'}, (), np.array(['b']))),
+    ({'c', 'a'} if i == 0 else {'b'} if i == 2 else set() for i in range(3)),
+    Column(['a', 'c'], [], ['b']),
+  ],
+)
+def test_lists_of_every_form_give_the_same_labels(given):
+  found = labels_of(given)
+  assert lists(found) == GOLD
+  assert not found.ordered
+
+
+@pytest.mark.parametrize(
+  'given', [HOT, HOT.astype(bool), HOT.astype(float), sparse.coo_array(HOT)]
+)
+def test_an_indicator_matrix_has_a_column_for_each_label(given):
+  found = labels_of(given, ['a', 'b', 'c'])
+  assert lists(found) == GOLD
+  assert found.ordered
+  assert lists(labels_of(given)) == [('0', '2'), (), ('1',)]
+
+
+def test_one_label_for_each_document():
+  assert lists(labels_of(['b', 'a'])) == [('b',), ('a',)]
+  assert lists(labels_of(np.array([10, 9]))) == [('10',), ('9',)]
+
+
+def test_an_integer_stands_for_its_digits():
+  assert lists(labels_of([[3, '3x'], [np.int32(3)]])) == [('3', '3x'), ('3',)]
+
+
+def test_given_labels_keep_their_order_and_names():
+  names = [Label('b', 'bee'), 'a']
+  found = labels_of([['a'], ['b', 'a']], names)
+  assert [label.name for label in found.labels] == ['bee', 'a']
+  assert [row.tolist() for row in (found.rows[0], found.rows[1])] == [
+    [1],
+    [0, 1],
+  ]
+
+
+def test_two_splits_share_their_labels():
+  first, second = with_same_labels(labels_of([['b']]), labels_of([['a'], []]))
+  assert first.labels == second.labels == (Label('a', 'a'), Label('b', 'b'))
+  assert (lists(first), lists(second)) == ([('b',)], [('a',), ()])
+
+
+@pytest.mark.parametrize(
+  ('given', 'names', 'message'),
+  [
+    (None, None, 'labels is None; expected a list of labels'),
+    ('ab', None, 'labels is one text; expected'),
+    ({'a': 1}, None, 'labels is of type dict; expected'),
+    ([['a'], None], None, r'labels\[1\] is None; use \[\] for a document'),
+    ([['a'], float('nan')], None, r'labels\[1\] is NaN; use \[\]'),
+    (
+      [['a'], 'b'],
+      None,
+      r'labels\[1\] is one text, but labels\[0\] is',
+    ),
+    (['a', ['b']], None, r'labels\[1\] is of type list, but labels\[0\]'),
+    ([['a', None]], None, r'labels\[0\]\[1\] is None; a label must be'),
+    ([['a', 1.0]], None, r'labels\[0\]\[1\] is of type float'),
+    ([[True]], None, r'labels\[0\]\[0\] is of type bool'),
+    ([['a', '']], None, r'labels\[0\]\[1\] is empty'),
+    ([['a', 'b ']], None, r"labels\[0\]\[1\] 'b ' has spaces around it"),
+    ([['a', 'a']], None, r"labels\[0\]: the label 'a' occurs twice"),
+    ([['a'], ['x']], ['a'], r"labels\[1\]: 'x' is not in label_names"),
+    ([['a']], ['a', 'a'], r"label_names\[1\]: 'a' occurs twice"),
+    ([['a']], [], 'label_names is empty'),
+    (HOT, ['a'], 'labels has 3 columns, but label_names has 1 labels'),
+    (HOT * 2, None, r'labels\[0, 0\] is 2; an indicator matrix has only'),
+    (HOT * 0.5, None, r'labels\[0, 0\] is 0.5'),
+    (sparse.csr_array(HOT * 3), None, 'labels has other values than 0 and 1'),
+    (np.zeros((2, 2, 2)), None, r'labels is an array of shape \(2, 2, 2\)'),
+  ],
+)
+def test_a_wrong_label_is_one_error_with_its_position(given, names, message):
+  with pytest.raises(DataError, match=message):
+    labels_of(given, names)
+
+
+def test_numbers_of_texts_and_labels_must_be_equal():
+  with pytest.raises(DataError, match='x has 3 documents, but y has'):
+    check_lengths(3, 2, 'x', 'y')

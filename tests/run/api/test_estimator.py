@@ -1,0 +1,179 @@
+"""The scikit-learn estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+
+from tests.fixtures.frames import Column, Frame
+from tests.fixtures.tagged_texts import tagged_texts
+import xjax
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError
+from xjax.run.api.fitting import automatic_config
+
+LABELS = [f'l{i}' for i in range(6)]
+
+
+@pytest.fixture(scope='module')
+def texts():
+  return tagged_texts(0)[0]
+
+
+@pytest.fixture(scope='module')
+def lists():
+  return tagged_texts(0)[1]
+
+
+@pytest.fixture(scope='module')
+def hot(lists):
+  return np.array([[int(label in ids) for label in LABELS] for ids in lists])
+
+
+@pytest.fixture(scope='module')
+def fitted(texts, hot):
+  return xjax.XMCClassifier().fit(texts, hot)
+
+
+@pytest.mark.parametrize(
+  'check',
+  [
+    estimator_checks.check_classifiers_multilabel_representation_invariance,
+    estimator_checks.check_classifiers_multilabel_output_format_predict,
+    estimator_checks.check_classifiers_multilabel_output_format_predict_proba,
+    estimator_checks.check_classifiers_multilabel_output_format_decision_function,
+    estimator_checks.check_estimators_unfitted,
+    estimator_checks.check_fit_idempotent,
+  ],
+)
+def test_it_passes_the_checks_for_several_labels(check):
+  check('XMCClassifier', xjax.XMCClassifier())
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings('ignore::RuntimeWarning:sklearn')
+def test_all_checks_of_scikit_learn_pass():
+  results = estimator_checks.check_estimator(
+    xjax.XMCClassifier(), on_skip=None, on_fail=None
+  )
+  wrong = [x['check_name'] for x in results if x['status'] == 'failed']
+  assert wrong == []
+  # These checks need pandas, or a setting of SciPy.
+  skipped = {x['check_name'] for x in results if x['status'] == 'skipped'}
+  assert skipped <= {
+    'check_array_api_input',
+    'check_classifier_data_not_an_array',
+  }
+
+
+def test_predictions_have_the_form_of_the_gold_labels(texts, lists, hot):
+  dense = xjax.XMCClassifier().fit(texts, hot)
+  np.testing.assert_array_equal(dense.predict(texts), hot)
+  assert dense.predict(texts).dtype == hot.dtype
+  assert isinstance(dense.predict_proba(texts), np.ndarray)
+  csr = xjax.XMCClassifier().fit(texts, sparse.csr_array(hot))
+  assert sparse.issparse(csr.predict(texts))
+  np.testing.assert_array_equal(csr.predict(texts).toarray(), hot)
+  np.testing.assert_array_equal(
+    csr.predict_proba(texts).toarray(), dense.predict_proba(texts)
+  )
+  named = xjax.XMCClassifier().fit(texts, lists)
+  assert named.classes_.tolist() == LABELS
+  for found, ids in zip(named.predict(texts), lists, strict=True):
+    assert sorted(found) == sorted(ids)
+  assert named.score(texts, lists) == 1
+  assert named.score(texts[:1], [[*lists[0], 'other']]) == pytest.approx(0.8)
+
+
+def test_one_class_for_each_document(texts, hot):
+  rng = np.random.default_rng(0)
+  for names in (['no', 'yes'], ['a', 'b', 'c']):
+    y = np.array(names)[rng.integers(0, len(names), len(texts))]
+    given = [f'{text} {name}' for text, name in zip(texts, y)]
+    model = xjax.XMCClassifier().fit(given, y)
+    assert model.score(given, y) == 1
+    shares = model.predict_proba(given)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[shares.argmax(axis=1)], y)
+
+
+def test_a_label_is_assigned_if_its_decision_is_above_0(fitted, texts):
+  decision = fitted.decision_function(texts)
+  assert decision.shape == (len(texts), len(LABELS))
+  np.testing.assert_array_equal(decision > 0, fitted.predict(texts) == 1)
+  probabilities = fitted.predict_proba(texts)
+  np.testing.assert_array_equal(decision > 0, probabilities > 0.5)
+
+
+def test_texts_of_every_form(fitted, texts):
+  wanted = fitted.predict(texts[:3])
+  few = texts[:3]
+  for given in (tuple(few), np.array(few), np.array(few, object)):
+    np.testing.assert_array_equal(fitted.predict(given), wanted)
+  for given in (Column(*few), Frame(body=few)):
+    given.__class__.__len__ = lambda self: 3
+    np.testing.assert_array_equal(fitted.predict(given), wanted)
+
+
+def test_a_dev_share_tunes_the_threshold(texts, hot):
+  model = xjax.XMCClassifier(dev=0.25).fit(texts, hot)
+  assert model.threshold_ != 0
+  assert model.model_.predictor.calibration is not None
+  np.testing.assert_array_equal(model.predict(texts), hot)
+
+
+def test_it_works_in_pipelines_and_searches(texts, hot):
+  x = np.array(texts)
+  pipeline = make_pipeline(TfidfVectorizer(), xjax.XMCClassifier(scale=False))
+  scores = cross_validate(pipeline, x, hot, scoring='f1_micro', cv=2)
+  assert (scores['test_score'] > 0.95).all()
+  search = GridSearchCV(
+    xjax.XMCClassifier(), {'c': [1e-4, 10.0]}, scoring='f1_micro', cv=2
+  )
+  assert search.fit(x, hot).best_params_ == {'c': 10.0}
+
+
+@pytest.mark.thorough
+def test_two_processes_share_a_cross_validation(texts, hot):
+  scores = cross_validate(
+    xjax.XMCClassifier(), np.array(texts), hot, cv=2, n_jobs=2
+  )
+  assert (scores['test_score'] > 0.9).all()
+
+
+def test_parameters_are_copied_and_pickled(fitted, texts):
+  model = xjax.XMCClassifier(c=2.0, config=automatic_config(5))
+  assert clone(model).get_params()['c'] == 2.0
+  assert isinstance(clone(model).config, Config)
+  loaded = pickle.loads(pickle.dumps(fitted))
+  np.testing.assert_array_equal(loaded.predict(texts), fitted.predict(texts))
+
+
+def test_a_margin_is_no_probability(texts, hot):
+  model = xjax.XMCClassifier(automatic_config(5)).fit(texts, hot)
+  assert not hasattr(model, 'predict_proba')
+  np.testing.assert_array_equal(model.predict(texts), hot)
+
+
+def test_c_is_a_parameter_of_linear_models(texts, hot):
+  with pytest.raises(ConfigError, match='c=1.0: NeuralTrain has no such field'):
+    xjax.XMCClassifier(Config(), c=1.0).fit(texts, hot)
+
+
+def test_labels_that_were_not_scored_come_last():
+  # With so many labels, a tree scores only the best labels of a document.
+  names = [f'x{i}' for i in range(1001)]
+  hot = sparse.eye_array(1001, format='csr', dtype=int)
+  model = xjax.XMCClassifier().fit(2 * names, sparse.vstack([hot, hot]))
+  decision = model.decision_function(names[:9])
+  assert decision.shape == (9, 1001)
+  scored = model.predict_proba(names[:9]).toarray() > 0
+  assert 0 < scored.sum() < scored.size
+  for row, is_scored in zip(decision, scored, strict=True):
+    assert row[~is_scored].max() < min(row[is_scored].min(), 0)

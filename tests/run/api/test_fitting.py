@@ -1,0 +1,118 @@
+"""xjax.fit: training on documents in memory."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tests.fixtures.frames import Frame
+from tests.fixtures.tagged_texts import N, tagged_texts
+import xjax
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.schema import Document
+from xjax.run.api.fitting import automatic_config
+
+
+@pytest.fixture(scope='module')
+def train():
+  return tagged_texts(0)
+
+
+@pytest.fixture(scope='module')
+def features():
+  """Features, and labels that depend on the first three of them."""
+  rng = np.random.default_rng(0)
+  rows = sparse.random_array((200, 9), density=0.5, rng=rng, format='csr')
+  hot = rows[:, :3].toarray() > 0.4
+  ids = [[f'name {i}' for i in np.flatnonzero(row)] for row in hot]
+  return rows, hot, ids
+
+
+def test_the_same_call_resumes_and_another_call_changes_nothing(
+  train, tmp_path
+):
+  texts, labels = train
+  model = xjax.fit(texts, labels, workdir=tmp_path, verbose=False)
+  before = {
+    path: path.stat().st_mtime_ns for path in (tmp_path / 'model').iterdir()
+  }
+  again = xjax.fit(texts, labels, workdir=tmp_path, verbose=False)
+  assert again.predict(texts) == model.predict(texts)
+  data = sorted((tmp_path / 'data').iterdir())
+  contents = [path.read_bytes() for path in data]
+  with pytest.raises(ConfigError, match='made from other texts or labels'):
+    xjax.fit(texts[1:], labels[1:], workdir=tmp_path, verbose=False)
+  assert sorted((tmp_path / 'data').iterdir()) == data
+  assert [path.read_bytes() for path in data] == contents
+  assert before == {path: path.stat().st_mtime_ns for path in before}
+  assert not [p for p in tmp_path.iterdir() if p.name.startswith('.')]
+
+
+@pytest.mark.parametrize(
+  ('texts', 'labels', 'message'),
+  [
+    (['a', 'b'], [['x']], 'texts has 2 documents, but labels has labels of 1'),
+    (['a', ' '], [['x'], []], r'texts\[1\] has no text'),
+    ([], [], 'texts is empty'),
+    ('a', ['x'], 'texts is one text'),
+    (['a'], None, 'labels is None: give the labels'),
+    (['a', 'b'], [['x'], None], r'labels\[1\] is None'),
+    ([Document('i', {'t': 'a'}, ('x',))] * 2, None, r"texts\[1\]: the id 'i'"),
+  ],
+)
+def test_data_that_cannot_train_is_one_error(texts, labels, message, tmp_path):
+  with pytest.raises(DataError, match=message):
+    xjax.fit(texts, labels, workdir=tmp_path / 'run', verbose=False)
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('dev', [-0.1, 1, True, 'x', (['a'],)])
+def test_dev_is_a_pair_or_a_share(dev):
+  with pytest.raises(ConfigError, match='dev'):
+    xjax.fit(['a'], [['x']], dev=dev, verbose=False)
+
+
+def test_a_config_must_be_a_config(train):
+  with pytest.raises(ConfigError, match="must be 'auto', the name of a config"):
+    xjax.fit(*train, config=3)
+
+
+def test_a_config_keeps_its_model_tokens_and_zones(train):
+  config = automatic_config(10)
+  tokens = dataclasses.replace(config.data.tokens, max_ngram=1)
+  data = dataclasses.replace(config.data, zones=('body',), tokens=tokens)
+  config = dataclasses.replace(config, data=data, seed=3)
+  texts, labels = train
+  frame = Frame(title=['same'] * N, body=texts)
+  model = xjax.fit(frame, labels, config, dev=0, verbose=False)
+  assert isinstance(model.config, Config)
+  assert model.config.seed == 3
+  assert model.config.data.tokens == tokens
+  (with_title,), (with_body,) = (
+    model.predict(Frame(title=['l1'], body=['l2 word1'])),
+    model.predict('l2 word1'),
+  )
+  assert with_title == with_body
+
+
+def test_a_matrix_of_features_trains_a_model(features):
+  rows, hot, ids = features
+  model = xjax.fit(rows, ids, dev=0, verbose=False)
+  names = ['name 0', 'name 1', 'name 2']
+  assert [label.id for label in model.labels] == names
+  metrics = model.evaluate(rows, ids)
+  assert metrics['all']['P@1'] > 0.8
+  assert model.evaluate(rows.toarray(), hot) == metrics
+  same = xjax.fit(rows.toarray(), hot, dev=0, label_names=names, verbose=False)
+  assert same.predict(rows) == model.predict(rows.tocoo())
+  scaled = model.predict(rows * 7)
+  assert [[label.id for label in labels] for labels in scaled] == [
+    [label.id for label in labels] for labels in model.predict(rows)
+  ]
+
+
+def test_the_log_of_fit_is_shown_only_if_wanted(train, capfd):
+  xjax.fit(*train, dev=0, verbose=False)
+  assert capfd.readouterr() == ('', '')

@@ -1,0 +1,329 @@
+"""The Model of Python users, and xjax.fit."""
+
+import copy
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tests.fixtures.frames import Column, Frame
+from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
+import xjax
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.schema import Document
+from xjax.run.fit import load as load_predictor
+
+
+@pytest.fixture(scope='module')
+def train():
+  return tagged_texts(0)
+
+
+@pytest.fixture(scope='module')
+def test():
+  return tagged_texts(1)
+
+
+@pytest.fixture(scope='module')
+def model(train):
+  return xjax.fit(*train, dev=0.25, verbose=False)
+
+
+@pytest.fixture(scope='module')
+def neural(finished):
+  return xjax.load(finished.workdir)
+
+
+@pytest.fixture
+def compiled():
+  """A list with an entry for each program that was compiled."""
+  programs = []
+
+  def listen(event, seconds, **kwargs):
+    if event == '/jax/core/compile/backend_compile_duration':
+      programs.append(event)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  yield programs
+  jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_texts_and_labels_in_memory_train_a_model(model, test):
+  texts, labels = test
+  for ids, found in zip(labels, model.predict(texts, k=2), strict=True):
+    assert {label.id for label in found} == set(ids)
+  assert [label.id for label in model.labels] == [f'l{i}' for i in range(6)]
+  assert model.evaluate(texts, labels)['all']['P@1'] == 1
+
+
+@pytest.mark.parametrize(
+  'form',
+  [tuple, iter, np.array, lambda texts: np.array(texts, object)]
+  + [lambda texts: Column(*texts), lambda texts: Frame(body=texts)]
+  + [lambda texts: [Document('', {'text': text}) for text in texts]],
+)
+def test_texts_of_every_form_get_the_same_labels(model, test, form):
+  texts = test[0][:5]
+  assert model.predict(form(texts)) == model.predict(texts)
+
+
+def test_a_single_text_is_a_list_of_one(model, neural, test):
+  text = test[0][0]
+  assert model.predict(text) == model.predict([text])
+  assert model.predict(Document('', {'text': text})) == model.predict([text])
+  assert neural.predict(text, k=3) == neural.predict([text], k=3)
+  assert len(neural.explain(text, k=2)) == 1
+
+
+@pytest.mark.parametrize('texts', [None, b'a', {'text': 'a'}, [None], 3])
+def test_no_text_is_one_error(model, texts):
+  for method in (model.predict, model.predict_proba, model.explain):
+    with pytest.raises(DataError, match='texts'):
+      method(texts)
+
+
+@pytest.mark.parametrize('k', [0, -1, 1.5, True, '3'])
+def test_k_must_be_an_integer_of_at_least_1(model, neural, k):
+  for method in (model.predict, neural.explain):
+    with pytest.raises(ConfigError, match=r'k=.*: must be an integer'):
+      method(['a'], k=k)
+
+
+def test_extreme_k_and_texts(model, neural):
+  for each in (model, neural):
+    assert each.predict([]) == []
+    for k in (10**9, None):
+      ((*found,),) = each.predict([''], k=k)
+      assert len(found) == len(each.labels)
+
+
+def test_another_k_gives_the_same_labels(neural):
+  texts = ['nipa mani', 'gipu']
+  long = neural.predict(texts, k=1000)
+  for k in (1, 2, 5, 17):
+    assert neural.predict(texts, k=k) == [labels[:k] for labels in long]
+
+
+def test_probabilities_are_those_of_predict(model, test):
+  texts = test[0][:7]
+  found = model.predict_proba(texts)
+  assert sparse.issparse(found) and found.shape == (7, N_LABELS)
+  index = {label.id: i for i, label in enumerate(model.labels)}
+  for row, labels in enumerate(model.predict(texts, k=None)):
+    for label in labels:
+      assert found[row, index[label.id]] == label.score
+
+
+def test_evaluate_gives_the_metrics_of_the_run(train, test, tmp_path):
+  texts, labels = test
+  model = xjax.fit(*train, dev=test, workdir=tmp_path / 'run', verbose=False)
+  saved = json.loads((tmp_path / 'run/eval/dev/metrics.json').read_text())
+  assert model.evaluate(texts, labels) == saved['xjax']
+  hot = np.array([[f'l{i}' in ids for i in range(N_LABELS)] for ids in labels])
+  assert model.evaluate(texts, hot) == saved['xjax']
+  documents = [
+    Document(str(row), {'text': text}, tuple(ids))
+    for row, (text, ids) in enumerate(zip(texts, labels))
+  ]
+  assert model.evaluate(documents) == saved['xjax']
+
+
+def test_an_unknown_label_is_a_miss(model, test):
+  texts, labels = test
+  more = [[*ids, 'unknown'] for ids in labels]
+  metrics = model.evaluate(texts, more)['all']
+  assert metrics['P@1'] == 1
+  assert metrics['R@5'] == pytest.approx(2 / 3)
+
+
+def test_a_threshold_keeps_the_labels_at_or_above_it(model, test):
+  texts = test[0][:20]
+  for least in (0, 0.3, 1):
+    wanted = [
+      [label for label in labels if label.score >= least]
+      for labels in model.predict(texts, k=None)
+    ]
+    assert model.predict(texts, k=None, threshold=least) == wanted
+    short = [labels[:1] for labels in wanted]
+    assert model.predict(texts, k=1, threshold=least) == short
+
+
+def test_the_tuned_threshold_is_that_of_dev(model, test):
+  metrics = model.evaluate(*test)['all']
+  found = model.predict(test[0], k=None, threshold='tuned')
+  n_found = sum(map(len, found))
+  pairs = zip(found, test[1], strict=True)
+  hits = sum(label.id in ids for labels, ids in pairs for label in labels)
+  micro = 2 * hits / (n_found + 2 * N)
+  assert metrics['micro-F1-tuned'] == pytest.approx(micro)
+
+
+@pytest.mark.parametrize('threshold', [-0.1, 1.5, 'x', True, float('nan')])
+def test_a_threshold_is_a_probability(model, threshold):
+  with pytest.raises(ConfigError, match="must be 'tuned' or a probability"):
+    model.predict(['a'], threshold=threshold)
+
+
+def test_a_run_without_dev_has_no_probabilities(train):
+  model = xjax.fit(*train, dev=0, verbose=False)
+  with pytest.raises(ConfigError, match='this run has no tuned threshold'):
+    model.predict(['a'], threshold='tuned')
+  with pytest.raises(ConfigError, match='are margins, not probabilities'):
+    model.predict(['a'], threshold=0.5)
+  with pytest.raises(ConfigError, match='are margins, not probabilities'):
+    model.predict_proba(['a'])
+
+
+def test_a_saved_model_is_the_same_without_its_workdir(train, tmp_path):
+  model = xjax.fit(*train, workdir=tmp_path / 'run', verbose=False)
+  model.save(tmp_path / 'saved')
+  texts = train[0]
+  wanted = model.predict(texts, threshold='tuned')
+  shutil.rmtree(tmp_path / 'run')
+  saved = xjax.load(tmp_path / 'saved')
+  assert saved.predict(texts, threshold='tuned') == wanted
+  for path in (tmp_path / 'saved').rglob('*.json*'):
+    assert str(tmp_path / 'run') not in path.read_text()
+
+
+def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
+  run = shutil.copytree(finished.workdir, tmp_path / 'run')
+  model = xjax.load(run)
+  model.save(tmp_path / 'saved')
+  texts = ['nipa mani', 'gipu']
+  wanted = model.predict(texts), model.explain(texts)
+  shutil.rmtree(run)
+  saved = xjax.load(tmp_path / 'saved')
+  assert (saved.predict(texts), saved.explain(texts)) == wanted
+  assert saved.predictor.step == finished.best_step != finished.steps
+  (step,) = (tmp_path / 'saved/checkpoints').iterdir()
+  assert sorted(path.name for path in step.iterdir()) == [
+    'files.json',
+    'meta',
+    'params',
+  ]
+  assert 'is lost' not in caplog.text
+
+
+def test_a_saved_neural_model_cannot_train_on(finished, config, tmp_path):
+  from xjax.run.fit import fit
+
+  xjax.load(finished.workdir).save(tmp_path / 'saved')
+  with pytest.raises(DataError, match='was saved for predicting, without the'):
+    fit(config, tmp_path / 'saved')
+
+
+def test_saving_changes_no_folder_that_has_files(model, tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  with pytest.raises(ConfigError, match='exists already'):
+    model.save(tmp_path)
+  assert [path.name for path in tmp_path.iterdir()] == ['file']
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing(train, tmp_path):
+  model = xjax.fit(*train, workdir=tmp_path / 'run', verbose=False)
+  shutil.rmtree(tmp_path / 'run' / 'model')
+  (tmp_path / 'run' / 'model').symlink_to(tmp_path / 'nowhere')
+  with pytest.raises(OSError, match='model'):
+    model.save(tmp_path / 'saved')
+  assert [path.name for path in tmp_path.iterdir()] == ['run']
+
+
+def test_pickles_and_copies_predict_the_same(train, neural):
+  model = xjax.fit(*train, verbose=False)
+  texts = train[0][:9]
+  for each in (model, neural):
+    for copied in (pickle.loads(pickle.dumps(each)), copy.deepcopy(each)):
+      assert copied.predict(texts) == each.predict(texts)
+  data = pickle.dumps(model)
+  wanted, path = model.predict(texts), model.workdir.path
+  del model
+  assert not path.exists()
+  assert pickle.loads(data).predict(texts) == wanted
+
+
+def test_a_temporary_folder_lives_as_long_as_a_model_that_needs_it(train):
+  model = xjax.fit(*train, verbose=False)
+  path = model.workdir.path
+  copied = pickle.loads(pickle.dumps(model))
+  assert copied.workdir.path != path and path.exists()
+  del model
+  assert not path.exists() and copied.workdir.path.exists()
+
+
+@pytest.fixture(scope='module')
+def features():
+  """Features, and labels that depend on the first three of them."""
+  rng = np.random.default_rng(0)
+  rows = sparse.random_array((200, 9), density=0.5, rng=rng, format='csr')
+  hot = rows[:, :3].toarray() > 0.4
+  ids = [[f'name {i}' for i in np.flatnonzero(row)] for row in hot]
+  return rows, hot, ids
+
+
+def test_texts_and_features_are_not_mixed_up(model, neural, features):
+  rows, hot, _ = features
+  for each in (model, neural):
+    with pytest.raises(ConfigError, match='this run reads texts'):
+      each.predict(rows)
+  of_features = xjax.fit(rows, hot, dev=0, verbose=False)
+  with pytest.raises(ConfigError, match='this run reads sparse features'):
+    of_features.predict(['a'])
+  with pytest.raises(DataError, match='texts: feature 8 is not in 0..7'):
+    xjax.fit(rows[:, :8], hot, dev=0, verbose=False).predict(rows)
+
+
+def test_after_warmup_nothing_is_compiled(finished, compiled, tmp_path):
+  run = shutil.copytree(finished.workdir, tmp_path / 'run')
+  config = json.loads((run / 'config.json').read_text())
+  config['eval']['batch_size'] = 2
+  (run / 'config.json').write_text(json.dumps(config))
+  model = xjax.load(run)
+  model.warmup(explain=True)
+  assert compiled
+  compiled.clear()
+  rng = np.random.default_rng(0)
+  for _ in range(20):
+    n = int(rng.integers(1, 9))
+    texts = [' '.join(['nipa'] * length) for length in rng.integers(0, 40, n)]
+    model.predict(texts, k=int(rng.integers(1, model.config.eval.depth)))
+  model.explain(texts[:3], k=5)
+  assert compiled == []
+
+
+def test_models_without_programs_can_be_warmed_up(model, features):
+  model.warmup()
+  rows, hot, _ = features
+  xjax.fit(rows, hot, dev=0, verbose=False).warmup()
+  with pytest.raises(ConfigError, match='cannot be explained'):
+    model.explain(['a'])
+
+
+def test_a_loaded_model_is_the_predictor_of_the_run(finished, neural):
+  predictor = load_predictor(finished.workdir)
+  texts = ['nipa', 'mani gipu']
+  assert neural.predict(texts, k=3) == predictor.predict(texts, 3)
+  assert neural.explain(texts, 2, 1) == predictor.explain(texts, 2, 1)
+  assert 'NeuralModel with' in repr(neural)
+
+
+IMPORTS = """
+import sys
+import xjax
+assert xjax.__version__
+assert set(xjax.__all__) <= set(dir(xjax))
+heavy = 'jax', 'numpy', 'sklearn', 'flax'
+assert not [name for name in heavy if name in sys.modules]
+"""
+
+
+def test_importing_xjax_imports_no_large_library():
+  subprocess.run([sys.executable, '-c', IMPORTS], check=True)
+  with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    xjax.nothing  # noqa: B018
