@@ -37,6 +37,8 @@ import numpy as np
 from safetensors.numpy import save
 from scipy import sparse
 
+from tests.fixtures.mutations import mutated
+
 READ, REFUSED, CHANGED = 'read', 'refused', 'changed'
 BAD = ('traceback', 'silent', 'memory', 'hang', 'died')
 _SECONDS = 60  # for one input
@@ -76,78 +78,6 @@ BERT = {
   'intermediate_size': 6,
   'max_position_embeddings': 5,
 }
-# Pieces of text that readers may misread.
-PIECES = [
-  *(b'"', b',', b':', b'{', b'}', b'[', b']', b'\n', b'\r', b'\t', b' ', b'\0'),
-  *(b'null', b'NaN', b'Infinity', b'1e999', b'-1', b'0', b'true', b'""', b'{}'),
-  *(b'2147483647', b'2147483648', b'100000000', b'9' * 30, b'9' * 5000),
-  *(b'\xff\xfe', b'\xef\xbb\xbf', b'\xe9', b'\x1f\x8b', b'PK\x03\x04'),
-  *(b'\\ud800', b'"id": "d1",', b'"labels": 3,', b'\x80\x04.', b'%s', b'../'),
-  *(b'[' * 100_000, b'{"a":' * 50_000, b'x' * 300_000, b'\n' * 3_000),
-]
-
-
-ODD = [  # JSON values
-  *(b'null', b'true', b'0', b'-1', b'1', b'1.5', b'""', b'"a"', b'[]', b'{}'),
-  *(b'[[1]]', b'["a", "a"]', b'{"kind": "TreeModel"}', b'NaN', b'-Infinity'),
-  *(b'1e999', b'1e308', b'2147483648', b'9' * 20, b'9' * 5000, b'"\\ud800"'),
-  *(b'"\\u0000"', b'"a\\nb"', b'[' * 10**5, b'{"a":' * 10**5, b'"../x"'),
-]
-
-
-def mutated(rng: random.Random, data: bytes) -> bytes:
-  """Returns the data with one to three random changes."""
-  for _ in range(rng.choice((1, 1, 1, 2, 3))):
-    data = _change(rng, data)
-  return data
-
-
-def _change(rng: random.Random, data: bytes) -> bytes:
-  at = rng.randrange(len(data) + 1)
-  end = at + rng.choice((0, 0, 1, 4, 20))
-  lines = data.splitlines(keepends=True)
-  if b'{' in data and rng.random() < 0.4:
-    return _with_odd_value(rng, data)
-  match rng.randrange(9):
-    case 0:
-      return data[:at]
-    case 1:
-      return data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
-    case 2:
-      return data[:at] + rng.randbytes(rng.randrange(1, 8)) + data[end:]
-    case 3 if lines:
-      rng.shuffle(lines)
-      return b''.join(lines)
-    case 4 if lines:
-      return data + rng.choice(lines)
-    case 5 if lines:
-      header = [rng.choice((b'0', b'3', b'4', b'100000000', b'9' * 12))]
-      return b' '.join(header * rng.choice((1, 2, 3))) + b'\n' + data
-    case 6:
-      return gzip.compress(data, mtime=0)[: rng.choice((9, 40, None, None))]
-    case _:
-      return data[:at] + rng.choice(PIECES) + data[end:]
-
-
-def _with_odd_value(rng: random.Random, data: bytes) -> bytes:
-  """Replaces one value of a JSON text, or of one of several lines of JSON."""
-  lines = [data] if data.startswith(b'{\n') else data.splitlines(keepends=True)
-  at = rng.randrange(len(lines))
-  try:
-    holder = whole = json.loads(lines[at])
-    while True:
-      keys = list(holder) if isinstance(holder, dict) else range(len(holder))
-      key = rng.choice(keys)
-      inner = holder[key]
-      if not isinstance(inner, dict | list) or not inner or rng.random() < 0.2:
-        break
-      holder = inner
-  except (ValueError, TypeError, IndexError, RecursionError):
-    return data + b'x'
-  holder[key] = '@@'
-  text = json.dumps(whole).encode() + b'\n'
-  lines[at] = text.replace(b'"@@"', rng.choice(ODD))
-  return b''.join(lines)
 
 
 def n_documents(data: bytes, header: bool = False) -> int:

@@ -1,113 +1,38 @@
 """EURLEX57K in all its forms: sources, TFDS builder, prepared corpus."""
 
-import contextlib
-import functools
 import gzip
-import hashlib
-import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
 
 import numpy as np
 import pytest
 
+from tests.fixtures.eurlex57k import (
+  CONCEPTS,
+  as_archive,
+  as_archive_itself,
+  as_flat_folder,
+  as_folder,
+  as_lines,
+  config,
+  record,
+)
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.draft import text_digest
 from xjax.data.formats.eurlex57k import (
-  builder,
-  published as published_data,
   reader,
 )
 from xjax.data.formats.eurlex57k.builder import Eurlex57k
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData, read_eurlex57k
+from xjax.data.formats.eurlex57k.reader import read_eurlex57k
 from xjax.data.load import build_corpus
 from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Document, Label
-
-
-def record(i: int, concepts: str) -> dict:
-  return {
-    'celex_id': f'3{i:04}R',
-    'uri': f'http://x/{i}',
-    'type': 'Regulation',
-    'concepts': list(concepts),
-    'title': f'title {i}\n',
-    'header': f'header {i}',
-    'recitals': '' if i % 2 else 'Whereas ü',
-    'main_body': [f'Article {j}' for j in range(i % 3)],
-    'attachments': 'annex',
-  }
-
-
-ROWS = {
-  'train': [record(i, c) for i, c in enumerate(['12', '2', '', '13'])],
-  'dev': [record(10, '2'), record(11, '4')],
-}
-CONCEPTS = {
-  id_: {
-    'label': f'concept {id_}',
-    'alt_labels': ['other'],
-    'concept_id': id_,
-    'parents': parents,
-  }
-  for id_, parents in [('3', []), ('1', ['3']), ('2', []), ('4', []), ('9', [])]
-}
-
-
-def as_lines(folder: pathlib.Path) -> pathlib.Path:
-  for name, rows in ROWS.items():
-    data = b''.join(json.dumps(row).encode() + b'\n' for row in rows)
-    (folder / f'{name}.jsonl.gz').write_bytes(gzip.compress(data))
-  return folder
-
-
-def as_folder(folder: pathlib.Path) -> pathlib.Path:
-  for name, rows in ROWS.items():
-    (folder / 'dataset' / name).mkdir(parents=True)
-    for row in rows:
-      path = folder / 'dataset' / name / f'{row["celex_id"]}.json'
-      path.write_text(json.dumps(row, indent=2))
-  return folder
-
-
-def as_flat_folder(folder: pathlib.Path) -> pathlib.Path:
-  as_folder(folder)
-  for name in ROWS:
-    (folder / 'dataset' / name).rename(folder / name)
-  return folder
-
-
-def as_archive(folder: pathlib.Path) -> pathlib.Path:
-  with zipfile.ZipFile(folder / 'datasets.zip', 'w') as archive:
-    for name, rows in ROWS.items():
-      archive.writestr(f'__MACOSX/dataset/{name}/._x.json', b'\0\x05')
-      for row in rows:
-        path = f'dataset/{name}/{row["celex_id"]}.json'
-        archive.writestr(path, json.dumps(row))
-  return folder
-
-
-def as_archive_itself(folder: pathlib.Path) -> pathlib.Path:
-  return as_archive(folder) / 'datasets.zip'
-
-
-@pytest.fixture
-def folder(tmp_path):
-  (tmp_path / 'source').mkdir()
-  path = tmp_path / 'source' / 'eurovoc_en.json'
-  path.write_text(json.dumps(CONCEPTS, indent=1))
-  return tmp_path / 'source'
-
-
-def config(source, cache, **kwargs) -> Eurlex57kData:
-  return Eurlex57kData(dir=str(source), cache_dir=str(cache), **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -311,103 +236,6 @@ def test_the_builder_by_itself(folder, tmp_path):
   assert list(example['main_body']) == [b'Article 0', b'Article 1']
   names = {p.suffix for p in (tmp_path / 'tfds').rglob('*dev*')}
   assert any('array_record' in name for name in names)
-
-
-@contextlib.contextmanager
-def served(folder: pathlib.Path):
-  class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-      pass
-
-  handler = functools.partial(Quiet, directory=folder)
-  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-      yield f'http://127.0.0.1:{server.server_port}/'
-    finally:
-      server.shutdown()
-      thread.join()
-
-
-@pytest.fixture
-def published(monkeypatch):
-  """Makes the small corpus the published one."""
-  digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
-  parts = {
-    'train': published_data._Part(4),
-    'dev': published_data._Part(2, digest),
-    'concepts': published_data._Part(5),
-  }
-  monkeypatch.setattr(published_data, 'PUBLISHED', parts)
-  monkeypatch.setattr(builder, 'PUBLISHED', parts)
-  return parts
-
-
-def test_the_download(folder, tmp_path, monkeypatch, published, caplog):
-  as_archive(folder)
-  with served(folder) as site:
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
-    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
-    raw = read_eurlex57k(config('', tmp_path / 'cache'))
-  assert raw.splits['train'].ids[0] == '30000R' and len(raw.labels) == 5
-  assert list(read_eurlex57k(config('', tmp_path / 'cache')).splits) == [
-    'train',
-    'dev',
-  ]
-
-
-@pytest.mark.parametrize(
-  ('name', 'part', 'says'),
-  [
-    ('train', (45_000,), 'train has 4 ids, not 45,000'),
-    ('dev', (2, 'other'), 'dev has other ids'),
-    ('test', (6_000,), 'test has 0 ids, not 6,000'),
-    ('concepts', (7_201,), 'concepts has 5 ids, not 7,201'),
-  ],
-)
-def test_a_download_of_other_documents_is_refused_and_removed(
-  folder, tmp_path, monkeypatch, published, name, part, says
-):
-  as_archive(folder)
-  published[name] = published_data._Part(*part)
-  with served(folder) as site:
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
-    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
-    with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
-      read_eurlex57k(config('', tmp_path / 'cache'))
-    assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
-    del published[name]  # the next start downloads again
-    read_eurlex57k(config('', tmp_path / 'cache'))
-
-
-def test_other_documents_in_a_folder_are_a_warning(
-  folder, tmp_path, published, caplog
-):
-  read_eurlex57k(config(as_lines(folder), tmp_path / 'cache'))
-  assert 'published' not in caplog.text
-  published['train'] = published_data._Part(45_000)
-  read_eurlex57k(config(folder, tmp_path / 'cache'))
-  assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
-
-
-def test_an_unreadable_file_of_an_archive_is_never_skipped(folder, tmp_path):
-  as_archive(folder)
-  archive = folder / 'datasets.zip'
-  data = bytearray(archive.read_bytes())
-  data[data.index(b'title 1')] ^= 1
-  archive.write_bytes(data)
-  skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
-  with pytest.raises(DataError, match='json: cannot be read: Bad CRC-32'):
-    read_eurlex57k(skip)
-
-
-def test_a_download_that_fails_says_what_to_do(tmp_path, monkeypatch):
-  (tmp_path / 'empty').mkdir()
-  with served(tmp_path / 'empty') as site:
-    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
-    with pytest.raises(DataError, match='give their folder as --config.data'):
-      read_eurlex57k(config('', tmp_path / 'cache'))
 
 
 def test_tensorflow_is_not_needed(folder, tmp_path):

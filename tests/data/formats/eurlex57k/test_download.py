@@ -1,0 +1,113 @@
+"""The download of EURLEX57K: only the published documents are accepted."""
+
+import contextlib
+import functools
+import hashlib
+import http.server
+import pathlib
+import threading
+
+import pytest
+
+from tests.fixtures.eurlex57k import as_archive, as_lines, config
+from xjax.core.errors import DataError
+from xjax.data.config import OnError
+from xjax.data.formats.eurlex57k import builder, published as published_data
+from xjax.data.formats.eurlex57k.reader import read_eurlex57k
+
+
+@contextlib.contextmanager
+def served(folder: pathlib.Path):
+  class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+      pass
+
+  handler = functools.partial(Quiet, directory=folder)
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+      yield f'http://127.0.0.1:{server.server_port}/'
+    finally:
+      server.shutdown()
+      thread.join()
+
+
+@pytest.fixture
+def published(monkeypatch):
+  """Makes the small corpus the published one."""
+  digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
+  parts = {
+    'train': published_data._Part(4),
+    'dev': published_data._Part(2, digest),
+    'concepts': published_data._Part(5),
+  }
+  monkeypatch.setattr(published_data, 'PUBLISHED', parts)
+  monkeypatch.setattr(builder, 'PUBLISHED', parts)
+  return parts
+
+
+def test_the_download(folder, tmp_path, monkeypatch, published, caplog):
+  as_archive(folder)
+  with served(folder) as site:
+    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
+    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
+    raw = read_eurlex57k(config('', tmp_path / 'cache'))
+  assert raw.splits['train'].ids[0] == '30000R' and len(raw.labels) == 5
+  assert list(read_eurlex57k(config('', tmp_path / 'cache')).splits) == [
+    'train',
+    'dev',
+  ]
+
+
+@pytest.mark.parametrize(
+  ('name', 'part', 'says'),
+  [
+    ('train', (45_000,), 'train has 4 ids, not 45,000'),
+    ('dev', (2, 'other'), 'dev has other ids'),
+    ('test', (6_000,), 'test has 0 ids, not 6,000'),
+    ('concepts', (7_201,), 'concepts has 5 ids, not 7,201'),
+  ],
+)
+def test_a_download_of_other_documents_is_refused_and_removed(
+  folder, tmp_path, monkeypatch, published, name, part, says
+):
+  as_archive(folder)
+  published[name] = published_data._Part(*part)
+  with served(folder) as site:
+    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
+    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
+    with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
+      read_eurlex57k(config('', tmp_path / 'cache'))
+    assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
+    del published[name]  # the next start downloads again
+    read_eurlex57k(config('', tmp_path / 'cache'))
+
+
+def test_other_documents_in_a_folder_are_a_warning(
+  folder, tmp_path, published, caplog
+):
+  read_eurlex57k(config(as_lines(folder), tmp_path / 'cache'))
+  assert 'published' not in caplog.text
+  published['train'] = published_data._Part(45_000)
+  read_eurlex57k(config(folder, tmp_path / 'cache'))
+  assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
+
+
+def test_an_unreadable_file_of_an_archive_is_never_skipped(folder, tmp_path):
+  as_archive(folder)
+  archive = folder / 'datasets.zip'
+  data = bytearray(archive.read_bytes())
+  data[data.index(b'title 1')] ^= 1
+  archive.write_bytes(data)
+  skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
+  with pytest.raises(DataError, match='json: cannot be read: Bad CRC-32'):
+    read_eurlex57k(skip)
+
+
+def test_a_download_that_fails_says_what_to_do(tmp_path, monkeypatch):
+  (tmp_path / 'empty').mkdir()
+  with served(tmp_path / 'empty') as site:
+    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
+    with pytest.raises(DataError, match='give their folder as --config.data'):
+      read_eurlex57k(config('', tmp_path / 'cache'))
