@@ -6,7 +6,8 @@ import jax
 from jax.sharding import AxisType
 import numpy as np
 
-from xjax.core import distributed
+from xjax.core.distributed import barrier
+from xjax.core.processes import connection
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
@@ -56,7 +57,7 @@ def batches_of(process):
 
 def main(port, process, path):
   jax.config.update('jax_num_cpu_devices', 4)
-  distributed.start(True, f'localhost:{port}', 2, int(process))
+  connection.start(True, f'localhost:{port}', 2, int(process))
   space = LabelSpace(
     tuple(Label(f'l{i}') for i in range(L)), np.full(L, 60, np.int32), 99, L
   )
@@ -79,7 +80,7 @@ def main(port, process, path):
     scores=got.lists['all'].scores,
     covered=covered.ids_NK,
   )
-  distributed.barrier('done')
+  barrier('done')
 
 
 if __name__ == '__main__':

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 from scipy import sparse
 
-from xjax.core import distributed
+from xjax.core.distributed import barrier
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
+from xjax.core.processes import connection
 from xjax.core.types import Ragged
 from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.part_files import PartFiles
@@ -43,12 +44,12 @@ def never():
 
 def main(port, process, folder):
   jax.config.update('jax_num_cpu_devices', 2)
-  distributed.start(True, f'localhost:{port}', 2, int(process))
+  connection.start(True, f'localhost:{port}', 2, int(process))
   folder = pathlib.Path(folder)
   found = train(folder / 'parts', make_mesh(MeshConfig()))
   train(folder / 'parts', make_mesh(MeshConfig()), never)
   np.savez(folder / f'{process}.npz', **found.arrays())
-  distributed.barrier('done')
+  barrier('done')
 
 
 if __name__ == '__main__':

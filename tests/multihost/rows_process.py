@@ -7,16 +7,17 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType
 import numpy as np
 
-from xjax.core import distributed
+from xjax.core.distributed import barrier
 from xjax.core.mesh import DATA, LABEL, own_rows, put_batch, share_of
 from xjax.core.mesh_config import Share
+from xjax.core.processes import connection
 
 BATCH = np.arange(48).reshape(8, 6)
 
 
 def main(port, process):
   jax.config.update('jax_num_cpu_devices', 4)
-  distributed.start(True, f'localhost:{port}', 2, int(process))
+  connection.start(True, f'localhost:{port}', 2, int(process))
   # Rows of the mesh: of process 0, 1, 0, 1.
   devices = np.array(jax.devices()).reshape(2, 2, 2).swapaxes(0, 1)
   mesh = jax.sharding.Mesh(
@@ -32,7 +33,7 @@ def main(port, process):
   np.testing.assert_array_equal(own_rows(put), mine)
   turned = jax.jit(lambda x: 2 * x.T)(put)
   np.testing.assert_array_equal(own_rows(turned, axis=1), 2 * mine.T)
-  distributed.barrier('done')
+  barrier('done')
 
 
 if __name__ == '__main__':

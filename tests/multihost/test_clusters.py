@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 JOIN = """
 import jax, numpy as np
 from jax.experimental import multihost_utils
-from xjax.core.distributed import start
+from xjax.core.processes.connection import start
 from xjax.core.errors import ConfigError
 try:
   start(True)

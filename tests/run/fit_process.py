@@ -6,20 +6,20 @@ python fit_process.py CONFIG.json WORKDIR [COORDINATOR COUNT ID]
 import sys
 
 from xjax.config.json import load_config
-from xjax.core import distributed
 from xjax.core.console import show_log
 from xjax.core.errors import (
   Interrupted,
   Preempted,
   UserError,
 )
+from xjax.core.processes import connection
 from xjax.run.fit import fit
 
 if __name__ == '__main__':
   config, workdir, *others = sys.argv[1:]
   show_log()
   if others:
-    distributed.start(True, others[0], int(others[1]), int(others[2]))
+    connection.start(True, others[0], int(others[1]), int(others[2]))
   try:
     fit(load_config(config), workdir)
   except Interrupted:

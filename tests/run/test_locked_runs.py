@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.lock import locked
+from xjax.core.processes.lock import locked
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit, load
 

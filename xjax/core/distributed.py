@@ -1,94 +1,22 @@
-"""Connects and synchronises the processes of a run, and gathers top-k lists."""
+"""Synchronises the processes of a run, and gathers top-k lists."""
 
 from collections.abc import Callable, Iterable
-import importlib.util
-import os
 import sys
 import typing
-import warnings
 
 import numpy as np
 
 from xjax.core.allocation import check_memory
-from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Batch
 
 if typing.TYPE_CHECKING:
   import jax
 
 
-def start(
-  multihost: bool,
-  coordinator: str = '',
-  num_processes: int = 0,
-  process_id: int = -1,
-) -> None:
-  """Connects this process to the other processes of the run.
-
-  This function must be called before any JAX function.
-
-  Args:
-    multihost: whether this run has several processes.
-    coordinator: address:port of process 0. The argument can be empty where JAX
-      finds the address and the two numbers below by itself: on TPU pods, under
-      SLURM's srun and Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
-    num_processes: number of processes, if `coordinator` is set.
-    process_id: number of this process, from 0, if `coordinator` is set.
-
-  Raises:
-    ConfigError: the flags do not fit together, or the other processes are not
-      found.
-  """
-  flags_set = {
-    '--coordinator': bool(coordinator),
-    '--num_processes': num_processes != 0,
-    '--process_id': process_id != -1,
-  }
-  if not multihost:
-    if any(flags_set.values()):
-      name = next(name for name, is_set in flags_set.items() if is_set)
-      raise ConfigError(
-        f'{name} needs --multihost; add --multihost, or drop {name}'
-      )
-    return
-  if any(flags_set.values()) and not (
-    coordinator and 0 <= process_id < num_processes
-  ):
-    raise ConfigError(
-      '--coordinator, --num_processes and --process_id must be given together; '
-      '--process_id counts from 0 and is below --num_processes'
-    )
-  import jax
-
-  arguments = (coordinator, num_processes, process_id) if coordinator else ()
-  try:
-    with warnings.catch_warnings():
-      # JAX warns that the package kubernetes is missing. The warning is hidden,
-      # because the error below says the same (see _reason).
-      warnings.filterwarnings('ignore', 'Kubernetes environment detected')
-      jax.distributed.initialize(*arguments)
-  except Exception as error:  # different clusters raise different errors
-    raise ConfigError(
-      f'--multihost: the other processes are not found ({_reason(error)}). JAX '
-      'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and '
-      'in Jobs and JobSets of Kubernetes; elsewhere give '
-      '--coordinator=ADDRESS:PORT, --num_processes and --process_id'
-    ) from error
-
-
-def _reason(error: Exception) -> str:
-  """Returns one line that explains why the other processes were not found."""
-  reason = f'{type(error).__name__}: {" ".join(str(error).split())}'
-  in_kubernetes = 'KUBERNETES_SERVICE_HOST' in os.environ
-  if in_kubernetes and not importlib.util.find_spec('kubernetes'):
-    return f"Kubernetes needs pip install 'xjax[k8s]'; {reason}"
-  return reason
-
-
 def process_index() -> int:
   """Returns the number of this process in the run, from 0."""
-  # start() imports JAX. A process without JAX is the only process of its run,
-  # and a linear model or a label tree predicts without loading JAX.
+  # A process that is connected to others has imported JAX (connection.py).
+  # Linear models and label trees predict without loading JAX.
   return sys.modules['jax'].process_index() if 'jax' in sys.modules else 0
 
 

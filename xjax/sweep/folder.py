@@ -14,7 +14,7 @@ from xjax.config.json import diff, from_json, to_json
 from xjax.config.run import Config
 from xjax.core.atomic import write_json, writing
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.lock import locked
+from xjax.core.processes.lock import locked
 from xjax.sweep.config import Sweep
 from xjax.sweep.overrides import plain_json
 from xjax.train.workdir import read_json

@@ -26,7 +26,7 @@ from xjax.core.errors import (
   DataError,
   UserError,
 )
-from xjax.core.lock import locked
+from xjax.core.processes.lock import locked
 from xjax.data.files.file_set import (
   file_digest,
   read_json,

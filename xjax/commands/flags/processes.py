@@ -1,5 +1,8 @@
 """Defines the flags that connect the processes of a run."""
 
+from collections.abc import Iterator
+import contextlib
+
 from absl import flags
 
 TITLE = 'Several processes (clusters)'
@@ -25,14 +28,23 @@ def define() -> None:
   )
 
 
-def connect() -> None:
+@contextlib.contextmanager
+def connected() -> Iterator[None]:
   """Connects this process to the others, as the flags say.
+
+  If one process fails in the context, all processes end.
 
   Raises:
     ConfigError: the flags do not fit together, or the others are not found.
   """
   names = 'multihost', 'coordinator', 'num_processes', 'process_id'
-  if any(flags.FLAGS[name].present for name in names):
-    from xjax.core import distributed
+  if not any(
+    name in flags.FLAGS and flags.FLAGS[name].present for name in names
+  ):
+    yield
+    return
+  from xjax.core.processes import connection
 
-    distributed.start(*(flags.FLAGS[name].value for name in names))
+  connection.start(*(flags.FLAGS[name].value for name in names))
+  with connection.together():
+    yield

@@ -74,9 +74,8 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   keep_freed_memory()
   show_log()
   try:
-    if 'multihost' in flags.FLAGS:
-      processes.connect()
-    main(list(argv[1:]))
+    with processes.connected():
+      main(list(argv[1:]))
   except UserError as error:
     return _fail(error)
   except Interrupted as error:

@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from xjax.core.errors import ConfigError, UserError
-from xjax.core.lock import NAME, locked
+from xjax.core.processes.lock import NAME, locked
 
 HOLD = """
 import sys, time
-from xjax.core.lock import locked
+from xjax.core.processes.lock import locked
 with locked(sys.argv[1]):
   print('locked', flush=True)
   time.sleep(60)
@@ -66,7 +66,7 @@ def test_waits_for_a_process_that_is_about_to_end(holder, tmp_path):
     holder.wait()
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr('xjax.core.lock.time.sleep', look)
+    patch.setattr('xjax.core.processes.lock.time.sleep', look)
     with locked(tmp_path / 'run', wait=60):
       pass
   assert len(looked) == 1
@@ -96,8 +96,10 @@ def test_a_lock_file_that_was_removed_meanwhile_locks_nobody(
       (tmp_path / 'other').touch()
       os.replace(tmp_path / 'other', tmp_path / NAME)
 
-  monkeypatch.setattr('xjax.core.lock.fcntl.flock', remove_first)
-  monkeypatch.setattr('xjax.core.lock.time.sleep', lambda seconds: None)
+  monkeypatch.setattr('xjax.core.processes.lock.fcntl.flock', remove_first)
+  monkeypatch.setattr(
+    'xjax.core.processes.lock.time.sleep', lambda seconds: None
+  )
   with locked(tmp_path, wait=60):
     assert (tmp_path / NAME).stat().st_ino == opened[-1]
   assert len(opened) == 2
@@ -115,7 +117,7 @@ def test_a_file_system_without_locks_is_a_warning(
   def refuse(lock, how):
     raise OSError(errno.ENOLCK, 'No locks available')
 
-  monkeypatch.setattr('xjax.core.lock.fcntl.flock', refuse)
+  monkeypatch.setattr('xjax.core.processes.lock.fcntl.flock', refuse)
   with locked(tmp_path):
     assert names(tmp_path) == [NAME]
   assert 'this file system has no locks' in caplog.text

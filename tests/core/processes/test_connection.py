@@ -6,15 +6,20 @@ import sys
 import jax
 import pytest
 
-from xjax.core.distributed import start
 from xjax.core.errors import ConfigError
+from xjax.core.processes import connection
+from xjax.core.processes.connection import start
 
 
 @pytest.fixture
 def joined(monkeypatch):
   """The arguments that JAX was given."""
   calls = []
-  monkeypatch.setattr(jax.distributed, 'initialize', lambda *a: calls.append(a))
+  monkeypatch.setattr(
+    jax.distributed, 'initialize', lambda *a, **k: calls.append(a)
+  )
+  for name in ('_replace_crash_report', '_heed_errors'):
+    monkeypatch.setattr(connection, name, lambda *a: lambda: None)
   return calls
 
 

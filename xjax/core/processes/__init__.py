@@ -1,0 +1,1 @@
+"""Connects the processes of a run, and locks folders for one process."""
