@@ -214,15 +214,18 @@ def test_a_finished_run_resumes_on_another_mesh(two_processes):
 
 
 @pytest.mark.thorough
-def test_sigterm_to_one_process_stops_both(tmp_path):
+@pytest.mark.parametrize(
+  'number, code', [(signal.SIGTERM, 75), (signal.SIGINT, 130)]
+)
+def test_a_signal_to_one_process_stops_both(tmp_path, number, code):
   workdir = tmp_path / 'run'
   processes = two(workdir, config(2, 4, steps=5000))
   path = workdir / 'metrics.jsonl'
   while all(p.poll() is None for p in processes) and not records_in(path):
     time.sleep(0.05)
-  processes[1].send_signal(signal.SIGTERM)
+  processes[1].send_signal(number)
   outputs = [process.communicate(timeout=120)[0] for process in processes]
-  assert [process.returncode for process in processes] == [75, 75], '\n'.join(
+  assert [process.returncode for process in processes] == [code] * 2, '\n'.join(
     outputs
   )
   saved = intact_steps(workdir / 'checkpoints')[-1]

@@ -14,8 +14,12 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, make_mesh
+from xjax.core.mesh import (
+  DATA,
+  make_mesh,
+)
 from xjax.core.mesh_config import LABEL_MULTIPLE
+from xjax.core.progress import Progress
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.batches.dense import TrainBatches
@@ -258,14 +262,15 @@ class NeuralRun:
     if 'dev' in corpus.splits:
       judge = dev_judge(scorer, self.inputs, corpus)
     with contextlib.ExitStack() as parts:
-      # SIGTERM must not end the process before the checkpoints are closed,
+      # A signal must not end the process before the checkpoints are closed,
       # because saves may not be on disk until then. So the context of
       # preemption is entered first and left last.
       parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
         Checkpoints(self.workdir.checkpoints, config.keep)
       )
-      state, position = self._start(checkpoints, iterator)
+      with Progress('building the model'):
+        state, position = self._start(checkpoints, iterator)
       preemption.check()
       loop = Loop(
         config=config,
