@@ -88,7 +88,7 @@ def n_documents(data: bytes, header: bool = False) -> int:
     header: whether the lines are rows of an XC file. Then blank lines are
       documents, and the first line may be a header with their number.
   """
-  while data.startswith(b'\x1f\x8b'):
+  if data.startswith(b'\x1f\x8b'):
     data = gzip.decompress(data)
   lines = data.removeprefix(b'\xef\xbb\xbf').split(b'\n')
   if not header:
@@ -367,12 +367,13 @@ def _attack_command(
     except subprocess.TimeoutExpired:
       return f'command {kind}', 'hang', ''
   said = done.stderr.decode(errors='replace')
-  message, n = said[-300:], n_documents(data, evaluates)
+  message = said[-300:]
   if 'Traceback' in said:
     return f'command {kind}', 'traceback', message
   if done.returncode:
     one = done.returncode == 1 and said.count('error: ') == 1
     return f'command {kind}', REFUSED if one else 'died', message
+  n = n_documents(data, evaluates)
   whole = evaluates or done.stdout.count(b'\n') == n
   return f'command {kind}', READ if whole else 'silent', f'{n} documents'
 
