@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 
+from absl import flags
+
 from xjax.core import distributed
 from xjax.core.console import show_log
 from xjax.core.errors import UserError
@@ -14,6 +16,7 @@ def main(port, process, what):
   if what == 'never joins':
     distributed._JOIN = 5
     distributed._SAY_EVERY = 2
+  flags.FLAGS(sys.argv[:1])
   show_log()
   distributed.start(True, f'localhost:{port}', 2, int(process))
   with distributed.together():

@@ -1,10 +1,18 @@
-"""Shows the log of xjax, and warnings of other libraries, in the terminal."""
+"""Shows the log and the output of programs in the terminal."""
 
+from collections.abc import Iterator
+import contextlib
+import errno
 import logging as python_logging
+import os
 import pathlib
+import sys
 
 from absl import logging
 
+from xjax.core.atomic import WriteError
+
+_CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
 
@@ -28,3 +36,44 @@ def show_log() -> None:
   handler.addFilter(_XjaxRecords())
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)
+
+
+@contextlib.contextmanager
+def writing_output() -> Iterator[None]:
+  """Lets this context print any text, and notices if it cannot be written.
+
+  A character that the terminal's encoding lacks is printed as an escape. If the
+  reader of standard output has closed it, as `head` does, the context ends
+  without an error.
+
+  Raises:
+    WriteError: standard output cannot be written, for example because it goes
+      to a file on a full disk.
+  """
+  for stream in (sys.stdout, sys.stderr):
+    if hasattr(stream, 'reconfigure'):
+      stream.reconfigure(errors='backslashreplace')
+  try:
+    yield
+    sys.stdout.flush()
+  except BrokenPipeError:
+    _drop_output()
+  except WriteError:
+    raise
+  except OSError as error:
+    # Errors of files have names, or are WriteErrors.
+    if error.filename is not None or error.errno not in _CANNOT_WRITE:
+      raise
+    _drop_output()
+    raise WriteError(
+      f'standard output: cannot be written: {error.strerror}'
+    ) from error
+
+
+def _drop_output() -> None:
+  """Sends the rest of standard output to the null device.
+
+  At exit, Python writes the rest of the output, and would fail again.
+  """
+  with contextlib.suppress(OSError):  # a stream without a file
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
