@@ -1,5 +1,6 @@
-"""Checks that our own log is shown plainly, and only warnings of libraries."""
+"""Checks what of the log is shown, and output that cannot be written."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -73,3 +74,49 @@ def test_who_is_heard(path, shown):
   )
   assert done.stderr.splitlines() == shown
   assert not done.stdout
+
+
+PRINT = """
+import sys
+from xjax.core.console import writing_output
+from xjax.core.errors import UserError
+try:
+  with writing_output():
+    for _ in range(int(sys.argv[1])):
+      print('Gr\\u00f6\\u00dfe')
+except UserError as error:
+  sys.exit(f'error: {error}')
+"""
+
+
+def printed(n, stdout, **environment):
+  return subprocess.run(
+    [sys.executable, '-c', PRINT, str(n)],
+    env={**os.environ, 'PYTHONPATH': str(ROOT), **environment},
+    stdout=stdout,
+    stderr=subprocess.PIPE,
+  )
+
+
+@pytest.mark.parametrize('n', [1, 10_000])
+def test_a_full_disk_behind_the_output_is_one_line(n):
+  with open('/dev/full', 'wb') as full:
+    done = printed(n, full)
+  assert done.returncode == 1
+  assert done.stderr == (
+    b'error: standard output: cannot be written: No space left on device\n'
+  )
+
+
+def test_a_reader_that_has_gone_is_no_error():
+  read, write = os.pipe()
+  os.close(read)
+  with open(write, 'wb') as gone:
+    done = printed(10_000, gone)
+  assert (done.returncode, done.stderr) == (0, b'')
+
+
+def test_what_the_terminal_cannot_show_is_escaped():
+  ascii_only = {'LC_ALL': 'C', 'PYTHONIOENCODING': 'ascii', 'PYTHONUTF8': '0'}
+  done = printed(1, subprocess.PIPE, **ascii_only)
+  assert (done.stdout, done.stderr) == (b'Gr\\xf6\\xdfe\n', b'')

@@ -48,7 +48,6 @@ _GROWTH = 1 << 30  # bytes that one input may need
 _SPACE = 6 << 30
 
 ROOT = pathlib.Path(__file__).parents[2]
-COMMANDS = 'experiments'  # the package of the commands
 
 DOCUMENTS = b''.join(
   b'{"id": "d%d", "text": "one \\u00e9 %d", "labels": ["a", "b"]}\n' % (i, i)
@@ -358,7 +357,7 @@ def _attack_command(
     kind = 'evaluate' if evaluates else 'predict'
     try:
       done = subprocess.run(
-        [sys.executable, '-m', f'{COMMANDS}.{kind}', *arguments],
+        [sys.executable, '-m', 'xjax', kind, *arguments],
         input=data,
         capture_output=True,
         timeout=3 * _SECONDS,

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 
+from absl import flags
+
 from xjax.core.console import show_log
 from xjax.core.distributed import barrier
 from xjax.core.errors import UserError
@@ -15,6 +17,7 @@ def main(port, process, what):
   if what == 'never joins':
     connection._JOIN = 5
     connection._SAY_EVERY = 2
+  flags.FLAGS(sys.argv[:1])
   show_log()
   connection.start(True, f'localhost:{port}', 2, int(process))
   with connection.together():

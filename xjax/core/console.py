@@ -1,8 +1,10 @@
-"""Shows the log in the terminal, and says how the user calls xjax."""
+"""Shows the log and the output of programs in the terminal."""
 
 from collections.abc import Iterator
 import contextlib
+import errno
 import logging as python_logging
+import os
 import pathlib
 import shlex
 import shutil
@@ -10,12 +12,11 @@ import sys
 
 from absl import logging
 
+from xjax.core.atomic import WriteError
 from xjax.core.errors import printable
-from xjax.core.progress import (
-  Progress,
-  hidden_progress,
-)
+from xjax.core.progress import Progress, hidden_progress
 
+_CANNOT_WRITE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
 
@@ -95,3 +96,44 @@ def command_words() -> str:
   if command and pathlib.Path(command) == own:
     return 'xjax'
   return f'{shlex.quote(sys.executable)} -m xjax'
+
+
+@contextlib.contextmanager
+def writing_output() -> Iterator[None]:
+  """Lets this context print any text, and notices if it cannot be written.
+
+  A character that the terminal's encoding lacks is printed as an escape. If the
+  reader of standard output has closed it, as `head` does, the context ends
+  without an error.
+
+  Raises:
+    WriteError: standard output cannot be written, for example because it goes
+      to a file on a full disk.
+  """
+  for stream in (sys.stdout, sys.stderr):
+    if hasattr(stream, 'reconfigure'):
+      stream.reconfigure(errors='backslashreplace')
+  try:
+    yield
+    sys.stdout.flush()
+  except BrokenPipeError:
+    _drop_output()
+  except WriteError:
+    raise
+  except OSError as error:
+    # Errors of files have names, or are WriteErrors.
+    if error.filename is not None or error.errno not in _CANNOT_WRITE:
+      raise
+    _drop_output()
+    raise WriteError(
+      f'standard output: cannot be written: {error.strerror}'
+    ) from error
+
+
+def _drop_output() -> None:
+  """Sends the rest of standard output to the null device.
+
+  At exit, Python writes the rest of the output, and would fail again.
+  """
+  with contextlib.suppress(OSError):  # a stream without a file
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

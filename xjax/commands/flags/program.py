@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 import functools
-import os
 import sys
 import threading
 
@@ -11,7 +10,7 @@ from absl import app, flags
 from xjax.commands.flags import config, imports, processes
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
-from xjax.core.console import show_log
+from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError
 
 EXIT_USER_ERROR = 1
@@ -74,7 +73,7 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   keep_freed_memory()
   show_log()
   try:
-    with processes.connected():
+    with writing_output(), processes.connected():
       main(list(argv[1:]))
   except UserError as error:
     return _fail(error)
@@ -87,10 +86,6 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
     return EXIT_INTERRUPTED
-  except BrokenPipeError:  # the reader of standard output has closed it
-    # At exit, Python writes the rest of the output. To avoid a second error,
-    # the rest goes to the null device.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
   return 0
 
 
