@@ -31,7 +31,9 @@ from xjax.run.judging import (
   DEV,
   Metrics,
   judge_split,
+  judged_probabilities,
   read_metrics,
+  saved_calibration,
   tuned_threshold,
   writing_evaluation,
 )
@@ -126,7 +128,12 @@ def evaluate_split(
       train_gold=lambda: load(TRAIN).split(TRAIN).gold,
       usual=criteria,
     )
-    metrics = judge(predictions, criteria, tuned_threshold(metrics))
+    shown_NK = None
+    if not strategy:
+      method, kind = config.calibration, predictor.score_kind
+      calibration = saved_calibration(home, method, predictor.step, kind)
+      shown_NK = judged_probabilities(predictions, name, method, calibration)
+    metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(popularity(space, part, config.depth), prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, folder)
 
@@ -147,7 +154,7 @@ def _judge_by_score(
   model: Predictor, split: Split, workdir: Workdir, name: str
 ) -> Metrics:
   threshold = None if name == DEV else saved_threshold(workdir, model.step)
-  return judge_split(model, split, workdir, name, threshold)
+  return judge_split(model, split, workdir, name, threshold, model.calibration)
 
 
 def _judge_chosen(

@@ -18,7 +18,7 @@ from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.judge.calibration import readable_scores
+from xjax.judge.calibration import readable_scores, shown_probabilities
 from xjax.judge.judge import judge
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
@@ -256,8 +256,10 @@ def _save_beside(
       criteria, threshold = strategy.criteria(criteria), None
     else:
       threshold = saved_threshold(predictor.workdir, predictor.step)
-    judged = predictions.of_documents(labelled)
-    write_json(metrics, judge(judged, criteria, threshold))
+    judged, shown_NK = predictions.of_documents(labelled), None
+    if not strategy:
+      shown_NK = shown_probabilities(judged, predictor.calibration)
+    write_json(metrics, judge(judged, criteria, threshold, shown_NK))
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
   predictions.save(path.with_suffix('.npz'))
