@@ -180,8 +180,8 @@ def calibrate(
     after_NK = cross_fitted(predictions, method)
   except CannotFit as error:
     method, reason = Method.NONE, str(error)
-  before = _errors(predictions, shown_probabilities(predictions), correct_N)
-  after = _errors(predictions, after_NK, correct_N)
+  before = _errors(predictions, shown_probabilities(predictions))
+  after = _errors(predictions, after_NK)
   return Calibration(
     method=method,
     a=used.a,
@@ -369,11 +369,12 @@ def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
 
 
 def _errors(
-  predictions: Predictions, shown_NK: np.ndarray | None, correct_N: np.ndarray
+  predictions: Predictions, shown_NK: np.ndarray | None
 ) -> tuple[float | None, float | None]:
   """Returns ECE and log loss, or (None, None) if they cannot be computed."""
-  diagram = reliability_of(predictions, shown_NK)
-  if diagram is None:
+  scores_N, correct_N = decisions(predictions)
+  diagram = None if shown_NK is None else reliability_of(predictions, shown_NK)
+  if diagram is None or not np.isfinite(scores_N).all():
     return None, None
   shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
   logits_N = _logits(shown_N, ScoreKind.PROBABILITY)
