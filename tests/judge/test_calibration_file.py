@@ -66,6 +66,12 @@ def test_decisions_are_the_list_entries():
     decisions(dataclasses.replace(found, gold=None))
 
 
+def shown_of(scores, kind, calibration=None):
+  return readable_scores(
+    scores, kind, calibration, np.ones(np.shape(scores), int)
+  )
+
+
 def error_of(found, calibration=None):
   return reliability_of(found, shown_probabilities(found, calibration)).ece
 
@@ -85,9 +91,16 @@ def test_auto_is_isotonic_regression_where_enough_labels_are_correct(
   scores, correct = decisions(found)
   platt = fit_platt(scores, correct)
   assert (calibration.a, calibration.b) == (platt.a, platt.b)
-  expected = fit_isotonic(scores, correct, platt) if enough else platt
+  expected = platt
+  if enough:
+    # All labels have one training document, so one correction is for all.
+    curve = fit_isotonic(scores, correct, platt)
+    correction = fit_platt(curve.logits(scores), correct)
+    assert calibration.others == (correction.a, correction.b)
+    assert calibration.frequent == (1, 0)
+    expected = lambda scores: correction(curve.logits(scores))  # noqa: E731
   np.testing.assert_array_equal(
-    readable_scores(scores, kind, calibration), expected(scores)
+    shown_of(scores, kind, calibration), expected(scores)
   )
   assert calibration == calibrate(found, method, 7, 'digest')
   assert calibration.n_documents == len(found)
@@ -117,7 +130,7 @@ def test_overconfident_scores_get_better(kind, method):
 def test_the_ranking_stays():
   scores, _ = decisions(predictions())
   calibration = calibrate(predictions(), Method.PLATT, 0, '')
-  shown = readable_scores(np.sort(scores), ScoreKind.LOGIT, calibration)
+  shown = shown_of(np.sort(scores), ScoreKind.LOGIT, calibration)
   assert (np.diff(shown) >= 0).all()
   assert ((shown > 0) & (shown < 1)).all()
 
@@ -131,7 +144,7 @@ def test_certain_probabilities_are_finite_logits():
   assert calibration.method is Method.ISOTONIC
   assert np.isfinite([calibration.a, calibration.log_loss_before]).all()
   edges = np.array([-np.inf, 0, 1])
-  shown = readable_scores(edges, ScoreKind.PROBABILITY, calibration)
+  shown = shown_of(edges, ScoreKind.PROBABILITY, calibration)
   assert 0 < shown[0] == shown[1] < 0.5 < shown[2] < 1
 
 
@@ -145,7 +158,7 @@ def test_what_cannot_be_fitted_stays_and_says_why(kind):
   assert calibration.reason == 'all scores are equal'
   assert (calibration.a, calibration.b) == (1, 0)
   assert calibration.ece_after == calibration.ece_before
-  shown = readable_scores(scores, kind, calibration)
+  shown = shown_of(scores, kind, calibration)
   np.testing.assert_array_equal(shown, readable_scores(scores, kind))
   margin = kind is ScoreKind.MARGIN
   shown = shown_probabilities(found, calibration)
@@ -221,6 +234,10 @@ WRONG = [
   {'knots': [[0, 0], [1, -1]]},
   {'knots': [[0, 0], [1, float('inf')]]},
   {'method': 'platt'},
+  {'frequent': [1]},
+  {'frequent': [0, 0]},
+  {'others': [-1, 0]},
+  {'others': None},
 ]
 
 
@@ -238,13 +255,14 @@ def test_a_file_of_an_older_version_is_one_sigmoid(tmp_path):
   found = predictions()
   calibrate(found, Method.TEMPERATURE, 3, 'ab12').save(path)
   values = json.loads(path.read_text())
-  del values['schema'], values['knots']
+  for new in ('schema', 'knots', 'frequent', 'others'):
+    del values[new]
   path.write_text(json.dumps(values))
   old = Calibration.load(path)
   assert old.knots == () and old.method is Method.TEMPERATURE
   scores, _ = decisions(found)
   np.testing.assert_array_equal(
-    readable_scores(scores, ScoreKind.LOGIT, old),
+    shown_of(scores, ScoreKind.LOGIT, old),
     sigmoid(old.a * scores.astype(np.float64)),
   )
 
@@ -260,27 +278,28 @@ def test_a_damaged_file_is_named(tmp_path, content):
 
 
 def many(n, likely, seed=0):
-  """Predictions whose labels are gold with probability likely(score)."""
+  """Predictions with gold of probability likely(score, whether it is rare)."""
   rng = np.random.default_rng(seed)
   scores = np.sort(rng.normal(-2, 2, (n, 20)).astype(np.float32))[:, ::-1]
   ids = np.argsort(rng.random((n, L)))[:, :20].astype(np.int32)
-  gold = rng.random((n, 20)) < likely(scores)
+  counts = np.where(np.arange(L) % 4, 70, 20)
+  gold = rng.random((n, 20)) < likely(scores, counts[ids] < 50)
   return Predictions(
     score_kind=ScoreKind.LOGIT,
     n_scored=L,
     n_train=100,
     doc_ids=tuple(f'd{i}' for i in range(n)),
     labels=tuple(f'l{i}' for i in range(L)),
-    train_counts=np.ones(L, np.int32),
+    train_counts=counts,
     lists={'all': Lists(ids, scores.copy())},
     gold=Ragged.of([sorted(ids[i][gold[i]].tolist()) for i in range(n)]),
   )
 
 
 SHAPES = {
-  'a level where nothing is surer': lambda z: 0.6 * sigmoid(2 * z + 2),
-  'sure above a threshold': lambda z: np.where(z > -1, 0.7, 0.02),
-  'one sigmoid': lambda z: sigmoid(0.7 * z - 1),
+  'a level where nothing is surer': lambda z, _: 0.6 * sigmoid(2 * z + 2),
+  'sure above a threshold': lambda z, _: np.where(z > -1, 0.7, 0.02),
+  'one sigmoid': lambda z, _: sigmoid(0.7 * z - 1),
 }
 
 
@@ -294,6 +313,28 @@ def test_probabilities_hold_on_new_documents(shape):
   platt = calibrate(dev, Method.PLATT, 0, '')
   error = reliability_of(test, shown_probabilities(test, platt)).ece_above
   assert (error < 0.03) == (shape == 'one sigmoid')
+
+
+@pytest.mark.parametrize('shift', [-1, 1])
+def test_probabilities_hold_for_rare_labels_too(shift):
+  dev, test = (
+    many(2000, lambda z, rare: sigmoid(z - 1 + shift * rare), seed)
+    for seed in (0, 1)
+  )
+  rare = test.train_counts[test.lists['all'].ids] < 50
+  gold = test.lists['all'].hits(test.gold, L)
+  errors = {}
+  for method in (Method.AUTO, Method.PLATT):
+    calibration = calibrate(dev, method, 0, '')
+    shown = shown_probabilities(test, calibration)
+    errors[method] = reliability(shown[rare], gold[rare]).ece_above
+  assert errors[Method.AUTO] < 0.03 < 0.1 < errors[Method.PLATT]
+
+
+def test_a_calibration_needs_to_know_how_frequent_labels_are():
+  calibration = calibrate(predictions(), Method.AUTO, 0, '')
+  with pytest.raises(ValueError, match='training counts'):
+    readable_scores(np.zeros(3), ScoreKind.LOGIT, calibration)
 
 
 def test_a_document_does_not_see_its_own_calibration():

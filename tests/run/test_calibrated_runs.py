@@ -84,7 +84,10 @@ def test_predictions_show_calibrated_probabilities(
   documents = [split.documents[row] for row in range(len(split))]
   lists = dev.lists['all']
   expected = readable_scores(
-    lists.scores[:, :5], ScoreKind.LOGIT, finished.calibration
+    lists.scores[:, :5],
+    ScoreKind.LOGIT,
+    finished.calibration,
+    dev.train_counts[lists.ids[:, :5]],
   )
   raw = sigmoid(lists.scores[:, :5])
   assert np.abs(expected - raw).max() > 1e-3
@@ -139,7 +142,7 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
   np.testing.assert_allclose(
     [p.score for p in calibrated],
-    readable_scores(np.array(logits), ScoreKind.LOGIT, finished.calibration),
+    sigmoid(finished.calibration.a * np.array(logits) + finished.calibration.b),
     atol=1e-5,
   )
 

@@ -9,10 +9,15 @@ counts as wrong.
 List entries are not a fair sample of all (document, label) pairs. The
 calibration says nothing about labels that are not listed.
 
-The probability rises with the score, so a calibration changes no ranking. The
-metrics at a threshold, such as micro-F1, are computed from the raw scores.
+Among frequent labels, probabilities rise with the score, and so they do among
+the other labels. A score often says less about the other labels, so each of the
+two groups has a correction of its own.
+
+Rankings, and metrics at a threshold such as micro-F1, are computed from the raw
+scores. So a calibration does not change them.
 """
 
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import enum
@@ -26,6 +31,7 @@ import numpy as np
 from xjax.core.atomic import write_json
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.types import PAD, ScoreKind
+from xjax.data.schema import FREQUENT_FROM
 from xjax.judge.metrics.calibration_error import (
   IDENTITY,
   CannotFit,
@@ -47,8 +53,8 @@ _TINY = 1e-12
 _SCHEMA = 2  # files without the field `schema` have no knots
 _FOLDS = 5
 # With fewer correct entries, isotonic regression is not better than Platt's
-# sigmoid.
-_ENOUGH = 200
+# sigmoid, and a group of labels has no correction of its own.
+_ENOUGH, _ENOUGH_IN_GROUP = 200, 50
 
 
 class Method(enum.Enum):
@@ -59,7 +65,9 @@ class Method(enum.Enum):
   NONE: no calibration; scores stay as they are.
   TEMPERATURE: a temperature; see calibration_error.fit_temperature.
   PLATT: Platt's sigmoid; see calibration_error.fit_platt.
-  ISOTONIC: isotonic regression; see isotonic.fit_isotonic.
+  ISOTONIC: isotonic regression (see isotonic.fit_isotonic). Then the logits of
+    frequent labels are corrected by Platt's sigmoid, and so are the logits of
+    the other labels.
   """
 
   AUTO = 'auto'
@@ -70,12 +78,29 @@ class Method(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
+class _Function:
+  """Computes probabilities of frequent labels and of other labels."""
+
+  common: Sigmoid | Curve
+  frequent: Sigmoid = IDENTITY
+  others: Sigmoid = IDENTITY
+
+  def __call__(self, scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns probabilities; `counts` has the training documents of labels."""
+    logits = self.common.logits(scores)
+    is_other = np.asarray(counts) < FREQUENT_FROM
+    return np.where(is_other, self.others(logits), self.frequent(logits))
+
+
+@dataclasses.dataclass(frozen=True)
 class Calibration:
   """Holds the function from scores to probabilities, and its effect on dev.
 
   Let z be a logit, a margin, or the logit of a probability. If there are knots,
-  the probability is Curve(knots, a)(z), else it is sigmoid(a z + b). It rises
-  with z, so the ranking does not change. A temperature is 1 / a.
+  the probability is Curve(knots, a)(z), else it is sigmoid(a z + b). A
+  temperature is 1 / a. Let l be the logit of this probability. The probability
+  of a frequent label is sigmoid(c l + d), where (c, d) is the field `frequent`.
+  The probability of another label has the c and d of the field `others`.
 
   Attributes:
     method: how the calibration was fitted. If no fit was possible, the method
@@ -98,6 +123,9 @@ class Calibration:
       are not probabilities.
     log_loss_after: mean log loss of the cross-fitted probabilities.
     knots: the knots of isotonic regression; () for other methods.
+    frequent: slope, above 0, and shift for labels with at least 50 training
+      documents.
+    others: slope, above 0, and shift for labels with fewer training documents.
   """
 
   method: Method
@@ -115,13 +143,16 @@ class Calibration:
   log_loss_before: float | None
   log_loss_after: float | None
   knots: tuple[tuple[float, float], ...] = ()
+  frequent: tuple[float, float] = (1.0, 0.0)
+  others: tuple[float, float] = (1.0, 0.0)
 
   @property
-  def function(self) -> Sigmoid | Curve:
-    """Returns the function from z to the probability."""
+  def function(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Returns the function from z and training counts to probabilities."""
+    common = Sigmoid(self.a, self.b)
     if self.knots:
-      return Curve(self.knots, self.a)
-    return Sigmoid(self.a, self.b)
+      common = Curve(self.knots, self.a)
+    return _Function(common, Sigmoid(*self.frequent), Sigmoid(*self.others))
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes the fields to a JSON file, atomically."""
@@ -144,6 +175,8 @@ class Calibration:
       values['method'] = Method(values['method'])
       values['score_kind'] = ScoreKind(values['score_kind'])
       values['knots'] = tuple(map(tuple, values.get('knots', ())))
+      for name in ('frequent', 'others'):
+        values[name] = tuple(values.get(name, (1.0, 0.0)))
       calibration = cls(**values)
       _check_fields(calibration)
     except DAMAGE as error:
@@ -172,11 +205,10 @@ def calibrate(
   scores_N, correct_N = decisions(predictions)
   logits_N = _logits(scores_N, kind)
   method, reason = _resolved(method, correct_N), None
-  used, knots = IDENTITY, ()
+  used, fitted = IDENTITY, _Function(IDENTITY)
   after_NK = shown_probabilities(predictions)
   try:
-    used, fitted = _fit(method, logits_N, correct_N)
-    knots = fitted.knots if isinstance(fitted, Curve) else ()
+    used, fitted = _fit(method, logits_N, correct_N, _counts(predictions))
     after_NK = cross_fitted(predictions, method)
   except CannotFit as error:
     method, reason = Method.NONE, str(error)
@@ -197,7 +229,9 @@ def calibrate(
     ece_after=after[0],
     log_loss_before=before[1],
     log_loss_after=after[1],
-    knots=knots,
+    knots=fitted.common.knots if method is Method.ISOTONIC else (),
+    frequent=(fitted.frequent.a, fitted.frequent.b),
+    others=(fitted.others.a, fitted.others.b),
   )
 
 
@@ -227,16 +261,19 @@ def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
     return shown_NK
   listed = predictions.lists[ALL].ids != PAD
   logits_N = _logits(scores_N, predictions.score_kind)
+  counts_N = _counts(predictions)
   probabilities_N = None if shown_NK is None else shown_NK[listed]
   if probabilities_N is None:
     probabilities_N = np.full(len(scores_N), np.nan)
   folds = np.random.default_rng(0).permutation(len(listed)) % _FOLDS
   fold_N = np.broadcast_to(folds[:, None], listed.shape)[listed]
   for fold in range(_FOLDS):
-    inside_N = fold_N == fold
+    inside_N, seen_N = fold_N == fold, fold_N != fold
     with contextlib.suppress(CannotFit):
-      _, fitted = _fit(method, logits_N[~inside_N], correct_N[~inside_N])
-      probabilities_N[inside_N] = fitted(logits_N[inside_N])
+      _, fitted = _fit(
+        method, logits_N[seen_N], correct_N[seen_N], counts_N[seen_N]
+      )
+      probabilities_N[inside_N] = fitted(logits_N[inside_N], counts_N[inside_N])
   if np.isnan(probabilities_N).any():
     return None
   result_NK = np.zeros(listed.shape)
@@ -287,7 +324,8 @@ def shown_probabilities(
   raw = calibration is None or calibration.method is Method.NONE
   if raw and kind is ScoreKind.MARGIN:
     return None
-  shown = readable_scores(lists.scores, kind, calibration)
+  counts_NK = predictions.train_counts[lists.ids]
+  shown = readable_scores(lists.scores, kind, calibration, counts_NK)
   return np.where(lists.ids != PAD, shown, 0)
 
 
@@ -317,7 +355,10 @@ def reliability_of(
 
 
 def readable_scores(
-  scores: np.ndarray, kind: ScoreKind, calibration: Calibration | None = None
+  scores: np.ndarray,
+  kind: ScoreKind,
+  calibration: Calibration | None = None,
+  counts: np.ndarray | None = None,
 ) -> np.ndarray:
   """Converts scores to probabilities for readers, where possible.
 
@@ -326,13 +367,20 @@ def readable_scores(
     kind: kind of the scores.
     calibration: calibration of the scores. If it is None, the sigmoid turns
       logits into probabilities, and margins stay margins.
+    counts: int, the number of training documents of each score's label, with
+      the shape of `scores`. Only a calibration needs it.
 
   Returns:
     float64, with the shape of `scores`.
+
+  Raises:
+    ValueError: there is a calibration, but no counts.
   """
   scores = np.asarray(scores, np.float64)
   if calibration is not None and calibration.method is not Method.NONE:
-    return calibration.function(_logits(scores, kind))
+    if counts is None:
+      raise ValueError('a calibration needs the training counts of the labels')
+    return calibration.function(_logits(scores, kind), counts)
   return sigmoid(scores) if kind is ScoreKind.LOGIT else scores
 
 
@@ -343,9 +391,18 @@ def _resolved(method: Method, correct_N: np.ndarray) -> Method:
   return Method.ISOTONIC if correct_N.sum() >= _ENOUGH else Method.PLATT
 
 
+def _counts(predictions: Predictions) -> np.ndarray:
+  """Returns the training counts of the labels of the list entries."""
+  ids = predictions.lists[ALL].ids
+  return predictions.train_counts[ids[ids != PAD]]
+
+
 def _fit(
-  method: Method, logits_N: np.ndarray, correct_N: np.ndarray
-) -> tuple[Sigmoid, Sigmoid | Curve]:
+  method: Method,
+  logits_N: np.ndarray,
+  correct_N: np.ndarray,
+  counts_N: np.ndarray,
+) -> tuple[Sigmoid, _Function]:
   """Returns a fitted sigmoid, and the function that computes probabilities.
 
   Raises:
@@ -353,11 +410,27 @@ def _fit(
   """
   if method is Method.TEMPERATURE:
     fitted = fit_temperature(logits_N, correct_N)
-    return fitted, fitted
+    return fitted, _Function(fitted)
   platt = fit_platt(logits_N, correct_N)
   if method is Method.PLATT:
-    return platt, platt
-  return platt, fit_isotonic(logits_N, correct_N, platt)
+    return platt, _Function(platt)
+  curve = fit_isotonic(logits_N, correct_N, platt)
+  logits_N, frequent_N = curve.logits(logits_N), counts_N >= FREQUENT_FROM
+  return platt, _Function(
+    curve,
+    _correction(logits_N[frequent_N], correct_N[frequent_N]),
+    _correction(logits_N[~frequent_N], correct_N[~frequent_N]),
+  )
+
+
+def _correction(logits_N: np.ndarray, correct_N: np.ndarray) -> Sigmoid:
+  """Returns Platt's sigmoid of logits; if it cannot be fitted, no change."""
+  if correct_N.sum() < _ENOUGH_IN_GROUP:
+    return IDENTITY
+  try:
+    return fit_platt(logits_N, correct_N)
+  except CannotFit:
+    return IDENTITY
 
 
 def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
@@ -392,13 +465,14 @@ def _check_fields(read: Calibration) -> None:
   errors += [read.log_loss_before, read.log_loss_after]
   counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
   numbers += [value for value in errors if value is not None]
-  numbers += [number for knot in read.knots for number in knot]
+  pairs = [*read.knots, read.frequent, read.others]
+  numbers += [number for pair in pairs for number in pair]
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
     raise ValueError('a numeric field is not a finite number')
-  if read.a <= 0:
-    raise ValueError('the field `a` must be above 0')
-  if not all(len(knot) == 2 for knot in read.knots):
-    raise ValueError('every knot must be two numbers')
+  if not all(len(pair) == 2 for pair in pairs):
+    raise ValueError('knots, frequent and others must have pairs of numbers')
+  if min(read.a, read.frequent[0], read.others[0]) <= 0:
+    raise ValueError('every slope must be above 0')
   if (np.diff(read.knots, axis=0) <= 0).any():
     raise ValueError('the numbers of the knots must rise')
   if (read.method is Method.ISOTONIC) != bool(read.knots):

@@ -18,7 +18,7 @@ from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.judge.calibration import readable_scores, shown_probabilities
+from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import judge
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
@@ -77,10 +77,8 @@ class TaggedDocuments:
       line = prediction_line(
         id_,
         self.lists.ids[row],
-        self.lists.scores[row],
+        self.predictor.readable(self.lists.ids[row], self.lists.scores[row]),
         self.space.labels,
-        self.predictor.score_kind,
-        self.predictor.calibration,
         whys,
       )
       yield line + '\n'
@@ -99,11 +97,7 @@ class TaggedDocuments:
     is_word_T = np.array([word.start < word.end for word in words], bool)
     ids_K = self.lists.ids[row]
     real = ids_K != PAD
-    scores = readable_scores(
-      self.lists.scores[row, real],
-      self.predictor.score_kind,
-      self.predictor.calibration,
-    )
+    scores = self.predictor.readable(ids_K[real], self.lists.scores[row, real])
     has_gold = document.labels is not None
     labels = [
       ExplainedLabel(

@@ -41,7 +41,13 @@ class Sigmoid:
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
     """Returns float64 probabilities of the scores; a score of -inf gives 0."""
-    return sigmoid(self.a * np.asarray(scores, np.float64) + self.b)
+    return sigmoid(self.logits(scores))
+
+  def logits(
+    self, scores: Float[np.ndarray, '...']
+  ) -> Float[np.ndarray, '...']:
+    """Returns the float64 logits of the probabilities."""
+    return self.a * np.asarray(scores, np.float64) + self.b
 
 
 IDENTITY = Sigmoid(1.0)

@@ -40,10 +40,16 @@ class Curve:
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
     """Returns float64 probabilities of the scores; a score of -inf gives 0."""
+    return sigmoid(self.logits(scores))
+
+  def logits(
+    self, scores: Float[np.ndarray, '...']
+  ) -> Float[np.ndarray, '...']:
+    """Returns the float64 logits of the probabilities."""
     scores = np.asarray(scores, np.float64)
     at, logits = np.array(self.knots).T
     outside = scores - np.clip(scores, at[0], at[-1])
-    return sigmoid(np.interp(scores, at, logits) + self.a * outside)
+    return np.interp(scores, at, logits) + self.a * outside
 
 
 def fit_isotonic(
