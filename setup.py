@@ -1,12 +1,15 @@
 """Installs the package xjax and the command `xjax`."""
 
 import pathlib
+import runpy
 
 import setuptools
 
+_VERSION = pathlib.Path(__file__).with_name('xjax') / 'version.py'
+
 setuptools.setup(
   name='xjax',
-  version='0.1.0',
+  version=runpy.run_path(str(_VERSION))['__version__'],
   description='Extreme multi-label text classification in JAX',
   long_description=pathlib.Path(__file__)
   .with_name('README.md')

@@ -150,6 +150,7 @@ def test_a_folder_can_be_looked_over():
   files = {
     name(folder): len([p for p in folder.glob('*.py') if p.name != INIT])
     for folder in FOLDERS
+    if folder.name != 'configs'  # a list, not a room to look over
   }
   assert {folder: n for folder, n in files.items() if n > 15} == {}
 

@@ -1,3 +1,3 @@
-"""Holds the version of xjax."""
+"""Holds the version of xjax; setup.py reads it from this file."""
 
-VERSION = '0.1.0'
+__version__ = '0.1.0'

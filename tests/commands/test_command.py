@@ -18,7 +18,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
 from xjax.run.strategy import StrategyKind
-from xjax.version import VERSION
+from xjax.version import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -44,7 +44,7 @@ def test_without_a_command_all_commands_are_listed(monkeypatch, capsys):
 
 
 def test_the_version_is_that_of_the_package(monkeypatch, capsys):
-  assert call(monkeypatch, capsys, '--version')[1] == f'xjax {VERSION}\n'
+  assert call(monkeypatch, capsys, '--version')[1] == f'xjax {__version__}\n'
 
 
 def test_a_wrong_command_is_one_line(monkeypatch, capsys):

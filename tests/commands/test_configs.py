@@ -85,7 +85,7 @@ def one_per_kind():
 
 
 def test_all_are_here():
-  assert {'quickstart', 'jsonl_bigru_lwan'} <= set(NAMES)
+  assert {'quickstart', 'own_bigru_lwan'} <= set(NAMES)
 
 
 @pytest.mark.parametrize('name', NAMES)

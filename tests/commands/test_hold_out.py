@@ -10,6 +10,18 @@ from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 
 HELD_OUT = 5
 
+# OwnData has no list of labels, so the config reads the folder as JsonlData.
+CONFIG = """
+from xjax.configs import own_bigru_lwan
+from xjax.data.formats.jsonl import JsonlData
+
+
+def get_config():
+  config = own_bigru_lwan.get_config()
+  config.data = JsonlData(tokens=config.data.tokens)
+  return config
+"""
+
 
 @pytest.fixture(scope='module')
 def run(run_main) -> Callable[..., str]:
@@ -50,9 +62,11 @@ def data(tmp_path_factory):
 @pytest.fixture(scope='module')
 def trained(run, data, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('held_out') / 'run'
+  config = workdir.parent / 'listed.py'
+  config.write_text(CONFIG)
   printed = run(
     'train',
-    '--config=jsonl_bigru_lwan',
+    f'--config={config}',
     f'--workdir={workdir}',
     f'--config.data.dir={data}',
     '--config.data.labels=list.txt',

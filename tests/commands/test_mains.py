@@ -291,7 +291,7 @@ CONFIG = QUICK[0]
     ),
     (
       'train',
-      ('--config=jsonl_bigru_lwan', '--workdir=x'),
+      ('--config=own_bigru_lwan', '--workdir=x'),
       'data.dir',
     ),
     ('evaluate', (), 'give exactly one of --workdir and --predictions'),

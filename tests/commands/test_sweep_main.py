@@ -127,7 +127,7 @@ def test_runs_are_jobs_of_a_launcher(
     place = tmp_path / 'sweep' / 'trials' / f'{number:04d}'
     start = command.index(str(ROOT / 'tpu_scripts' / script))
     assert command[0] == 'env' and command[1].startswith('NAME=xjax-')
-    assert command[start + 1 : start + 4] == [python, '-m', 'xjax', 'train']
+    assert command[start + 1 : start + 5] == [python, '-m', 'xjax', 'train']
     assert command[-1] == f'--workdir={place}'
   assert len(Failed.commands) == 2
 

@@ -58,7 +58,13 @@ def test_defaults_pass():
   [
     ('seed', 1.5, 'must be int'),
     ('seed', True, 'must be int'),
-    ('seed', -1, 'at least 0'),
+    ('seed', -1, 'from 0 to 4294967295'),
+    ('seed', 2**32, 'from 0 to 4294967295'),
+    ('train.steps', 10**30, 'a finite number of at most 64 bits'),
+    ('model.embedding.init_scale', float('inf'), 'at least 0'),
+    ('eval.propensity', (float('nan'), 1.0), 'a finite number'),
+    ('eval.propensity', (0.5,), 'must be two numbers, A of at least 0'),
+    ('eval.propensity', (0.5, 0.0), 'must be two numbers, A of at least 0'),
     ('train.learning_rate', '0.1', 'must be float'),
     ('train.learning_rate', 0.0, 'above 0'),
     ('train.learning_rate', float('nan'), 'above 0'),
@@ -86,7 +92,7 @@ def test_defaults_pass():
     (
       'model',
       ModelConfig(),
-      'one of ExactMatchModel, LinearModel, NeuralModel',
+      'one of AutoModel, ExactMatchModel, LinearModel',
     ),
     (
       'model.embedding',
@@ -96,7 +102,7 @@ def test_defaults_pass():
     ('model.encoder', EncoderConfig(), 'one of BertConfig, BiGRUConfig, '),
     ('model.pooling', PoolingConfig(), 'one of ClsConfig, MeanConfig, '),
     ('model.head', DescriptorHeadConfig(), 'of UnifiedConfig, ZeroShotConfig'),
-    ('train', TrainConfig(), 'one of LinearTrain, NeuralTrain, NoTrain'),
+    ('train', TrainConfig(), 'one of AutoTrain, LinearTrain, NeuralTrain'),
     ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Softmax'),
     ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedAdagrad, FusedSGD'),
     ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),

@@ -6,7 +6,12 @@ import types
 
 import pytest
 
-from xjax.core.allocation import keep_freed_memory
+from xjax.core.allocation import (
+  check_memory,
+  enough_memory,
+  keep_freed_memory,
+)
+from xjax.core.errors import ConfigError, UserError
 
 # Prints the page faults of a large array that replaces one freed before.
 FAULTS = """
@@ -58,3 +63,28 @@ def test_threads_share_one_arena_where_that_was_measured(
   assert keep_freed_memory()
   arena = -8  # M_ARENA_MAX
   assert [value for name, value in asked if name == arena] == arenas
+
+
+def test_what_no_memory_can_hold_is_refused_before_it_is_made():
+  check_memory(1000, 'few lists', 'nothing')
+  with pytest.raises(ConfigError, match='^lists: needs 9,313.2 GiB of memory'):
+    check_memory(10**13, 'lists', 'choose fewer')
+
+
+@pytest.mark.parametrize(
+  'error',
+  [
+    MemoryError(),
+    RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nx'),
+  ],
+)
+def test_full_memory_is_one_error(error):
+  with pytest.raises(UserError, match='^the memory is full: choose less'):
+    with enough_memory('choose less'):
+      raise error
+
+
+def test_other_errors_of_a_backend_stay():
+  with pytest.raises(RuntimeError, match='^INTERNAL'):
+    with enough_memory('choose less'):
+      raise RuntimeError('INTERNAL: a fault')

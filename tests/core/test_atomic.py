@@ -1,11 +1,21 @@
 """Checks that files and folders are either whole or not there."""
 
 import errno
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from xjax.core.atomic import atomic_write, build_folder, write_json, write_npz
+from xjax.core.atomic import (
+  atomic_write,
+  build_folder,
+  remove_temporaries,
+  write_json,
+  write_npz,
+)
 from xjax.core.errors import UserError
 
 
@@ -90,3 +100,36 @@ def test_a_full_disk_is_a_line(tmp_path):
     with atomic_write(tmp_path / 'a.txt'):
       raise OSError(errno.ENOSPC, 'No space left on device')
   assert names(tmp_path) == []
+
+
+KILL = """
+import os, pathlib, signal, sys
+from xjax.core.atomic import atomic_write, build_folder
+def die(folder):
+  (folder / 'half').touch()
+  with atomic_write(sys.argv[1] + '/eval/dev/file.npz'):
+    os.kill(os.getpid(), signal.SIGKILL)
+build_folder(sys.argv[1] + '/folder', die)
+"""
+
+
+def test_only_what_killed_writers_left_is_removed(tmp_path):
+  killed = subprocess.run([sys.executable, '-c', KILL, str(tmp_path)])
+  assert killed.returncode == -signal.SIGKILL
+  (left,) = tmp_path.glob('.folder.xjax-*.tmp')
+  (tmp_path / left.name.replace('folder', 'in.a.container')).touch()
+  users = [
+    '.file.npz.abcd1234',
+    '.file.xjax.tmp',
+    '.file.xjax-12.tmp',
+    'file.xjax-12-abc.tmp',
+    '.file.xjax-12-abc.tmp.gz',
+    # The first process of the machine is alive.
+    f'.file.xjax-{1 if os.getpid() > 1 else os.getppid()}-abc.tmp',
+  ]
+  for name in users:
+    (tmp_path / name).touch()
+  (tmp_path / f'.mine.xjax-{os.getpid()}-abc.tmp').touch()
+  remove_temporaries(tmp_path)
+  assert names(tmp_path) == sorted(['eval', *users])
+  assert names(tmp_path / 'eval' / 'dev') == []

@@ -18,8 +18,7 @@ from xjax.core.mesh import (
   put_labels,
   share_of,
 )
-from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
-from xjax.core.share import Share
+from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig, Share
 from xjax.core.types import PAD, Batch
 
 

@@ -2,13 +2,14 @@
 
 import io
 import threading
+import time
 import types
 
 from absl import logging
 import pytest
 
 from xjax.core import progress as module
-from xjax.core.progress import Progress, progress
+from xjax.core.progress import Heartbeat, Progress, progress
 
 
 class Clock:
@@ -65,7 +66,7 @@ def lines(caplog):
   logging.set_verbosity(before)
 
 
-def test_a_line_at_least_every_half_minute(clock, lines):
+def test_a_line_at_least_every_ten_seconds(clock, lines):
   with Progress('nodes', 5000, done=1000, unit='node') as shown:
     assert not lines()
     clock.passes()
@@ -74,16 +75,16 @@ def test_a_line_at_least_every_half_minute(clock, lines):
     shown.update(9)
     assert shown.done == 1010
     clock.passes()
-    assert lines()[1:] == ['nodes: 1,010 of 5,000 nodes'] and clock.now <= 30
+    assert lines()[1:] == ['nodes: 1,010 of 5,000 nodes'] and clock.now == 20
     clock.passes()
-    assert len(lines()) == 3 and clock.now <= 60
-  assert lines()[3:] == ['nodes: 1,010 of 5,000 nodes; ended after 50 s']
+    assert len(lines()) == 3 and clock.now == 30
+  assert lines()[3:] == ['nodes: 1,010 of 5,000 nodes; ended after 30 s']
 
 
 def test_a_line_that_is_said_delays_the_next(clock, lines):
   with Progress('training', 9, unit='batch') as shown:
     clock.passes()
-    clock.now += 15
+    clock.now += 5
     shown.say('step 1: loss 0.5')
     clock.passes()  # it was to come here
     clock.passes()
@@ -92,7 +93,7 @@ def test_a_line_that_is_said_delays_the_next(clock, lines):
       'step 1: loss 0.5',
       'training: 0 of 9 batches',
     ]
-    assert 45 <= clock.now <= 60
+    assert clock.now == 25
 
 
 def test_one_long_step(clock, lines):
@@ -101,9 +102,59 @@ def test_one_long_step(clock, lines):
     clock.passes()
   assert lines() == [
     'clustering labels: 10 s so far',
-    'clustering labels: 30 s so far',
-    'clustering labels: 30 s so far; ended after 30 s',
+    'clustering labels: 20 s so far',
+    'clustering labels: 20 s so far; ended after 20 s',
   ]
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+  """A line is due after a hundredth of a second."""
+  monkeypatch.setattr(module, '_SILENCE', 0.01)
+  monkeypatch.setattr(module, '_LOOK', 0.01)
+
+
+def wait_for(count, lines):
+  while len(lines()) < count:
+    time.sleep(0.001)
+
+
+def test_only_the_innermost_work_is_told(impatient, lines):
+  with Heartbeat('xjax train'):
+    wait_for(1, lines)
+    with Progress('reading', 7):
+      outer = len(lines())
+      wait_for(outer + 5, lines)
+      inner = len(lines())
+    wait_for(inner + 3, lines)
+  assert all(line.startswith('xjax train: ') for line in lines()[:outer])
+  assert set(lines()[outer:inner]) == {'reading: 0 of 7'}
+  assert lines()[-1].startswith('xjax train: ')
+
+
+def test_many_short_works_are_no_long_silence(impatient, lines):
+  with Heartbeat('xjax train'):
+    for _ in range(5000):
+      with Progress('reading'):
+        time.sleep(0.001)
+      if len(lines()) >= 3:
+        break
+  assert len(lines()) >= 3
+
+
+def test_a_terminal_has_lines_where_there_is_no_bar(
+  impatient, monkeypatch, lines
+):
+  monkeypatch.setattr(module.sys, 'stderr', Terminal())
+  with Heartbeat('xjax train'):
+    wait_for(1, lines)
+    with Progress('reading'):
+      begun = len(lines())
+      time.sleep(0.05)
+      assert len(lines()) == begun  # the bar is on the screen
+    assert 'reading ...' in module.sys.stderr.getvalue()
+    wait_for(begun + 1, lines)
+  assert all(line.startswith('xjax train: ') for line in lines())
 
 
 def test_short_work_says_nothing(lines):

@@ -169,6 +169,7 @@ def test_hold_out_of_all_candidates_and_of_more():
   space = space_of([0, 1, 5, 200, 201])
   assert hold_out(space, 3, 0).ids == ('l000', 'l004', 'l001', 'l002', 'l003')
   for n in (4, -1):
-    says = rf'^data.hold_out_labels={n}: must be from 0 to 3, .* 1 to 200 '
+    says = rf'^data.hold_out_labels={n}: must be from 0 to 3, .* 1 to 200 .*; '
+    says += 'set a smaller number with --config.data.hold_out_labels=0$'
     with pytest.raises(ConfigError, match=says):
       hold_out(space, n, 0)

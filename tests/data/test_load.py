@@ -52,7 +52,7 @@ def test_a_folder_is_logged(folder, caplog):
   assert told == [
     f'{folder} has no split dev; the split is left out',
     'train: 4 documents',
-    'test: 1 documents',
+    'test: 1 document',
     '6 labels: 0 frequent, 5 few, 1 zero',
   ]
 

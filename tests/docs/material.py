@@ -46,6 +46,8 @@ def write_documents(folder: pathlib.Path) -> None:
     text = ' '.join(document.zones.values())
     table.append(f'{document.id},"{text}",{";".join(document.labels)}')
   (folder / 'documents.csv').write_text('\n'.join(table) + '\n')
+  lines = [f'{row["id"]},"{row["text"]}"' for row in rows]
+  (folder / 'new.csv').write_text('\n'.join(['id,text', *lines]) + '\n')
 
 
 def record(document: Document) -> dict:

@@ -111,8 +111,6 @@ def made() -> pathlib.Path:
 @pytest.mark.parametrize('page', SCRIPTS)
 def test_the_blocks_of_a_page_run(page, made, tmp_path):
   shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-  if page == 'README.md':  # makes it from documents.csv
-    shutil.rmtree(tmp_path / 'my_data')
   make_workplace(tmp_path)
   printed = run(SCRIPTS[page], tmp_path)
   if page == 'README.md':

@@ -12,6 +12,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
+from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
@@ -27,6 +28,9 @@ TAXONOMY = b'Root\ta\tb\na\tc\td\nb\td\n'
 DOCUMENTS = (
   b'{"doc_token": ["x", "y"], "doc_label": ["a", "c"]}\n'
   b'{"doc_token": "x", "doc_label": ["d"], "id": "own"}\n'
+)
+TABLE = b'title,body,tags\n' + b''.join(
+  b'"t, %d","b\n\xe9",a;b%d\n' % (i, i % 3) for i in range(12)
 )
 PIECES = st.one_of(
   st.sampled_from(
@@ -72,6 +76,14 @@ def test_raw_text(folder, trn, names, on_error):
   (place / 'trn.json').write_bytes(trn)
   (place / 'Y.txt').write_bytes(names)
   check(XcRepoData(dir=str(place), on_error=on_error))
+
+
+@fuzzed(400)
+@hypothesis.given(damaged(TABLE), st.sampled_from(OnError))
+def test_tables(folder, table, on_error):
+  path = folder / 'table.csv'
+  path.write_bytes(table)
+  check(OwnData(dir=str(path), on_error=on_error))
 
 
 @fuzzed(400)

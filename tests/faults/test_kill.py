@@ -24,7 +24,7 @@ TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 60
 KILLS = 10
-PREEMPTED = 75
+PREEMPTED, INTERRUPTED = 75, 130
 
 
 @pytest.fixture(scope='module')
@@ -188,6 +188,19 @@ def test_sigterm_saves_and_exits_75(start, whole, tmp_path):
   )
   for name in expected:
     np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_ctrl_c_saves_and_exits_130(start, whole, tmp_path):
+  workdir = tmp_path / 'run'
+  process = start(workdir)
+  wait_for_step(process, workdir, 7)
+  process.send_signal(signal.SIGINT)
+  output, _ = process.communicate(timeout=60)
+  assert process.returncode == INTERRUPTED, output
+  assert 'Traceback' not in output
+  assert STEPS > intact_steps(workdir / 'checkpoints')[-1] >= step_of(workdir)
+  finish(start(workdir))
+  assert records(workdir) == records(whole)
 
 
 def test_sigterm_before_training(start, tmp_path):

@@ -89,6 +89,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     b'1 2000000000\n\n',
     ' has 2000000000 labels; at most 100000000 are allowed',
   ),
+  'a header that 30 bytes cannot support': (
+    b'3 100000000\n0:1\n1:1\n2:1\n',
+    ' has 100000000 labels, but only 3 entries; at most 4194304 labels are '
+    'believed then. Correct the header, or number the labels without gaps',
+  ),
   'gzip cut short': (
     gzip.compress(TEXT, mtime=0)[:-8],
     '5: the gzip file is cut short: get it again',

@@ -62,6 +62,11 @@ MATRICES: dict[str, tuple[bytes, str]] = {
     matrix('coo', row=np.array([0, 0, -1])),
     ' label 3 is in row -1, which is not in 0..2',
   ),
+  'rows that few entries cannot support': (
+    matrix('coo', shape=np.array([2_000_000_000, 4])),
+    ' has 2000000000 rows, but only 3 entries; at most 4194304 rows are '
+    'believed then. Correct the header, or number the rows without gaps',
+  ),
   'bounds that fall': (
     matrix(indptr=np.array([0, 2, 1, 3])),
     ' indptr: falls (at [1])',

@@ -11,6 +11,7 @@ import pytest
 from tests.judge.reference import documents as reference
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge, tune_threshold
@@ -357,6 +358,7 @@ def test_what_is_saved(tmp_path):
   save_evaluation(tmp_path / 'eval' / 'dev', predictions, metrics)
   folder = tmp_path / 'eval' / 'dev'
   assert sorted(p.name for p in folder.iterdir()) == [
+    'judged.json',
     'metrics.csv',
     'metrics.json',
     'predictions.npz',
@@ -371,6 +373,20 @@ def test_what_is_saved(tmp_path):
     value = metrics['xjax'][row['slice']][row['metric']]
     assert row['value'] == ('' if value is None else str(value))
   assert len(rows) == sum(map(len, metrics['xjax'].values()))
+
+
+@pytest.mark.parametrize('score', [np.inf, np.nan])
+def test_a_score_that_is_not_finite_names_the_document(score):
+  scorer, split = DenseScorer(20), make_split(20)
+  scorer.scores_NL[13, 2] = score
+  with pytest.raises(DataError, match=r"dev: document 'd13': .*(inf|nan), "):
+    predict(scorer, batches(20), split, SPACE, L)
+  features = FeatureRows.from_arrays(
+    'dev.npy', split.ids, [np.zeros(1, np.float32)] * 20, 1
+  )
+  split = dataclasses.replace(split, features=features)
+  with pytest.raises(DataError, match="dev.npy: document 'd13'"):
+    predict(scorer, batches(20), split, SPACE, L)
 
 
 def test_the_prior_can_be_saved(tmp_path):

@@ -101,6 +101,7 @@ def test_metrics_by_name(name, kinds):
   [
     ('ks', (0, 1), 'cut-offs must be positive and distinct'),
     ('ks', (5, 5), 'cut-offs must be positive and distinct'),
+    ('ks', (1, 10**9), 'cut-offs must be at most 1,000,000'),
     ('kinds', ('Q',), "'Q' is unknown; known metrics .* P@k, "),
     ('kinds', ('P@5',), "'P@5' is unknown; .*set cut-offs with --ks"),
     ('kinds', ('ILD',), 'ILD@k needs --similarity'),

@@ -82,6 +82,9 @@ def test_all_labels_where_most_are_seen(predictions, monkeypatch):
   assert judged_slice.SeenLabels.of(part).labels_H is None
 
 
-def test_weights_go_to_the_device_once(predictions):
+def test_weights_of_a_large_slice_go_to_the_device_once(
+  predictions, monkeypatch
+):
+  monkeypatch.setattr(judged_slice, '_NUMPY_UP_TO', 0)
   weights = evidence_of(predictions).weights.labels_L
   assert isinstance(weights, jax.Array) and weights.dtype == np.float64

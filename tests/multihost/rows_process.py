@@ -9,7 +9,7 @@ import numpy as np
 
 from xjax.core import distributed
 from xjax.core.mesh import DATA, LABEL, own_rows, put_batch, share_of
-from xjax.core.share import Share
+from xjax.core.mesh_config import Share
 
 BATCH = np.arange(48).reshape(8, 6)
 

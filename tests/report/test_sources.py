@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import logging
 import re
+import shutil
 
 import pytest
 
@@ -133,6 +135,11 @@ def with_ends(ends):
       r"a field of the metrics is missing or .* \('n_docs'\)",
     ),
     (lambda m: m['xjax'].pop('all'), "no slice 'all'"),
+    (lambda m: m.update(xjax=[]), 'a field of the metrics is .* wrong type'),
+    (lambda m: m['xjax'].update(few=3), 'a field of the metrics is .* wrong'),
+    (lambda m: m['xjax']['all'].update({'P@1': 'x'}), "wrong type .*P@1: 'x'"),
+    (lambda m: m.update(notes={'all': {'P@1': 3}}), 'wrong type .*P@1: 3'),
+    (lambda m: m.update(notes=[1]), 'a field of the metrics is .* wrong type'),
     (lambda m: m.clear(), "no slice 'all'"),
     (with_ends([0.9, 0.95]), r'P@1 of all is 0.\d+, outside of .*0.9, 0.95'),
     (with_ends([0.9]), 'the intervals are not in the form of xjax'),
@@ -144,6 +151,26 @@ def test_metrics_that_do_not_belong(workdir, change, message):
   damage(path / 'eval' / 'dev' / 'metrics.json', change)
   with pytest.raises(DataError, match=f'metrics.json: .*{message}'):
     read_runs([path])
+
+
+def test_an_evaluation_that_was_interrupted_is_not_read(workdir):
+  path = workdir('one', 0)
+  (path / 'eval' / 'dev' / 'judged.json').unlink()
+  for argument in (path, path / 'eval' / 'dev'):
+    with pytest.raises(DataError, match=r'dev: is not complete.*evaluate'):
+      read_runs([argument])
+
+
+def test_metrics_without_a_mark_are_judged_again(workdir, tmp_path, caplog):
+  caplog.set_level(logging.INFO)
+  folder = workdir('one', 0) / 'eval' / 'dev'
+  alone = shutil.copytree(folder, tmp_path / 'alone')
+  (run,) = read_runs([alone])
+  assert run.metrics
+  (alone / 'judged.json').unlink()
+  (run,) = read_runs([alone])
+  assert run.metrics == {}
+  assert 'metrics.json is not used, because there is no judged' in caplog.text
 
 
 def test_a_history_cut_short(tmp_path):

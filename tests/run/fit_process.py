@@ -8,8 +8,12 @@ import sys
 from xjax.config.json import load_config
 from xjax.core import distributed
 from xjax.core.console import show_log
+from xjax.core.errors import (
+  Interrupted,
+  Preempted,
+  UserError,
+)
 from xjax.run.fit import fit
-from xjax.train.preemption import Preempted
 
 if __name__ == '__main__':
   config, workdir, *others = sys.argv[1:]
@@ -18,5 +22,9 @@ if __name__ == '__main__':
     distributed.start(True, others[0], int(others[1]), int(others[2]))
   try:
     fit(load_config(config), workdir)
+  except Interrupted:
+    sys.exit(130)
   except Preempted:
     sys.exit(75)
+  except UserError as error:
+    sys.exit(f'error: {error}')

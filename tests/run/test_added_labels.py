@@ -8,19 +8,19 @@ import jax
 import numpy as np
 import pytest
 
-import xjax
 from xjax.core.errors import DataError
 from xjax.core.mesh import LABEL
 from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.run.added_labels import describe
+from xjax.run.fit import load
 from xjax.train.parameters import DESCRIPTORS, by_path
 
 
 @pytest.fixture(scope='module')
 def predictor(described):
-  return xjax.load(described.workdir)
+  return load(described.workdir)
 
 
 @pytest.fixture(scope='module')
@@ -124,7 +124,7 @@ def test_on_another_mesh(all_devices, described, tmp_path, split, before):
   config = json.loads(path.read_text())
   config['mesh'] = {'data': 2, 'label': 4}
   path.write_text(json.dumps(config))
-  predictor = xjax.load(folder)
+  predictor = load(folder)
   assert predictor.config.mesh == MeshConfig(data=2, label=4)
   at = np.resize(predictor.space.held_out, 113)
   more = predictor.with_labels(namesakes(predictor, at))
@@ -172,7 +172,7 @@ def test_ids_that_the_run_has_are_refused(predictor):
 
 def test_words_that_are_gone(described, tmp_path):
   folder = shutil.copytree(described.workdir, tmp_path / 'run')
-  predictor = xjax.load(folder)
+  predictor = load(folder)
   new = namesakes(predictor, [3])
   predictor.workdir.word_vectors.unlink()
   with pytest.raises(DataError, match='word_vectors.npz: no such file'):

@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-import xjax
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
@@ -25,7 +24,7 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.judging import calibrate_run, saved_calibration
 from xjax.run.tag import tag_file
 from xjax.train.workdir import Workdir
@@ -78,7 +77,7 @@ def test_calibration_is_judged_on_documents_that_it_did_not_see(finished, dev):
 def test_predictions_show_calibrated_probabilities(
   config, finished, dev, tmp_path
 ):
-  predictor = xjax.load(finished.workdir)
+  predictor = load(finished.workdir)
   assert predictor.calibration == finished.calibration
   split = load_corpus(config.data, config.seed).split('dev')
   documents = [split.documents[row] for row in range(len(split))]
@@ -129,15 +128,16 @@ def test_again_it_is_the_same_file(finished, workdir):
 def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   caplog.set_level(logging.INFO)
   values = json.loads(workdir.calibration.read_text())
-  workdir.calibration.write_text(json.dumps(values | change))
-  predictor = xjax.load(workdir.path)
+  with workdir.recording(workdir.calibration):
+    workdir.calibration.write_text(json.dumps(values | change))
+  predictor = load(workdir.path)
   assert predictor.calibration is None
   assert (
     'was not fitted on the dev split of this run and the checkpoint of step '
     f'{predictor.step}'
   ) in caplog.text
   assert 'run xjax evaluate --split=dev' in caplog.text
-  fresh = xjax.load(finished.workdir)
+  fresh = load(finished.workdir)
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
   np.testing.assert_allclose(
@@ -173,7 +173,21 @@ def test_a_damaged_one_is_named_and_made_again(finished, workdir):
   before = workdir.calibration.read_bytes()
   workdir.calibration.write_bytes(before[:-20])
   with pytest.raises(DataError, match='calibration.json.*remove the file'):
-    xjax.load(workdir.path)
+    load(workdir.path)
+  workdir.calibration.unlink()
+  evaluate_split(workdir.path, 'dev')
+  assert workdir.calibration.read_bytes() == before
+
+
+def test_a_changed_one_is_named(workdir):
+  before = workdir.calibration.read_bytes()
+  values = json.loads(before)
+  changed = json.dumps(values | {'a': 2 * values['a']})
+  workdir.calibration.write_text(changed)
+  with pytest.raises(
+    DataError, match='calibration.json: is not .* Remove the file.*--split=dev'
+  ):
+    load(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')
   assert workdir.calibration.read_bytes() == before
@@ -200,11 +214,11 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   says = 'scores are not calibrated: every listed label is wrong'
   assert says in caplog.text
   caplog.clear()
-  predictor = xjax.load(workdir.path)
+  predictor = load(workdir.path)
   assert says in caplog.text
   (shown,) = predictor.predict(['nipa'], 3)
   workdir.calibration.unlink()
-  assert xjax.load(workdir.path).predict(['nipa'], 3) == [shown]
+  assert load(workdir.path).predict(['nipa'], 3) == [shown]
 
 
 def test_methods_of_the_config(config, tmp_path):

@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-import xjax
 from xjax.config.run import Config, shrink
 from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
@@ -18,7 +17,7 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.config import ExactMatchModel
@@ -37,7 +36,7 @@ def home(finished, tmp_path_factory):
 @pytest.fixture(scope='module')
 def whole(finished):
   """Returns float64 probabilities [N, L] of dev; unlisted labels have 0."""
-  predictor = xjax.load(finished.workdir)
+  predictor = load(finished.workdir)
   split = finished.corpus.split('dev')
   found = np.zeros((len(split), len(predictor.space.labels)))
   for batch in predictor.batches(split):
@@ -224,7 +223,9 @@ def calibrated(matched, tmp_path):
   def change(**parts):
     folder = shutil.copytree(matched.workdir, tmp_path / 'run')
     changed = dataclasses.replace(matched.calibration, **parts)
-    changed.save(folder / 'calibration.json')
+    home = Workdir.at(folder)
+    with home.recording(home.calibration):
+      changed.save(home.calibration)
     return folder
 
   return change

@@ -3,15 +3,18 @@
 import dataclasses
 import json
 import logging
+import os
 import shutil
 
 import pytest
 
+import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.request import JudgeRequest, Similarity
+from xjax.report.sources import read_runs
 from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
 from xjax.run.fit import fit
 from xjax.train.workdir import Workdir
@@ -135,19 +138,120 @@ def test_what_is_of_another_checkpoint_or_corpus_is_not_believed(
 def test_an_unfinished_folder_is_not_believed(read_run, workdir):
   folder = workdir.evaluation('dev')
   complete = contents(folder)
-  for name in complete:
+  (folder / 'judged.json').unlink()
+  assert saved_threshold(workdir, read_run.best_step) is None
+  (folder / 'judged.json').write_bytes(complete.pop('judged.json'))
+  for name, content in complete.items():
     (folder / name).unlink()
-    assert saved_threshold(workdir, read_run.best_step) is None
-    (folder / name).write_bytes(complete[name])
+    with pytest.raises(DataError, match=f'{name}: is missing'):
+      saved_threshold(workdir, read_run.best_step)
+    (folder / name).write_bytes(content)
   assert saved_threshold(workdir, read_run.best_step) is not None
 
 
-def test_damaged_metrics_are_named(read_run, workdir):
+@pytest.mark.parametrize('name', ['predictions.npz', 'metrics.json'])
+def test_a_file_that_is_not_of_the_set_is_named(
+  read_config, read_run, workdir, name, caplog
+):
+  path = workdir.evaluation('dev') / name
+  before = path.read_bytes()
+  shutil.copy(workdir.evaluation('test') / name, path)
+  with pytest.raises(DataError, match=f'dev/{name}: is not .* --split=dev'):
+    saved_threshold(workdir, read_run.best_step)
+  with pytest.raises(DataError, match=f'dev/{name}: is not .* --split=dev'):
+    read_runs([workdir.path])
+  # The same command judges again, and says why.
+  assert fit(read_config, workdir.path).metrics == read_run.metrics
+  assert f'dev/{name}: is not' in caplog.text
+  assert path.read_bytes() == before
+
+
+def test_metrics_of_an_earlier_version_are_checked(read_run, workdir):
+  mark = json.loads(workdir.judged('dev').read_text())
+  del mark['files']  # earlier versions wrote no digests
+  workdir.judged('dev').write_text(json.dumps(mark))
+  assert saved_threshold(workdir, read_run.best_step) is not None
   (workdir.evaluation('dev') / 'metrics.json').write_text('{}')
   with pytest.raises(
     DataError, match='eval/dev: the metrics are not in the form of xjax'
   ):
     saved_threshold(workdir, read_run.best_step)
+
+
+def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
+  before = contents(workdir.path / 'eval')
+
+  def killed(*_):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr('xjax.judge.predict._write_table', killed)
+    evaluate_split(workdir.path, 'dev')
+  assert contents(workdir.path / 'eval') == before
+  replace, moved = os.replace, []
+
+  def killed_midway(source, target):
+    if str(target).startswith(str(workdir.evaluation('dev') / 'p')):
+      raise KeyboardInterrupt
+    moved.append(target)
+    replace(source, target)
+
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(os, 'replace', killed_midway)
+    evaluate_split(workdir.path, 'dev')
+  assert workdir.evaluation('dev') / 'metrics.json' in moved
+  with pytest.raises(DataError, match='not complete.*workdir=.* --split=dev'):
+    read_runs([workdir.path])
+  with pytest.raises(DataError, match='not complete'):
+    read_runs([workdir.evaluation('dev')])
+  evaluate_split(workdir.path, 'dev')
+  assert contents(workdir.path / 'eval') == before
+
+
+def test_another_step_has_a_folder_of_its_own(read_run, workdir, caplog):
+  caplog.set_level(logging.INFO)
+  other = 6
+  assert read_run.best_step != other
+  before = contents(workdir.path)
+  dev = evaluate_split(workdir.path, 'dev', step=other)
+  assert dev.folder == workdir.evaluation(f'dev.step_{other}')
+  assert dev.metrics != read_run.metrics['dev']
+  test = evaluate_split(workdir.path, 'test', step=other)
+  tuned = [m.metrics['xjax']['all']['threshold-tuned'] for m in (dev, test)]
+  assert tuned[0] == tuned[1] == saved_threshold(workdir, other)
+  after = contents(workdir.path)
+  assert {name: after[name] for name in before} == before
+  (run,) = read_runs([dev.folder])
+  assert run.metrics == dev.metrics and run.name == f'run.step_{other}'
+  # The step of the best checkpoint is judged where the best is judged.
+  best = evaluate_split(workdir.path, 'dev', step=read_run.best_step)
+  assert best.folder == workdir.evaluation('dev')
+  assert contents(workdir.path) == after
+  with pytest.raises(
+    DataError, match='checkpoints/9: no such checkpoint.*3, 4'
+  ):
+    evaluate_split(workdir.path, 'dev', step=9)
+
+
+def test_a_damaged_newest_checkpoint_is_an_error(
+  read_config, read_run, workdir
+):
+  before = contents(workdir.path / 'eval')
+  meta = workdir.checkpoints / '6' / 'meta' / 'metadata'
+  meta.write_text('{')
+  for use in (xjax.load, lambda path: evaluate_split(path, 'dev')):
+    with pytest.raises(
+      DataError, match=r'checkpoints/6: .* damaged.*train.*--step=N \(N: 3, '
+    ):
+      use(workdir.path)
+  assert contents(workdir.path / 'eval') == before
+  assert xjax.load(workdir.path, step=3).step == 3
+  # It is not known whether step 3 is the best.
+  judged = evaluate_split(workdir.path, 'dev', step=3)
+  assert judged.folder == workdir.evaluation('dev.step_3')
+  # Training goes back and makes the checkpoint again.
+  assert fit(read_config, workdir.path).metrics == read_run.metrics
+  assert xjax.load(workdir.path).step == read_run.best_step
 
 
 def test_a_made_corpus_lies_nowhere(finished, tmp_path):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-import xjax
 from xjax.config.run import Config, shrink
 from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
@@ -20,7 +19,7 @@ from xjax.data.text.words import split_words
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.tag import tag_file
 from xjax.score.config import ExactMatchModel
 
@@ -132,7 +131,7 @@ def test_evaluate_says_the_same(matched):
 
 
 def test_predicts_texts_and_documents_alike(matched, dev):
-  predictor = xjax.load(matched.workdir)
+  predictor = load(matched.workdir)
   split = matched.corpus.split('dev')
   documents = [split.documents[row] for row in range(N_DEV)]
   lists = predictor.predict(documents, 3)
@@ -164,7 +163,7 @@ def test_tags_files_and_labels_that_are_new(matched, tmp_path):
 
 
 def test_new_labels_do_not_change_the_old_ones(matched):
-  predictor = xjax.load(matched.workdir)
+  predictor = load(matched.workdir)
   more = predictor.with_labels([Label('new', 'shoe and sock')])
   split = matched.corpus.split('dev')
   documents = [split.documents[row] for row in range(9)]
@@ -174,7 +173,7 @@ def test_new_labels_do_not_change_the_old_ones(matched):
 
 
 def test_what_it_cannot_do_is_said(matched):
-  predictor = xjax.load(matched.workdir)
+  predictor = load(matched.workdir)
   with pytest.raises(ConfigError, match='ExactMatchModel cannot be explained'):
     predictor.explain(['text'])
   with pytest.raises(ConfigError, match='do not give it features'):
@@ -209,7 +208,7 @@ def test_alternative_names_are_an_option(tmp_path, alt):
   config = own_corpus(tmp_path, [*labels, {'id': '8', 'name': '8'}])
   config.model.alt = alt
   fit(config, tmp_path / 'run')
-  (found,) = xjax.load(tmp_path / 'run').predict(['8 fish'])
+  (found,) = load(tmp_path / 'run').predict(['8 fish'])
   assert [p.id for p in found] == ['7'] * alt
 
 

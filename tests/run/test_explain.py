@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-import xjax
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import put_batch
 from xjax.core.types import PAD
@@ -16,6 +15,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
 from xjax.report.page.attention import save_page
+from xjax.run.fit import load
 from xjax.run.neural_training import plan_neural
 from xjax.run.predictor import attention_of
 from xjax.run.tag import tag_file
@@ -28,7 +28,7 @@ K = 3  # everywhere: each length of lists is a program to compile
 
 @pytest.fixture(scope='module')
 def predictor(finished):
-  return xjax.load(finished.workdir)
+  return load(finished.workdir)
 
 
 @pytest.fixture(scope='module')

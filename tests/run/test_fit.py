@@ -64,6 +64,7 @@ def test_workdir_is_as_described(config, finished):
   assert names == {
     'config.json',
     'corpus.json',
+    'digests.json',
     'labels.jsonl',
     'features',
     'checkpoints',
@@ -219,6 +220,21 @@ def test_a_damaged_best_checkpoint_is_not_used(config, workdir, caplog):
   assert load(workdir).step == 6
 
 
+def test_a_damaged_newest_checkpoint_counts_no_steps(config, workdir, caplog):
+  """Training goes back behind it, so train.steps may be smaller than its step.
+
+  The other checkpoints are removed, so that training begins anew.
+  """
+  folder = workdir / 'checkpoints'
+  (folder / '6' / 'meta' / 'metadata').write_text('{')
+  for step in intact_steps(folder):
+    shutil.rmtree(folder / str(step))
+  assert fit(changed(config, train__steps=3), workdir).steps == 3
+  assert 'checkpoints/6 is damaged' in caplog.text
+  with pytest.raises(ConfigError, match='has already taken 3 steps'):
+    fit(changed(config, train__steps=2), workdir)
+
+
 def killed(*arguments):
   del arguments
   raise KeyboardInterrupt
@@ -314,6 +330,10 @@ def test_a_warm_start_is_not_looked_up_again(
     (
       {'train__batch_size': 8, 'train__accumulate': 2},
       'train.batch_size=8 must be a multiple of 16',
+    ),
+    (
+      {'train__batch_size': 1600},
+      'train.batch_size=1600: the split train has only 40 documents',
     ),
     ({'eval__batch_size': 4}, 'eval.batch_size=4 must be a multiple of 8'),
     ({'train__best_metric': 'few/P@2'}, 'few/P@2'),

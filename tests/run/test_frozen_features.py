@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 
-import xjax
 from xjax.config.check import check_config
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config, shrink
@@ -18,7 +17,7 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.encoders.contract import NoEncoder
@@ -210,7 +209,7 @@ def test_missing_documents_and_values_that_are_not_finite(
 def test_documents_are_judged_and_predicted_alike(frozen):
   evaluate_split(frozen.workdir, 'test')
   saved = Predictions.load(frozen.paths['test'] / 'predictions.npz')
-  predictor = xjax.load(frozen.workdir)
+  predictor = load(frozen.workdir)
   found = predictor.predict(ids('test'), 3, features=list(vectors_of('test')))
   for row, labels in enumerate(found):
     at = saved.lists['all'].ids[row, :3]
@@ -221,7 +220,7 @@ def test_documents_are_judged_and_predicted_alike(frozen):
 
 
 def test_features_for_prediction_are_asked_for_and_checked(frozen):
-  predictor = xjax.load(frozen.workdir)
+  predictor = load(frozen.workdir)
   with pytest.raises(ConfigError, match='--features=STEM'):
     predictor.predict(['a'])
   with pytest.raises(
@@ -292,14 +291,14 @@ def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
   saved = Predictions.load(result.paths['dev'] / 'predictions.npz')
   ranked = saved.lists['held_out'].ids[:, :2]
   assert (np.sort(ranked, axis=1) == saved.held_out).all()
-  predictor = xjax.load(result.workdir)
+  predictor = load(result.workdir)
   assert len(predictor.predict(['a'], L, [np.ones(L)])[0]) == L
   with pytest.raises(ConfigError, match='cannot be scored by name'):
     predictor.with_labels([Label('new', 'new label')])
 
 
 def test_words_are_not_features(finished, tmp_path):
-  predictor = xjax.load(finished.workdir)
+  predictor = load(finished.workdir)
   with pytest.raises(ConfigError, match='reads the words'):
     predictor.predict(['a'], features=[np.zeros(8)])
   source = tmp_path / 'in.jsonl'
@@ -330,7 +329,7 @@ def test_parts_that_do_not_go_together(settings, part, value, says):
 
 def test_the_synthetic_corpus_makes_its_own(settings, tmp_path):
   made = shrink(settings)
-  predictor = xjax.load(fit(made, tmp_path / 'run').workdir)
+  predictor = load(fit(made, tmp_path / 'run').workdir)
   (labels,) = predictor.predict(['some words'], 3)
   assert len(labels) == 3
   given = [np.zeros(made.model.embedding.dim)]

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
@@ -15,7 +14,7 @@ from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_files
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.tag import tag_file
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -37,7 +36,7 @@ def workdir(request, config, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def predictor(workdir):
-  return xjax.load(workdir)
+  return load(workdir)
 
 
 @pytest.fixture(scope='module')

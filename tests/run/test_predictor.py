@@ -5,18 +5,21 @@ import shutil
 import numpy as np
 import pytest
 
-import xjax
 from xjax.core.errors import DataError
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.judge.predictions import Predictions
+from xjax.run.fit import (
+  fit,
+  load,
+)
 
 
 @pytest.fixture(scope='module')
 def predictor(finished):
-  return xjax.load(finished.workdir)
+  return load(finished.workdir)
 
 
 def test_predicts_what_was_judged(config, finished, predictor):
@@ -63,7 +66,7 @@ def test_scores_that_are_no_logits_stay_as_they_are(predictor):
 
 
 def test_a_batch_is_no_larger_than_it_must_be(all_devices, finished):
-  predictor = xjax.load(finished.workdir)
+  predictor = load(finished.workdir)
   devices = predictor.scorer.mesh.shape[DATA]
   whole = predictor.config.eval.batch_size
   for documents, rows in (
@@ -81,7 +84,7 @@ def test_devices_that_do_not_divide_labels_are_left_out(
 ):
   assert config.eval.batch_size % present
   with devices(present):
-    predictor = xjax.load(finished.workdir)
+    predictor = load(finished.workdir)
     assert predictor.scorer.mesh.shape == {DATA: 1, LABEL: present - 1}
     (found,) = predictor.predict(['nipa'], k=1)
   assert len(found) == 1
@@ -136,10 +139,10 @@ def test_a_damaged_or_missing_file_is_named(finished, tmp_path, name):
   for content in DAMAGES[name]:
     (folder / name).write_text(content)
     with pytest.raises(DataError, match=name.rpartition('/')[2]):
-      xjax.load(folder)
+      load(folder)
   (folder / name).unlink()
   with pytest.raises(DataError, match=name.rpartition('/')[2]):
-    xjax.load(folder)
+    load(folder)
 
 
 def test_damaged_and_missing_checkpoints(finished, tmp_path):
@@ -149,17 +152,25 @@ def test_damaged_and_missing_checkpoints(finished, tmp_path):
     pytest.fail('the run should have its best before its end')
   meta.write_text('{')
   with pytest.raises(DataError, match='is damaged'):
-    xjax.load(folder)
+    load(folder)
   shutil.rmtree(folder / 'checkpoints')
   with pytest.raises(DataError, match='no complete checkpoint'):
-    xjax.load(folder)
+    load(folder)
 
 
-def test_a_lost_best_checkpoint(finished, tmp_path, caplog):
+def test_a_lost_best_checkpoint_is_not_replaced_by_another(
+  finished, config, tmp_path, caplog
+):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
-  assert xjax.load(folder).step == finished.steps
+  with pytest.raises(
+    DataError, match=f'/{finished.best_step}: no such checkpoint; .*--step=N'
+  ):
+    load(folder)
+  assert load(folder, step=finished.steps).step == finished.steps
+  fit(config, folder)  # from now on, the newest counts as the best
   assert f'(step {finished.best_step}) is lost' in caplog.text
+  assert load(folder).step == finished.steps
 
 
 def test_another_vocabulary_does_not_fit(finished, tmp_path):
@@ -167,19 +178,19 @@ def test_another_vocabulary_does_not_fit(finished, tmp_path):
   with (folder / 'features' / 'vocab.txt').open('a') as file:
     file.write('another\n')
   with pytest.raises(DataError, match='not the vocabulary'):
-    xjax.load(folder)
+    load(folder)
   corpus = json.loads((folder / 'corpus.json').read_text())
   del corpus['vocabulary']  # as an older run has it
   (folder / 'corpus.json').write_text(json.dumps(corpus))
   with pytest.raises(
     DataError, match='the parameters of this checkpoint do not fit'
   ):
-    xjax.load(folder)
+    load(folder)
 
 
 def test_no_run_there(tmp_path):
   with pytest.raises(DataError, match='this folder has no run of xjax'):
-    xjax.load(tmp_path)
+    load(tmp_path)
 
 
 def test_needs_nothing_but_the_workdir(finished, tmp_path, predictor):
@@ -189,7 +200,7 @@ def test_needs_nothing_but_the_workdir(finished, tmp_path, predictor):
   config['data']['dir'] = '/gone'
   config['mesh'] = {'data': 3, 'label': 5}  # devices of another machine
   path.write_text(json.dumps(config))
-  moved = xjax.load(folder)
+  moved = load(folder)
   assert moved.predict(['nipa'], 3) == predictor.predict(['nipa'], 3)
 
 
@@ -199,6 +210,6 @@ def test_recall_is_that_of_the_run(finished, predictor, tmp_path):
   assert (saved['eval']['recall'], predictor.scorer.recall) == (1, 1)
   saved['eval']['recall'] = 0.5
   (workdir / 'config.json').write_text(json.dumps(saved))
-  assert xjax.load(workdir).scorer.recall == 0.5
+  assert load(workdir).scorer.recall == 0.5
   assert predictor.selected_by == 'exact'
-  assert xjax.load(workdir).selected_by == 'recall=0.5'
+  assert load(workdir).selected_by == 'recall=0.5'

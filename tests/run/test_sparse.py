@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
-import xjax
 from xjax.config.train import LinearTrain
-from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.errors import ConfigError, DataError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.sparse import LinearFit
 from xjax.score.config import LinearModel
 from xjax.score.linear.batched import OnDevices
@@ -26,6 +25,7 @@ from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import Loss
 from xjax.score.trees.taxonomy import TaxonomyTree
 from xjax.score.trees.training import Blocks
+from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
 
@@ -52,7 +52,7 @@ def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
   assert have['RP@5'] > prior['RP@5'] + 0.3
   assert have['micro-F1'] > 0.7
   dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
-  predictor = xjax.load(result.workdir)
+  predictor = load(result.workdir)
   split = result.corpus.split('dev')
   documents = [split.documents[row] for row in range(N_DEV)]
   lists = predictor.predict(documents, 20)
@@ -89,6 +89,7 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   assert {path.name for path in found.workdir.iterdir()} == {
     'config.json',
     'corpus.json',
+    'digests.json',
     'labels.jsonl',
     'calibration.json',
     'eval',
@@ -172,7 +173,8 @@ class Terminated:
     self._save(parts, name, arrays)
     self.saved += 1
     if self.saved % self._every == 0:
-      os.kill(os.getpid(), signal.SIGTERM)
+      is_odd = self.saved // self._every % 2
+      os.kill(os.getpid(), signal.SIGTERM if is_odd else signal.SIGINT)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +196,20 @@ def test_a_run_that_is_asked_to_stop_goes_on(
       stops += 1
   assert stops >= 2 and terminated.saved >= 2 * stops
   assert contents(tmp_path / 'run') == whole
+
+
+def test_a_signal_while_features_are_computed_stops_at_once(
+  tmp_path, monkeypatch
+):
+  def stopped(inputs, split):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100):  # Python handles the signal here
+      pass
+    raise AssertionError('the features are computed to the end')
+
+  monkeypatch.setattr(SparseInputs, 'split_rows', stopped)
+  with pytest.raises(Interrupted):
+    fit(config_of(*RUNS['xr']), tmp_path / 'run')
 
 
 def test_workers_change_nothing(finished, tmp_path):
@@ -309,8 +325,8 @@ def test_a_run_whose_solver_is_gone_predicts_as_before(finished, tmp_path):
   (run / 'config.json').write_text(json.dumps(config))
   split = finished('svm').corpus.split('dev')
   texts = [split.documents[row].text() for row in range(5)]
-  wanted = xjax.load(finished('svm').workdir).predict(texts, 9)
-  assert xjax.load(run).predict(texts, 9) == wanted
+  wanted = load(finished('svm').workdir).predict(texts, 9)
+  assert load(run).predict(texts, 9) == wanted
   metrics = evaluate_split(run, 'dev').metrics
   assert metrics == finished('svm').metrics['dev']
 
@@ -320,15 +336,29 @@ def test_models_of_other_runs_are_refused(finished, copied):
   content = path.read_bytes()
   path.write_bytes(content[:-50])
   with pytest.raises(DataError, match='tree_0.npz: cannot be read'):
-    xjax.load(copied)
+    load(copied)
   path.unlink()
   with pytest.raises(DataError, match='tree_0.npz: no such file'):
-    xjax.load(copied)
+    load(copied)
   path.write_bytes(content)
   features = copied / 'features' / 'tfidf.npz'
   features.unlink()
   with pytest.raises(DataError, match='tfidf.npz: no such file'):
-    xjax.load(copied)
+    load(copied)
+
+
+@pytest.mark.parametrize(
+  'name', ['labels.jsonl', 'model/tree_0.npz', 'features/tfidf.npz']
+)
+def test_a_file_of_another_run_is_noticed(copied, finished, name):
+  other = finished('plt').workdir / name
+  content = other.read_bytes()
+  if name == 'labels.jsonl':
+    content = content.replace(b'"train_count": ', b'"train_count": 1', 1)
+  assert content != (copied / name).read_bytes() or name.endswith('tfidf.npz')
+  (copied / name).write_bytes(content + b' ' * name.endswith('tfidf.npz'))
+  with pytest.raises(DataError, match=f'{name}: is not the file that this run'):
+    load(copied)
 
 
 def test_features_of_another_size_are_refused(copied, tmp_path):
@@ -341,12 +371,15 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
     'tree_0.npz: has 91 labels and 427 features, but the run has 91 labels '
     'and 100 features'
   )
+  with pytest.raises(DataError, match='tfidf.npz: is not the file that this'):
+    load(copied)
+  (copied / 'digests.json').unlink()  # as a run of an earlier version
   with pytest.raises(DataError, match=says):
-    xjax.load(copied)
+    load(copied)
 
 
 def test_what_it_cannot_do_is_said(finished):
-  predictor = xjax.load(finished('xr').workdir)
+  predictor = load(finished('xr').workdir)
   with pytest.raises(ConfigError, match='TreeModel cannot be explained'):
     predictor.explain(['text'])
   with pytest.raises(ConfigError, match='TreeModel cannot score new labels'):

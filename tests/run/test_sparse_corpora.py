@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of, contents
-import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 
 
 def test_a_corpus_without_gold(tmp_path):
@@ -53,7 +52,7 @@ def test_runs_on_files_of_features(tmp_path, name):
   before = contents(tmp_path / 'run')
   assert fit(config, tmp_path / 'run').metrics == result.metrics
   assert contents(tmp_path / 'run') == before
-  predictor = xjax.load(tmp_path / 'run')
+  predictor = load(tmp_path / 'run')
   with pytest.raises(ConfigError, match='reads sparse features, not text'):
     predictor.predict(['text'])
   documents = result.corpus.split('test').documents

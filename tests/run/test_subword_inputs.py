@@ -9,7 +9,7 @@ import pytest
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.core.share import Share
+from xjax.core.mesh_config import Share
 from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData

@@ -10,8 +10,10 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.judge.criteria import Criteria
+from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
+from xjax.report.page.attention import attention_page
 from xjax.run.tag import tag_file
 
 
@@ -30,13 +32,17 @@ def rows(config):
 def tag(finished, tmp_path):
   """Tags rows; returns the paths of X.jsonl, X.npz and X.metrics.json."""
 
-  def run(rows, k=3):
+  def run(rows, k=3, **options):
     source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    tag_file(finished.workdir, str(source), str(out), k)
+    tag_file(finished.workdir, str(source), str(out), k, **options)
     return [out, out.with_suffix('.npz'), out.with_suffix('.metrics.json')]
 
   return run
+
+
+def contents(folder):
+  return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def without_labels(row):
@@ -75,6 +81,48 @@ def test_documents_without_labels_are_not_judged(tag, rows, finished):
   threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
   expected = judge(judged, Criteria(), threshold)
   assert json.loads(metrics.read_text()) == expected
+
+
+def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
+  lines, npz, metrics = tag(rows)
+  mark = lines.with_suffix('.judged.json')
+  listed = json.loads(mark.read_text())['files']
+  assert set(listed) == {path.name for path in (lines, npz, metrics)}
+  before = contents(tmp_path)
+
+  def killed(*_):
+    raise KeyboardInterrupt
+
+  # A writer that is stopped leaves all files of the last set.
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr('xjax.run.tag.prediction_line', killed)
+    tag(rows[:3])
+  (tmp_path / 'in.jsonl').write_bytes(before['in.jsonl'])
+  assert contents(tmp_path) == before
+  read_judged(JudgeFiles(npz))
+  # Files of two sets are not mixed.
+  other = npz.read_bytes()
+  tag(rows[:3])
+  npz.write_bytes(other)
+  with pytest.raises(DataError, match=r'out\.npz: is not .*predict again'):
+    read_judged(JudgeFiles(npz))
+
+
+def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
+  source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text(json.dumps(rows[0]) + '\n')
+  call = finished.workdir, str(source), str(out), 2
+  tag_file(*call, explain=2, page=attention_page)
+  page = out.with_suffix('.html')
+  assert 'out.jsonl' in page.read_text()
+  listed = json.loads(out.with_suffix('.judged.json').read_text())['files']
+  assert page.name in listed
+  tag_file(*call)  # the next set has no page
+  assert not page.exists()
+  tag_file(*call, explain=2, page=attention_page)
+  page.write_text('mine')
+  tag_file(*call)
+  assert page.read_text() == 'mine'
 
 
 def test_no_labels_are_not_unknown_labels(tag, rows):
@@ -120,3 +168,22 @@ def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
 def test_a_missing_input(finished, tmp_path):
   with pytest.raises(DataError, match='nope.jsonl'):
     tag_file(finished.workdir, os.fspath(tmp_path / 'nope.jsonl'), '-', 2)
+
+
+def test_more_labels_than_there_are_cost_no_memory(tag, rows):
+  lines, npz, _ = tag(rows, 10**8)
+  found = [json.loads(line) for line in lines.read_text().splitlines()]
+  n_scored = Predictions.load(npz).n_scored
+  assert {len(row['labels']) for row in found} == {n_scored}
+
+
+def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):
+  bad = [rows[0], {'txt': 'x'}, ['text'], rows[1]]
+  with pytest.raises(DataError) as caught:
+    tag(bad)
+  assert '2 faults in all' in str(caught.value)
+  assert str(caught.value).endswith('with --skip_bad_lines')
+  lines = tag(bad, skip_bad_lines=True)[0].read_text().splitlines()
+  ids = [json.loads(line)['id'] for line in lines]
+  assert ids == [rows[0]['id'], rows[1]['id']]
+  assert 'left out 2 records, with 2 faults:' in caplog.text

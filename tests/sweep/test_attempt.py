@@ -82,6 +82,7 @@ class Sweep:
     folder.mkdir(parents=True, exist_ok=True)
     table = {'xjax': {'all': {'RP@5': value}}}
     (folder / 'metrics.json').write_text(json.dumps(table))
+    (folder / 'judged.json').write_text('{}')
     self.process.code = 0
     return self.attempt.advance()
 

@@ -31,7 +31,14 @@ def test_the_value_of_a_finished_run(tmp_path):
   folder.mkdir(parents=True)
   table = {'all': {'RP@5': 0.1, 'P@1': None}, 'few': {'RP@5': 0.2}}
   (folder / 'metrics.json').write_text(json.dumps({'xjax': table}))
+  with pytest.raises(DataError, match='judged.json is missing'):
+    final_value(tmp_path, 'few/RP@5')
+  (folder / 'judged.json').write_text('{}')
   assert final_value(tmp_path, 'few/RP@5') == 0.2
   for metric in ('all/P@1', 'all/P@3', 'zero/P@1'):
     with pytest.raises(DataError, match='has no value on dev'):
       final_value(tmp_path, metric)
+  for other in ([], {'xjax': []}, {'xjax': {'all': 3}}):
+    (folder / 'metrics.json').write_text(json.dumps(other))
+    with pytest.raises(DataError, match='metrics.json: '):
+      final_value(tmp_path, 'all/RP@5')

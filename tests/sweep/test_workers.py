@@ -1,9 +1,11 @@
 """Whole sweeps, whose runs a stand-in trains in no time."""
 
+import contextlib
 import json
 import os
 import runpy
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,8 +16,16 @@ import pytest
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import DataError
 from xjax.sweep import signals
-from xjax.sweep.config import Listed, MedianPruning, Range, Sweep, Tpe
-from xjax.sweep.store import TrialStatus, best_trial
+from xjax.sweep.config import (
+  Grid,
+  Listed,
+  MedianPruning,
+  NoPruning,
+  Range,
+  Sweep,
+  Tpe,
+)
+from xjax.sweep.store import Store, TrialStatus, best_trial
 from xjax.sweep.workers import Workers
 from xjax.train.preemption import Preempted
 
@@ -225,3 +235,29 @@ def test_a_damaged_store_is_one_error(session_of):
   session.folder.store.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: cannot be read'):
     run(session)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    "update trials set state = 'else'",
+    'update trials set number = -5',
+    "update trials set datetime_start = 'today'",
+    'drop table trial_user_attributes',
+    'delete from studies',
+    "update trial_params set distribution_json = '[]'",
+    "update trial_values set value_type = 'else'",
+    "update alembic_version set version_num = 'v9'",
+  ],
+)
+def test_a_store_of_another_form_is_one_error(tmp_path, change):
+  path, search = tmp_path / 'sweep.db', Grid({RATE: (0.5, 0.25)})
+  store = Store(path, search, NoPruning())
+  store.complete(store.begin(), [0.5])
+  store.begin()
+  assert len(Store(path, search, NoPruning()).unfinished()) == 1
+  with contextlib.closing(sqlite3.connect(path)) as base:
+    base.execute(change)
+    base.commit()
+  with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
+    Store(path, search, NoPruning())

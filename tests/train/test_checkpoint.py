@@ -14,9 +14,15 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.config.optimizer import EMAConfig
-from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, make_mesh
+from xjax.core.errors import (
+  DataError,
+)
+from xjax.core.mesh import (
+  LABEL,
+  make_mesh,
+)
 from xjax.core.mesh_config import MeshConfig
+from xjax.train import checkpoint
 from xjax.train.checkpoint import (
   Checkpoints,
   intact_steps,
@@ -176,7 +182,8 @@ def test_iterator_state_of_another_number_of_processes(tmp_path, plan, advance):
   (data / 'process_0-of-1.json').rename(data / 'process_1-of-4.json')
   iterator = batches()
   # Past the check of files, which would call this damage.
-  (tmp_path / '2' / 'files.json').write_text('{}')
+  listed = checkpoint._list_files(tmp_path / '2')
+  (tmp_path / '2' / 'files.json').write_text(json.dumps(listed))
   with Checkpoints(tmp_path, 3) as checkpoints:
     checkpoints.restore(2, plan.abstract, iterator)
   assert next(iterator) == 2
@@ -274,6 +281,17 @@ def test_any_damage_to_any_file_falls_back_to_the_one_before(
   assert 'the previous checkpoint is used instead' in caplog.text
   assert (tmp_path / 'damaged' / '2').is_dir()
   assert intact_steps(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize(
+  'content', ['[]', '{}', '3', '{"params/a": 1}', '[' * 100_000]
+)
+def test_a_list_of_files_of_another_type_is_damage(
+  tmp_path, plan, advance, content
+):
+  write(tmp_path, plan, advance, [1])
+  (tmp_path / '1' / 'files.json').write_text(content)
+  assert checkpoint.fault_of(tmp_path, 1) == 'files.json is damaged'
 
 
 def test_unfinished_checkpoints_go_without_a_word(

@@ -19,7 +19,7 @@ import pytest
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import EMAConfig
-from xjax.core.errors import UserError
+from xjax.core.errors import Interrupted, UserError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch
@@ -122,6 +122,7 @@ class Run:
     sigterm_at=None,
     interrupt_judging_at=None,
     profile=None,
+    asked_by=signal.SIGTERM,
   ):
     self.values, self.means = dict(values), dict(means)
     self.losses = dict(losses)
@@ -146,7 +147,7 @@ class Run:
       def step(*arguments):
         result = self.step(*arguments)
         if len(self.batches) + self.first == sigterm_at:
-          os.kill(os.getpid(), signal.SIGTERM)
+          os.kill(os.getpid(), asked_by)
         return result
 
       with (
@@ -299,6 +300,14 @@ def test_sigterm_between_checkpoints_loses_nothing(run, tmp_path):
   rows = run.records('train')
   assert [row['step'] for row in rows] == [2, 4, 6, 8, 10, 12]
   np.testing.assert_allclose(rows[3]['loss'], (1 / 7 + 1 / 8) / 2, rtol=1e-6)
+
+
+def test_ctrl_c_saves_as_sigterm_does(run):
+  with pytest.raises(Interrupted, match='saved step 7; start the run again'):
+    run(sigterm_at=7, asked_by=signal.SIGINT)
+  assert run.steps[-1] == 7
+  run(values={8: 0.4})
+  assert run.batches == [7, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize(

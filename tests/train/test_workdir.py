@@ -2,9 +2,9 @@
 
 import pytest
 
-from xjax.core.errors import ConfigError, UserError
+from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.run.fit import fit, load
-from xjax.train.workdir import Workdir
+from xjax.train.workdir import Workdir, read_json
 
 
 def test_home_is_understood(tmp_path, monkeypatch):
@@ -22,3 +22,18 @@ def test_a_workdir_that_cannot_be_made(config, tmp_path):
   (tmp_path / 'file').write_text('x')
   with pytest.raises(UserError, match='file/run.*: cannot be written: Not a'):
     fit(config, tmp_path / 'file' / 'run')
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('[' * 100_000, 'nested too deeply'),
+    ('[]', 'a list, not a JSON object'),
+    ('{"a": NaN}', 'not JSON: NaN'),
+    ('{"a": 1, "a": 2}', 'occurs twice'),
+  ],
+)
+def test_a_json_file_that_no_run_wrote_is_one_error(tmp_path, text, says):
+  (tmp_path / 'corpus.json').write_text(text)
+  with pytest.raises(DataError, match=f'corpus.json: cannot be read: .*{says}'):
+    read_json(tmp_path / 'corpus.json')

@@ -1,8 +1,14 @@
+import errno
+import io
 import json
+import struct
 import sys
 
 import pytest
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
 
+from xjax.core.errors import UserError
 from xjax.train.writers import MetricWriter, TrainingProgress
 
 
@@ -56,6 +62,67 @@ def test_a_judging_that_the_state_does_not_know_of_is_cut(tmp_path):
 def test_a_number_that_is_not_a_number_is_no_json(tmp_path):
   with MetricWriter(tmp_path, 0, 0) as writer, pytest.raises(ValueError):
     writer.write('train', 1, loss=float('nan'))
+
+
+def events(workdir):
+  """The events of TensorBoard: (step, name of the number or None)."""
+  found = []
+  for path in sorted((workdir / 'tb').iterdir()):
+    content = path.read_bytes()
+    while content:
+      (size,) = struct.unpack('<Q', content[:8])
+      assert content[8:12] == struct.pack('<I', masked_crc32c(content[:8]))
+      data, crc = content[12 : 12 + size], content[12 + size : 16 + size]
+      assert crc == struct.pack('<I', masked_crc32c(data))
+      event = Event.FromString(data)
+      names = [value.tag for value in event.summary.value]
+      found.append((event.step, *names, event.session_log.status))
+      content = content[16 + size :]
+  return found
+
+
+def test_board_hides_the_steps_after_a_restart(tmp_path):
+  with MetricWriter(tmp_path, 4, 4) as writer:
+    writer.write('train', 5, loss=2.5)
+    assert events(tmp_path)[-1] == (5, 'train/loss', 0)  # at once
+  assert events(tmp_path) == [
+    (0, 0),
+    (5, SessionLog.START),
+    (5, 'train/loss', 0),
+  ]
+
+
+class Full(io.BytesIO):
+  """A file on a full disk."""
+
+  def fileno(self):
+    return -1
+
+  def flush(self):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+
+@pytest.mark.parametrize('part', ['metrics.jsonl', 'tb'])
+def test_a_full_disk_is_one_error_at_once(tmp_path, part):
+  with pytest.raises(UserError, match=f'{part}.*: cannot be written: No space'):
+    with MetricWriter(tmp_path, 0, 0) as writer:
+      for step in range(100):
+        owner = writer if part == 'metrics.jsonl' else writer._board
+        owner._file.close()
+        owner._file = io.TextIOWrapper(Full()) if owner is writer else Full()
+        writer.write('train', step, loss=0.5)
+
+
+@pytest.mark.parametrize('name', ['tb', 'metrics.jsonl'])
+def test_what_is_in_the_way_is_one_error(tmp_path, name):
+  if name == 'tb':
+    (tmp_path / name).write_text('mine')
+  else:
+    (tmp_path / name).mkdir()
+  with pytest.raises(
+    UserError, match=f'{tmp_path}/{name}.*: cannot be written'
+  ):
+    MetricWriter(tmp_path, 0, 0)
 
 
 def test_plain_lines_where_there_is_no_terminal(caplog, monkeypatch):

@@ -1,12 +1,12 @@
 r"""Trains word vectors on the documents of a corpus (word2vec).
 
-  xjax embeddings --config=FILE.py --output=l2v.bin \
+  xjax embeddings --config=NAME --output=l2v.bin \
     [--config.data.dir=DIR ...]
 
 If you start the same command again, it continues after the last complete epoch.
 To train a model with these vectors:
 
-  xjax train --config=FILE.py --workdir=DIR \
+  xjax train --config=NAME --workdir=DIR \
     --config.model.embedding.vectors=l2v.bin --config.model.embedding.dim=200
 """
 

@@ -27,6 +27,9 @@ _SPLIT = flags.DEFINE_string('split', 'dev', 'Split to judge.')
 _DATA_DIR = flags.DEFINE_string(
   'data_dir', '', 'Folder of the data, if it has moved since training.'
 )
+_STEP = flags.DEFINE_integer(
+  'step', None, 'Step of the checkpoint to judge (default: the best one).', 0
+)
 _OUTPUT = flags.DEFINE_string('output', '', 'Folder for the results.')
 judging.define_files()
 judging.define_judging()
@@ -67,11 +70,11 @@ def _evaluate() -> 'Evaluation':
   request = judging.judge_request()
   chosen = strategy.requested_strategy(k=5)
   if files.predictions:
-    judging.check_absent(('split', 'data_dir', 'strategy'), 'workdir')
+    judging.check_absent(('split', 'data_dir', 'strategy', 'step'), 'workdir')
     return evaluate_files(files, request or JudgeRequest())
   judging.check_no_files()
   return evaluate_split(
-    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, request, chosen
+    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, request, chosen, _STEP.value
   )
 
 

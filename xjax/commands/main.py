@@ -4,7 +4,7 @@ import difflib
 import runpy
 import sys
 
-from xjax.version import VERSION
+from xjax.version import __version__
 
 _GROUPS = {
   'Train and use a model': {
@@ -37,7 +37,7 @@ def main() -> None:
   if command in ('--help', '-h', '-help', 'help'):
     print(_help())
   elif command in ('--version', '-V', 'version'):
-    print(f'xjax {VERSION}')
+    print(f'xjax {__version__}')
   elif command in COMMANDS:
     sys.argv = [f'xjax {command}', *arguments]
     run_command(command)

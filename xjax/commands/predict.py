@@ -9,10 +9,11 @@ form is a record in the format of the run's corpus. The ranked lists are also
 written to X.npz. If the documents have labels, metrics are written to
 X.metrics.json. The file name "-" stands for standard input or standard output.
 
---explain=5 adds the 5 words that each label attends to most, and writes X.html,
-which shades the words of the first documents by attention. --labels=FILE also
-scores the labels in FILE, by their names. A line of FILE is a name, or JSON
-with "name" and optionally "id" and "alt" (alternative names).
+--threshold=tuned writes only the labels that the model assigns; X.npz still has
+the ranked lists. --explain=5 adds the 5 words that each label attends to most,
+and writes X.html, which shades the words of the first documents by attention.
+--labels=FILE also scores the labels in FILE, by their names. A line of FILE is
+a name, or JSON with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
 best scores. The other strategies are propensity, bounded_random and cost.
 """
@@ -45,15 +46,30 @@ _FEATURES = flags.DEFINE_string(
   'For runs on feature vectors: the path STEM of the files STEM.npy and '
   'STEM.ids.txt.',
 )
+_STEP = flags.DEFINE_integer(
+  'step', None, 'Step of the checkpoint to use (default: the best one).', 0
+)
+_THRESHOLD = flags.DEFINE_string(
+  'threshold',
+  '',
+  'Write only labels with at least this probability, at most k per document. '
+  '`tuned` is the threshold with the best micro-F1 on dev.',
+)
+_SKIP_BAD_LINES = flags.DEFINE_bool(
+  'skip_bad_lines', False, 'Leave out faulty lines of --input, and count them.'
+)
 strategy.define('--k')
 
 
 def main() -> None:
   """Predicts labels for the documents and writes the predictions."""
-  from xjax.report.page.attention import remove_page, save_page
-  from xjax.run.tag import STREAM, tag_file
+  from xjax.run.tag import tag_file
 
-  explained = tag_file(
+  page = None
+  if _EXPLAIN.value:
+    from xjax.report.page.attention import attention_page as page
+
+  tag_file(
     _WORKDIR.value,
     _INPUT.value,
     _OUTPUT.value,
@@ -62,11 +78,11 @@ def main() -> None:
     _EXPLAIN.value,
     _FEATURES.value,
     strategy.requested_strategy(_K.value),
+    _STEP.value,
+    page,
+    _THRESHOLD.value,
+    _SKIP_BAD_LINES.value,
   )
-  if explained:
-    save_page(explained)
-  elif _OUTPUT.value != STREAM:
-    remove_page(_OUTPUT.value)
 
 
 if __name__ == '__main__':

@@ -15,7 +15,6 @@ import sys
 from absl import flags
 
 from xjax.commands.flags import judging, program
-from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError
 
 _OUTPUT = flags.DEFINE_string('output', None, 'HTML file to write.')
@@ -47,6 +46,7 @@ def main(arguments: list[str]) -> None:
     )
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
+  from xjax.core.atomic import atomic_write
   from xjax.report.page.html import render_html
   from xjax.report.page.markdown import render_markdown
   from xjax.report.report import AS_JUDGED, report

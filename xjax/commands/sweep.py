@@ -1,6 +1,6 @@
 r"""Searches for the best values of some config fields by training many runs.
 
-  xjax sweep --config=FILE.py --workdir=DIR --workers=3 \
+  xjax sweep --config=NAME --workdir=DIR --workers=3 \
     [--config.FIELD=VALUE ...]
 
 In FILE.py, get_config() returns the config that all trials share, and
@@ -46,8 +46,6 @@ _GPUS = flags.DEFINE_list(
 
 def main() -> None:
   """Runs the sweep and prints its summary."""
-  from ml_collections import config_flags
-
   from xjax.report.terminal.sweep import sweep_summary
   from xjax.sweep.folder import SweepFolder
   from xjax.sweep.launchers import Launcher, check_launcher
@@ -56,8 +54,7 @@ def main() -> None:
   from xjax.sweep.trials import with_trials
   from xjax.sweep.workers import Workers
 
-  file = config_flags.get_config_filename(flags.FLAGS['config'])
-  sweep = with_trials(read_sweep(file), _N_TRIALS.value)
+  sweep = with_trials(read_sweep(config.file()), _N_TRIALS.value)
   folder = SweepFolder.at(_WORKDIR.value)
   launcher = Launcher(_LAUNCHER.value)
   gpus = list(dict.fromkeys(_GPUS.value))  # without duplicates

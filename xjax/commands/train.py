@@ -1,13 +1,13 @@
 r"""Trains a model, judges it, and shows some of its predictions.
 
-  xjax train --config=FILE.py --workdir=DIR \
+  xjax train --config=NAME --workdir=DIR \
     [--config.FIELD=VALUE ...]
 
 If you start the same command again, it resumes the run. --profile=FIRST:LAST
 traces the steps FIRST to LAST with jax.profiler and saves the traces in
 DIR/profile. To plan the memory and time of a run without training:
 
-  xjax train --config=FILE.py --plan [--chip=CHIP] \
+  xjax train --config=NAME --plan [--chip=CHIP] \
     [--devices=N] [--plan_labels=L --plan_documents=N]
 """
 
@@ -41,6 +41,7 @@ def main() -> None:
     return
   from xjax.core.config_part import modules_of
   from xjax.core.distributed import is_host0
+  from xjax.report.card import write_card
   from xjax.report.terminal.fitted import run_summary
   from xjax.run.fit import fit
 
@@ -48,6 +49,7 @@ def main() -> None:
   if is_host0():
     modules = dict.fromkeys([*imports.imports(), *modules_of(_CONFIG.value)])
     print(run_summary(result, [*modules]))
+    write_card(result, program.words())
 
 
 if __name__ == '__main__':

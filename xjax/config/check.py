@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 import dataclasses
 import difflib
 import enum
+import math
 import types
 import typing
 from typing import Any
@@ -64,6 +65,16 @@ def check_config(config: Config) -> None:
       raise ConfigError('\n'.join(faults))
 
 
+def check_values(config: Config) -> None:
+  """Checks only the types and bounds of single fields; see check_config.
+
+  Raises:
+    ConfigError: a field is faulty.
+  """
+  if faults := list(_field_faults(config, 'config')):
+    raise ConfigError('\n'.join(faults))
+
+
 def _field_names(holder: Any) -> tuple[str, ...]:
   """Returns the names of a dataclass's fields; () for other values."""
   if not dataclasses.is_dataclass(holder):
@@ -97,9 +108,11 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
     elif dataclasses.is_dataclass(value):
       yield f'{where}: {type(value).__name__} must be a subclass of ConfigPart'
     else:
-      for bound in type(part).bounds(name):
-        if not bound.holds(value):
-          yield f'{where}={value!r}: must be {bound.text}'
+      bounds = [b for b in type(part).bounds(name) if not b.holds(value)]
+      if not bounds and not _fits(value):
+        yield f'{where}={value!r}: must be a finite number of at most 64 bits'
+      for bound in bounds:
+        yield f'{where}={value!r}: must be {bound.text}'
 
 
 def _has_type(value: Any, hint: Any) -> bool:
@@ -117,6 +130,15 @@ def _has_type(value: Any, hint: Any) -> bool:
   if isinstance(value, bool) and hint is not bool:
     return False
   return isinstance(value, hint)
+
+
+def _fits(value: Any) -> bool:
+  """Returns whether all numbers in a value are finite and have 64 bits."""
+  if isinstance(value, tuple):
+    return all(map(_fits, value))
+  if isinstance(value, int):
+    return -(2**63) <= value < 2**63
+  return not isinstance(value, float) or math.isfinite(value)
 
 
 def _type_text(hint: Any) -> str:

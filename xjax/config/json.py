@@ -8,9 +8,11 @@ import pathlib
 import typing
 from typing import Any
 
+from xjax.config.check import check_values
 from xjax.config.run import Config
 from xjax.core.config_part import has_kinds, kind_named, kinds
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.json_lines import parse_object
 
 _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
@@ -66,10 +68,13 @@ def load_config(path: str | os.PathLike) -> Config:
   """Reads a config.json.
 
   Raises:
-    DataError: the file is absent, damaged, or from another version of xjax.
+    DataError: the file is absent, damaged, or from another version of xjax; or
+      a field is not within its bounds.
   """
   try:
-    return from_json(json.loads(pathlib.Path(path).read_text('utf-8')))
+    config = from_json(parse_object(pathlib.Path(path).read_bytes()))
+    check_values(config)
+    return config
   except (OSError, ValueError, ConfigError) as error:
     raise DataError(
       f'{path}: cannot be read as a config of xjax ({error})'

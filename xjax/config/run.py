@@ -8,14 +8,15 @@ from typing import Any
 from xjax import config, data, losses, score
 from xjax.config.train import TrainConfig
 from xjax.core.config_part import (
-  AT_LEAST_0,
   AT_LEAST_1,
+  SEED,
   SHARE,
   ConfigPart,
   field,
   offer_kinds,
 )
 from xjax.core.mesh_config import MeshConfig
+from xjax.core.types import MOST_RANKS
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import PROPENSITY
@@ -49,7 +50,13 @@ class EvalConfig(ConfigPart):
   batch_size: int = field(
     64, 'Documents per batch, over all devices.', AT_LEAST_1, tiny=16
   )
-  depth: int = field(50, 'Length K of the saved lists.', AT_LEAST_1, tiny=16)
+  depth: int = field(
+    50,
+    'Length K of the saved lists. A list has no more places than there are '
+    'labels, or than 64.',
+    AT_LEAST_1,
+    tiny=16,
+  )
   ks: tuple[int, ...] = field(
     (1, 3, 5, 10), 'Cut-offs k of the printed and saved metrics.'
   )
@@ -77,6 +84,14 @@ class EvalConfig(ConfigPart):
         f'{path}.ks={self.ks}: must be numbers from 1 to '
         f'{path}.depth={self.depth}'
       )
+    elif max(self.ks) > MOST_RANKS:
+      yield f'{path}.ks={self.ks}: must be at most {MOST_RANKS:,}'
+    a, b = (*self.propensity, -1, -1)[:2]
+    if len(self.propensity) != 2 or a < 0 or b <= 0:
+      yield (
+        f'{path}.propensity={self.propensity}: must be two numbers, A of at '
+        'least 0 and B above 0'
+      )
 
   def criteria(self) -> 'Criteria':
     """Returns the criteria by which a run is judged."""
@@ -89,7 +104,7 @@ class EvalConfig(ConfigPart):
 class Config(ConfigPart):
   """Holds all settings of one run."""
 
-  seed: int = field(0, 'Seed of all random numbers.', AT_LEAST_0)
+  seed: int = field(0, 'Seed of all random numbers.', SEED)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
   model: ModelConfig = field(_neural_model, 'The model, which scores labels.')
   train: TrainConfig = field(_neural_train, 'How the model is trained.')

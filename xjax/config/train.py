@@ -11,6 +11,7 @@ from xjax.core.config_part import (
   field,
 )
 from xjax.score.config import (
+  AutoModel,
   ExactMatchModel,
   LinearModel,
   ModelConfig,
@@ -44,6 +45,13 @@ class NoTrain(TrainConfig):
 
   earlier_kind = 'none'
   trains = (ExactMatchModel,)
+
+
+@dataclasses.dataclass
+class AutoTrain(TrainConfig):
+  """Stands for the training of the model that is chosen for AutoModel."""
+
+  trains = (AutoModel,)
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
   xjax train --config=eurlex57k_xr_linear \
     --config.data.dir=DIR --workdir=runs/eurlex57k_xr_linear
 
-The variant `.py:large` has only one level of clusters below the root and
+The variant `:large` has only one level of clusters below the root and
 removes fewer weights. It is better, but slower and ten times as large.
 --config.model.n_trees=3 trains an ensemble of three trees.
 

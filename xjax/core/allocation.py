@@ -1,8 +1,16 @@
-"""Makes the C library keep freed memory, which speeds up training on CPUs."""
+"""Makes the C library keep freed memory, and refuses what no memory can hold.
 
+Kept memory speeds up training on CPUs.
+"""
+
+from collections.abc import Iterator
+import contextlib
 import ctypes
 import os
 import platform
+import resource
+
+from xjax.core.errors import ConfigError, UserError
 
 # Parameters of glibc's mallopt and their new values: large arrays get no memory
 # mapping of their own (-4), no memory is returned to the system (-1), and the
@@ -41,3 +49,43 @@ def keep_freed_memory() -> bool:
   # The list makes sure that all parameters are set, even if one of them fails.
   results = [mallopt(name, value) for name, value in parameters.items()]
   return all(results)
+
+
+def check_memory(n_bytes: int, what: str, advice: str) -> None:
+  """Checks that arrays fit into memory, before they are made.
+
+  Args:
+    n_bytes: number of bytes that the arrays need.
+    what: the arrays, for the message.
+    advice: what the user can do, for the message.
+
+  Raises:
+    ConfigError: this machine, or the limit of this process, has less memory.
+  """
+  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+  if limit != resource.RLIM_INFINITY:
+    memory = min(memory, limit)
+  if n_bytes > memory:
+    raise ConfigError(
+      f'{what}: needs {n_bytes / 2**30:,.1f} GiB of memory, but there are only '
+      f'{memory / 2**30:,.1f} GiB; {advice}'
+    )
+
+
+@contextlib.contextmanager
+def enough_memory(advice: str) -> Iterator[None]:
+  """Turns the errors of Python and of JAX about full memory into UserErrors.
+
+  Args:
+    advice: what the user can do, for the message.
+  """
+  try:
+    yield
+  except MemoryError as error:
+    raise UserError(f'the memory is full: {advice}') from error
+  except RuntimeError as error:  # JAX raises a subclass
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    reason = str(error).partition('\n')[0][:200]
+    raise UserError(f'the memory is full: {advice} ({reason})') from error

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from typing import IO, Any
@@ -12,6 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from xjax.core.errors import UserError
+
+_TEMPORARY = re.compile(r'\..*\.xjax-(\d+)-\w+\.tmp', re.S)
 
 
 class WriteError(UserError, OSError):
@@ -43,7 +46,7 @@ def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
   path = pathlib.Path(path)
   with writing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f'.{path.name}.', dir=path.parent)
+    handle, name = tempfile.mkstemp(**_temporary(path))
     with _rename_at_end(handle, name, path, mode) as file:
       yield file
 
@@ -116,9 +119,7 @@ def build_folder(
   path = pathlib.Path(path)
   with writing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = pathlib.Path(
-      tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent)
-    )
+    temporary = pathlib.Path(tempfile.mkdtemp(**_temporary(path)))
   try:
     build(temporary)
     os.chmod(temporary, 0o755)
@@ -130,3 +131,51 @@ def build_folder(
         raise
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(path: pathlib.Path) -> dict[str, Any]:
+  """Returns arguments of tempfile for a temporary file that becomes `path`.
+
+  The name says which process writes the file: `.NAME.xjax-PID-RANDOM.tmp`.
+  """
+  return {
+    'prefix': f'.{path.name}.xjax-{os.getpid()}-',
+    'suffix': '.tmp',
+    'dir': path.parent,
+  }
+
+
+def remove_temporaries(folder: str | os.PathLike) -> None:
+  """Removes what killed processes have left of atomic_write and build_folder.
+
+  The files of processes that are alive on this machine stay, and so do all
+  files with other names. The caller must have locked the folder.
+
+  Args:
+    folder: the folder; its subfolders are searched too.
+  """
+  for path in list(pathlib.Path(folder).rglob('.*.tmp')):
+    match = _TEMPORARY.fullmatch(path.name)
+    if not match or _is_another(int(match[1])):
+      continue
+    with writing(path):
+      if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+      else:
+        path.unlink(missing_ok=True)
+
+
+def _is_another(pid: int) -> bool:
+  """Returns whether a process id is that of another process that is alive.
+
+  In containers, a process often has the id of the killed process before it.
+  """
+  if pid == os.getpid():
+    return False
+  try:
+    os.kill(pid, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:  # the process of another user
+    return True
+  return True

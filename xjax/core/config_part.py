@@ -40,6 +40,7 @@ class Bound:
 AT_LEAST_0 = Bound(lambda value: value >= 0, 'at least 0')
 AT_LEAST_1 = Bound(lambda value: value >= 1, 'at least 1')
 AT_LEAST_2 = Bound(lambda value: value >= 2, 'at least 2')
+SEED = Bound(lambda value: 0 <= value < 2**32, 'from 0 to 4294967295')
 RATE = Bound(lambda value: 0 <= value < 1, 'from 0 to below 1')
 SHARE = Bound(lambda value: 0 < value <= 1, 'above 0 and at most 1')
 POSITIVE = Bound(lambda value: 0 < value < math.inf, 'above 0')

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 
+from xjax.core.allocation import check_memory
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Batch
 
@@ -119,6 +120,15 @@ def barrier(name: str) -> None:
     multihost_utils.sync_global_devices(name)
 
 
+def host0_says(answer: bool) -> bool:
+  """Returns the answer of host 0; all processes must call this function."""
+  if process_count() == 1:
+    return answer
+  from jax.experimental import multihost_utils
+
+  return bool(multihost_utils.broadcast_one_to_all(np.bool_(answer)))
+
+
 def rank_documents(
   batches: Iterable[Batch],
   topk: 'Callable[[Batch], tuple[jax.Array, jax.Array]]',
@@ -140,7 +150,15 @@ def rank_documents(
     ids_GNK: int32, PAD where a list has fewer than k labels.
     scores_GNK: float32, -inf where ids are PAD.
     seen_N: int64, in how many rows of the batches each document occurred.
+
+  Raises:
+    ConfigError: the lists do not fit into memory.
   """
+  check_memory(
+    8 * n_lists * n_documents * k,
+    f'{n_lists} lists of {k} labels for {n_documents} documents',
+    'choose a smaller eval.depth, or a smaller --k',
+  )
   ids_GNK = np.full((n_lists, n_documents, k), PAD, np.int32)
   scores_GNK = np.full(ids_GNK.shape, -np.inf, np.float32)
   seen_N = np.zeros(n_documents, np.int64)

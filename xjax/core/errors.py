@@ -1,6 +1,7 @@
 """Defines exceptions that command-line programs print without a traceback."""
 
 import lzma
+import re
 import struct
 import tokenize
 import zipfile
@@ -28,11 +29,33 @@ DAMAGE = (
 )
 
 
+# Characters that move the cursor, change the colours or the order of the text
+# on a terminal, or cannot be printed. Newlines and tabs are not among them.
+_CONTROLS = re.compile(
+  '[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069'
+  '\ud800-\udfff]'
+)
+
+
+def printable(text: str) -> str:
+  """Returns a text that is safe to print: control characters are escaped.
+
+  Names and ids come from users' files. Newlines and tabs stay.
+  """
+  return _CONTROLS.sub(
+    lambda match: match[0].encode('unicode_escape').decode(), text
+  )
+
+
 class UserError(Exception):
   """Reports a mistake of the user.
 
-  The message says what is wrong, where it is wrong, and what to do.
+  The message says what is wrong, where it is wrong, and what to do. Control
+  characters in the message are escaped.
   """
+
+  def __str__(self) -> str:
+    return printable(super().__str__())
 
 
 class DataError(UserError):
@@ -48,3 +71,7 @@ class ConfigError(UserError):
 
 class Preempted(Exception):
   """Reports that a run was asked to stop; a new start resumes the run."""
+
+
+class Interrupted(Preempted, KeyboardInterrupt):
+  """Reports that Ctrl-C stopped a run; a new start resumes the run."""

@@ -7,8 +7,13 @@ import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 
-from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig, mesh_shape
-from xjax.core.share import Share, shares
+from xjax.core.mesh_config import (
+  LABEL_MULTIPLE,
+  MeshConfig,
+  Share,
+  mesh_shape,
+  shares,
+)
 from xjax.core.types import Batch
 
 DATA = 'data'

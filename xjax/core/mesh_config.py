@@ -1,8 +1,12 @@
-"""Defines the sizes of the device mesh."""
+"""Sets the size of the device mesh, and which rows each process reads."""
 
+import collections
 import dataclasses
 
+import numpy as np
+
 from xjax.core.config_part import Bound, ConfigPart, field
+from xjax.core.distributed import process_count, process_index
 from xjax.core.errors import ConfigError
 
 # The label axis of every parameter is padded to a multiple of this number on
@@ -61,3 +65,89 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
   return shape[0], shape[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+  """Tells which rows of every batch a process reads.
+
+  A batch is divided into equal parts, and the process reads some of the parts.
+
+  Attributes:
+    parts: indices of the parts that the process reads, ascending.
+    of: number of parts of a batch.
+  """
+
+  parts: tuple[int, ...] = (0,)
+  of: int = 1
+
+  @property
+  def readers(self) -> int:
+    """Returns how many shares of this size make up a batch."""
+    return self.of // len(self.parts)
+
+  def rows(self, size: int) -> np.ndarray:
+    """Returns the indices of the process's rows in a batch.
+
+    Args:
+      size: number of rows of the batch.
+
+    Returns:
+      int64, ascending.
+
+    Raises:
+      ConfigError: the batch cannot be divided into equal parts.
+    """
+    if size < 1 or size % self.of:
+      raise ConfigError(
+        f'a batch of {size} documents does not divide into {self.of} equal '
+        f'part(s) for processes and devices; choose a batch size that is a '
+        f'multiple of {self.of}'
+      )
+    return np.arange(size).reshape(self.of, -1)[list(self.parts)].ravel()
+
+
+WHOLE = Share()  # the share of a single process: all rows
+
+
+def own_share() -> Share:
+  """Returns this process's share of work that is divided without a mesh."""
+  return Share((process_index(),), process_count())
+
+
+def shares(devices_DL: np.ndarray) -> dict[int, Share]:
+  """Returns the share of a batch that each process of a mesh reads.
+
+  Processes whose devices have the same indices along the data axis read the
+  same rows. Each of these processes uses the rows for its own part of the label
+  axis.
+
+  Args:
+    devices_DL: the devices of the mesh; each has a process_index.
+
+  Returns:
+    process index -> share.
+
+  Raises:
+    ConfigError: the shares of two processes overlap in part, or differ in size.
+  """
+  parts = collections.defaultdict(set)
+  for (part, _), device in np.ndenumerate(devices_DL):
+    parts[device.process_index].add(part)
+  of, labels = devices_DL.shape
+  distinct = {tuple(sorted(indices)) for indices in parts.values()}
+  # The distinct sets together cover the data axis. So they do not overlap if
+  # the sum of their lengths is the length of the axis.
+  lengths = [len(indices) for indices in distinct]
+  if sum(lengths) != of or len(set(lengths)) > 1:
+    raise ConfigError(
+      f'mesh.data={of} x mesh.label={labels}: all processes must read the same '
+      'number of rows of a batch, and two processes must read either the same '
+      'rows or no common row. Choose a mesh.label that is a multiple or a '
+      f'divisor of {devices_DL.size // len(parts)}, the number of devices per '
+      'process'
+    )
+  return {
+    process: Share(tuple(sorted(indices)), of)
+    for process, indices in parts.items()
+  }

@@ -1,11 +1,12 @@
 """Shows the progress of long work: a bar in a terminal, else lines in the log.
 
-A separate thread writes the log lines. So a line comes at least every half
-minute, even if one step takes longer.
+A separate thread writes the log lines. So the log is never silent for much
+longer than ten seconds, even if one step takes longer.
 """
 
 from collections.abc import Iterable, Iterator
 import contextlib
+import contextvars
 import operator
 import sys
 import threading
@@ -16,28 +17,49 @@ from typing import ClassVar, Self, TypeVar
 from absl import logging
 import tqdm
 
-from xjax.core.distributed import is_connected, is_host0
+from xjax.core.distributed import (
+  is_connected,
+  is_host0,
+)
+from xjax.core.errors import printable
 
 T = TypeVar('T')
 
-_FIRST, _EVERY = 10.0, 20.0  # seconds until the first line, and between lines
+_hidden = contextvars.ContextVar('hidden', default=False)
+_SILENCE = 10.0  # the longest silence, in seconds
+_LOOK = 1.0  # how often to look whether another context has ended, in seconds
+
+
+@contextlib.contextmanager
+def hidden_progress() -> Iterator[None]:
+  """Shows no progress in this context."""
+  token = _hidden.set(True)
+  try:
+    yield
+  finally:
+    _hidden.reset(token)
 
 
 class Progress(contextlib.AbstractContextManager):
   """Shows the progress of some work while the context is open.
 
-  Work of less than ten seconds writes nothing to the log. If there are several
+  A line is written whenever nothing was logged for ten seconds. If contexts are
+  nested, only the innermost context writes lines. If there are several
   processes, only the first process shows progress.
 
   Attributes:
     done: number of parts that are done.
+    has_bar: whether a terminal shows a bar.
     leave: whether the bar stays on the screen after the work has ended.
     smoothing: how the bar computes the speed that it shows, from 0 (the mean
       over all parts) to 1 (the speed of the last part).
   """
 
+  has_bar: ClassVar[bool] = True
   leave: ClassVar[bool] = False
   smoothing: ClassVar[float] = 0.3
+  _open: ClassVar[list['Progress']] = []  # contexts; the innermost comes last
+  _spoke: ClassVar[float] = 0.0  # time of the last line
 
   def __init__(
     self,
@@ -57,18 +79,20 @@ class Progress(contextlib.AbstractContextManager):
       unit: name of a part, such as 'node'.
     """
     self.done = done
-    self._work, self._total = work, total
+    self._work, self._total = printable(work), total
     self._unit, self._quiet = unit, False
     self._ended = threading.Event()
     self._bar: tqdm.tqdm | None = None
     self._thread: threading.Thread | None = None
-    self._due = 0.0  # time of the next log line
 
   def __enter__(self) -> Self:
-    self._quiet = is_connected() and not is_host0()
+    self._quiet = _hidden.get() or (is_connected() and not is_host0())
     if self._quiet:
       return self
-    if sys.stderr.isatty():
+    if not self._open:
+      self.note_line()
+    self._open.append(self)
+    if self.has_bar and sys.stderr.isatty():
       self._bar = tqdm.tqdm(
         desc=self._work,
         total=self._total,
@@ -79,7 +103,6 @@ class Progress(contextlib.AbstractContextManager):
         bar_format='{desc} ...' if self._total is None else None,
       )
       return self
-    self._due = time.monotonic() + _FIRST
     self._thread = threading.Thread(target=self._repeat, daemon=True)
     self._thread.start()
     return self
@@ -90,8 +113,11 @@ class Progress(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
+    if self in self._open:
+      self._open.remove(self)
     if self._bar is not None:
       self._bar.close()
+      self.note_line()
     if self._thread is not None:
       self._ended.set()
       self._thread.join()
@@ -105,10 +131,15 @@ class Progress(contextlib.AbstractContextManager):
   def say(self, message: str) -> None:
     """Writes a line above the bar or to the log; delays the next log line."""
     if self._bar is not None:
-      self._bar.write(message, file=sys.stderr)
+      self._bar.write(printable(message), file=sys.stderr)
     elif not self._quiet:
       logging.info('%s', message)
-      self._due = time.monotonic() + _EVERY
+      self.note_line()
+
+  @staticmethod
+  def note_line() -> None:
+    """Notes that a line was written, so that the next line is due later."""
+    Progress._spoke = time.monotonic()
 
   def _repeat(self) -> None:
     """Writes log lines until the work ends, and then a last line.
@@ -116,13 +147,17 @@ class Progress(contextlib.AbstractContextManager):
     If the work ends before the first line is due, nothing is written.
     """
     start, any_line = time.monotonic(), False
-    while not self._ended.wait(max(0.0, self._due - time.monotonic())):
-      if time.monotonic() >= self._due:
+    while not self._ended.wait(max(self._until_due(), _LOOK)):
+      if self._open[-1:] == [self] and self._until_due() <= 0:
         self.say(self._line(time.monotonic() - start))
         any_line = True
     if any_line:
       seconds = time.monotonic() - start
       self.say(f'{self._line(seconds)}; ended after {seconds:.0f} s')
+
+  def _until_due(self) -> float:
+    """Returns the number of seconds until the next line is due."""
+    return self._spoke + _SILENCE - time.monotonic()
 
   def _line(self, seconds: float) -> str:
     """Returns a line of text with the number of parts or seconds so far."""
@@ -131,6 +166,16 @@ class Progress(contextlib.AbstractContextManager):
       unit = f' {self._unit}{ending}' if self._unit else ''
       return f'{self._work}: {self.done:,} of {self._total:,}{unit}'
     return f'{self._work}: {seconds:.0f} s so far'
+
+
+class Heartbeat(Progress):
+  """Writes a line if nothing else was written for ten seconds.
+
+  The line is written to a terminal too. A program opens this context around
+  all its work, for the parts of the work that show no progress of their own.
+  """
+
+  has_bar = False
 
 
 @contextlib.contextmanager

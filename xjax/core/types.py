@@ -37,6 +37,7 @@ if typing.TYPE_CHECKING:
   import jax
 
 PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
+MOST_RANKS = 1_000_000  # the largest k; metrics have arrays of this size
 AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 
 

@@ -90,7 +90,8 @@ def draw_labels(
   if not 0 < n <= len(ranked):
     raise ConfigError(
       f'{field}={n}: must be from 0 to {len(ranked)}, the number of labels '
-      f'with {low} to {high} training documents'
+      f'with {low} to {high} training documents; set a smaller number with '
+      f'--config.{field}={len(ranked) // 10}'
     )
   bounds = np.arange(n + 1) * len(ranked) // n
   return ranked[rng.integers(bounds[:-1], bounds[1:])]
@@ -138,7 +139,7 @@ def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
 def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
   """Returns the labels to train, in the order in which the model numbers them.
 
-  data.labels decides which labels are trained:
+  data.label_space decides which labels are trained:
 
   - 'all': all labels with a descriptor, in the order of the descriptors. If
     there are no descriptors, 'all' means the same as 'corpus'.
@@ -151,7 +152,7 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
     DataError: the file of labels has faults, or no document has a label.
   """
   described = raw.labels.ids.row_of
-  match data.labels:
+  match data.label_space:
     case 'all' if described:
       return raw.labels
     case 'all' | 'corpus':

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import hashlib
 import json
+import pathlib
 from typing import Any
 
 from absl import logging
@@ -13,18 +15,31 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
+from xjax.data.config import OnError
+from xjax.data.files.faults import (
+  Faults,
+  plural,
+)
 from xjax.data.files.json_lines import Fields
+from xjax.data.files.tables import rewindable
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
   TRAIN,
   USUAL,
   CutDocuments,
   RawCorpus,
+  StoredDocuments,
   choose_splits,
   keep_zones,
 )
-from xjax.data.formats.jsonl import JsonlData, read_documents
+from xjax.data.formats.jsonl import (
+  STREAM,
+  JsonlData,
+  open_source,
+  parse_documents,
+)
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
+from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
@@ -78,9 +93,11 @@ def build_corpus(
       if zones
       else split.documents,
       digest=_digest(split.digest, zones),
+      text_digests=split.text_digests,
     )
   fingerprint = _fingerprint(raw, names, zones, space)
-  return Corpus(space, corpus_splits, fingerprint)
+  drawn = tuple(name for name in raw.drawn if name in names)
+  return Corpus(space, corpus_splits, fingerprint, drawn)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
@@ -143,7 +160,22 @@ def load_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Loads a corpus, and logs the sizes of its splits and of its label space.
+  """Loads a corpus, logs its sizes, and warns of documents in two splits.
+
+  The arguments, the result and the errors are those of read_corpus.
+  """
+  corpus = read_corpus(data, seed, space, splits)
+  _log(corpus)
+  return corpus
+
+
+def read_corpus(
+  data: DataConfig,
+  seed: int,
+  space: LabelSpace | None = None,
+  splits: Sequence[str] | None = None,
+) -> Corpus:
+  """Reads a corpus, and logs which usual splits it lacks.
 
   Args:
     data: config of the source; its class decides the format.
@@ -180,34 +212,41 @@ def load_corpus(
         logging.info(
           '%s has no split %s; the split is left out', raw.source, name
         )
-  _log(corpus)
   return corpus
 
 
 def _log(corpus: Corpus) -> None:
-  """Logs the sizes of the splits and of the label space."""
+  """Logs the sizes of a corpus, and warns of documents in two splits."""
   for name, split in corpus.splits.items():
-    logging.info('%s: %d documents', name, len(split))
+    logging.info('%s: %s', name, plural(len(split), 'document'))
   space = corpus.label_space
   parts = [f'{mask.sum()} {name}' for name, mask in space.masks().items()]
   outside = space.n_outside
   parts += [f'{outside} outside the label space'] if outside else []
-  logging.info('%d labels: %s', len(space), ', '.join(parts))
+  logging.info('%s: %s', plural(len(space), 'label'), ', '.join(parts))
+  for overlap in find_overlaps(corpus):
+    for message in overlap.warnings():
+      logging.warning('%s', message)
 
 
-def read_input(data: DataConfig, source: str) -> Sequence[Document]:
+def read_input(
+  data: DataConfig, source: str, skip_bad_lines: bool = False
+) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
-    data: config of the corpus that the model was trained on. A line that has
-      neither `text` nor `zones` is read as a record of that corpus.
+    data: config of the corpus that the model was trained on. A JSON line that
+      is no record of that corpus must have `text` or `zones`.
     source: a file of JSON lines, plain or gzipped; '-' is standard input. If
       data.sparse is True, the source is a feature file in the format of the
-      corpus.
+      corpus. If corpora of this format are tables or folders of text files, the
+      source may be one too.
+    skip_bad_lines: whether faulty lines are left out. They are counted in a
+      warning. If False, data.on_error decides.
 
   Returns:
     The documents by random access; SparseDocuments if the source is a feature
-    file. The documents of JSON lines have these properties:
+    file. Other documents have these properties:
 
     - The zones are those that model_view keeps.
     - If a line has no id, the document's id is line-N, where N is the line
@@ -216,22 +255,38 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
       labels are those of the line. No ancestors are added.
 
   Raises:
+    ConfigError: skip_bad_lines is True, but the source is a feature file.
     DataError: the source cannot be read, has no documents, or has faults.
   """
+  if data.sparse and skip_bad_lines:
+    raise ConfigError(
+      '--skip_bad_lines: lines of a feature file cannot be skipped, because '
+      'the id of a document is its row; correct the file'
+    )
   if data.sparse:
     return data.read_rows(source)
 
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    has_text = 'text' in fields or 'zones' in fields
-    format_ = JsonlData() if has_text else data
+    format_ = data if data.is_record(fields) else JsonlData()
     document = format_.read_record(fields, default_id, need_labels)
     if format_.label_field not in fields:
       document = dataclasses.replace(document, labels=None)
-    return model_view(data, document)
+    return document
 
-  return read_documents(source, data.on_error, read)
+  on_error = OnError.SKIP if skip_bad_lines else data.on_error
+  faults = Faults(on_error, skip='--skip_bad_lines')
+  folder = pathlib.Path(source).expanduser()
+  if source != STREAM and folder.is_dir():
+    documents = data.read_folder(folder, faults)
+  else:
+    with open_source(source) as (pipe, name), rewindable(pipe) as file:
+      documents = data.read_table(file, name, faults)
+      if documents is None:
+        documents = parse_documents(file, name, faults, read)
+  faults.settle()
+  return StoredDocuments(documents, functools.partial(model_view, data))
 
 
 def model_view(data: DataConfig, document: Document) -> Document:

@@ -397,6 +397,9 @@ class Split:
     documents: N documents by random access; each access reads a document again.
     digest: hex digest of the documents and of the zones that they keep.
     features: vectors of the N documents; None if models read no vectors.
+    text_digests: uint64 [N], a number for the text of each document, with all
+      zones. Texts that differ only in white space have the same number; empty
+      texts have 0. None if the documents have no text.
   """
 
   name: str
@@ -405,9 +408,20 @@ class Split:
   documents: Sequence[Document]
   digest: str
   features: FeatureRows | None = None
+  text_digests: np.ndarray | None = None
 
   def __len__(self) -> int:
     return len(self.ids)
+
+  @property
+  def source(self) -> str:
+    """Returns the file of the features, or the split's name if there is none.
+
+    Documents that have features instead of text know their file too.
+    """
+    has_vectors = self.features is not None
+    documents = self.features if has_vectors else self.documents
+    return getattr(documents, 'source', self.name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -418,11 +432,13 @@ class Corpus:
     label_space: the labels of all splits.
     splits: name -> split; only the splits that exist.
     fingerprint: hex digest of all content (text, gold, labels).
+    drawn: names of the splits whose documents were drawn by xjax.
   """
 
   label_space: LabelSpace
   splits: Mapping[str, Split]
   fingerprint: str
+  drawn: tuple[str, ...] = ()
 
   def split(self, name: str) -> Split:
     """Returns the named split.

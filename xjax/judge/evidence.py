@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
-from functools import partial
+import types
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +44,10 @@ class Evidence:
 
   Attributes:
     part: the slice.
+    xp: numpy if the slice is small, else jax.numpy. With jax.numpy, sums over
+      documents are computed by compiled programs.
     seen: the labels of the slice that are counted.
-    weights: weights of the counted labels, on the device.
+    weights: weights of the counted labels; on the device, unless xp is numpy.
     form: says which sums are computed.
     metrics: the label metrics.
     cuts: suffix of an F1 metric -> threshold of the metric, or None.
@@ -58,6 +60,7 @@ class Evidence:
   """
 
   part: Slice
+  xp: types.ModuleType
   seen: SeenLabels
   weights: Weights
   form: Form
@@ -106,12 +109,15 @@ class Evidence:
     # Counting labels takes as long as all other work, so labels are counted
     # only if a metric needs the counts.
     seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
-    with exact():
-      # Every block of documents needs the weights of all labels. To copy them
-      # only once, they are put on the device here.
-      weights = jax.device_put(seen.weights(weights))
+    weights, xp = seen.weights(weights), np
+    if not part.is_small:
+      with exact():
+        # Every block of documents needs the weights of all labels. To copy them
+        # only once, they are put on the device here.
+        weights, xp = jax.device_put(weights), jnp
     return cls(
       part=part,
+      xp=xp,
       seen=seen,
       weights=weights,
       form=Form(
@@ -156,7 +162,7 @@ class Evidence:
   @functools.cached_property
   def _state(self) -> Sums:
     """Returns the sums over all documents, and the counts per label."""
-    state = Sums.empty(self.form)
+    state = Sums.empty(self.form, self.xp)
     thresholds = tuple(self.thresholds.values())
     for _, documents in self._blocks():
       state = state.update(documents, self.weights, thresholds)
@@ -186,9 +192,10 @@ class Evidence:
     """
     shape = len(self.form.terms), len(self.part)
     values, known = np.zeros(shape), np.zeros(shape, bool)
+    terms = document_terms if self.xp is np else _terms
     with exact():
       for rows, documents in self._blocks():
-        values_MB, known_MB = _terms(documents, self.weights, self.form)
+        values_MB, known_MB = terms(documents, self.weights, self.form)
         values[:, rows] = np.asarray(values_MB)[:, : len(rows)]
         known[:, rows] = np.asarray(known_MB)[:, : len(rows)]
     return values, known
@@ -347,7 +354,7 @@ def _check_adds_zero(metric: LabelMetric) -> None:
       the metric.
   """
   with exact():
-    zero_L, n_docs = jnp.zeros(1), jnp.ones(())
+    zero_L, n_docs = np.zeros(1), np.ones(())
     none = PerLabel(zero_L, zero_L, zero_L, n_docs)
     values = [function(none) for function in metric.sums().values()]
     if any(float(value_L[0]) for value_L in values):
@@ -357,8 +364,4 @@ def _check_adds_zero(metric: LabelMetric) -> None:
       )
 
 
-@partial(jax.jit, static_argnames='form')
-def _terms(
-  documents: DocumentBlock, weights: Weights, form: Form
-) -> tuple[jax.Array, jax.Array]:
-  return document_terms(documents, weights, form)
+_terms = jax.jit(document_terms, static_argnames='form')

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 import itertools
 
-import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.types import PAD
@@ -20,7 +19,6 @@ from xjax.judge.metrics.contract import (
   LabelMetric,
   Measure,
 )
-from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
 from xjax.judge.metrics.resampling import (
@@ -268,15 +266,14 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
   """
   decisions, n_labels = _decisions(evidence)[end], len(evidence.part.mask)
   counts = (
-    np.bincount(labels, minlength=n_labels)
+    np.bincount(labels, minlength=n_labels).astype(np.float64)
     for labels in (
       decisions.correct().labels,
       decisions.labels,
       evidence.part.gold.values,
     )
   )
-  with exact():
-    return np.asarray(f_beta(*(jnp.asarray(c, jnp.float64) for c in counts)))
+  return f_beta(*counts)
 
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:

@@ -1,7 +1,6 @@
 """Predicts the labels of a split, and saves the evaluation."""
 
-from collections.abc import Iterable, Mapping
-import csv
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import pathlib
@@ -9,19 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write, write_json
+from xjax.core.atomic import write_json
 from xjax.core.distributed import rank_documents
+from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.data.files.csv_file import write_csv
+from xjax.data.files.file_set import read_json, read_mark, writing_set
 from xjax.data.schema import LabelSpace, Split
-from xjax.judge.judge import INTERVALS
+from xjax.judge.judge import INTERVALS, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL, judged_masks
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Lists, Predictions, list_length
 
-# The files in the folder of a split's evaluation.
+# The files in the folder of an evaluation. MARK is written last (writing_set).
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
-EVALUATION = (PREDICTIONS, METRICS, TABLE)
+MARK = 'judged.json'
 
 
 def predict(
@@ -43,14 +45,17 @@ def predict(
       batches.
     split: the documents, with their ids and gold.
     space: the labels, with their slices.
-    depth: K, length of the lists.
+    depth: length of the lists; see list_length.
 
   Raises:
+    ConfigError: the lists do not fit into memory.
     ValueError: a document is in no batch or in several batches; the scorer
       ranks a label whose index is not below scorer.n_labels; or the scorer
       gives a label two different scores for one document.
+    DataError: a score is not finite.
   """
   masks = space.masks()
+  depth = list_length(depth, scorer.n_labels)
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
     ids, scores, seen = rank_documents(
       shown,
@@ -69,6 +74,7 @@ def predict(
       f'the scorer ranked label {ids.max()}, but it scores only '
       f'{scorer.n_labels} labels'
     )
+  check_scores(ids, scores, split.ids, split.source)
   names = (ALL, *masks)
   predictions = _predictions(
     scorer.score_kind,
@@ -85,6 +91,36 @@ def predict(
   if fault := predictions.fault():
     raise ValueError(f'{split.name}: {fault}')
   return predictions
+
+
+def check_scores(
+  ids_GNK: np.ndarray,
+  scores_GNK: np.ndarray,
+  doc_ids: Sequence[str],
+  source: str,
+) -> None:
+  """Checks that the scores of all listed labels are finite.
+
+  Args:
+    ids_GNK: int32 labels of the lists, PAD after the last label.
+    scores_GNK: float32 scores.
+    doc_ids: N ids of documents.
+    source: name of the file or split with the documents, for the message.
+
+  Raises:
+    DataError: a score is NaN or infinite.
+  """
+  bad_GNK = ~np.isfinite(scores_GNK) & (ids_GNK != PAD)
+  # Labels whose scores are NaN may be left out of a list.
+  bad_GNK |= np.isnan(scores_GNK)
+  if bad_GNK.any():
+    group, row, place = np.argwhere(bad_GNK)[0]
+    raise DataError(
+      f'{source}: document {doc_ids[row]!a}: the model computes the score '
+      f'{scores_GNK[group, row, place]}, which is no finite number; check that '
+      'the values of the document are as small as those of the training '
+      'documents'
+    )
 
 
 def _predictions(
@@ -118,9 +154,10 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   Args:
     space: the labels, with their training counts.
     split: the documents, with their ids and gold.
-    depth: K, length of the lists.
+    depth: length of the lists; see list_length.
   """
   n_scored = space.n_inside
+  depth = list_length(depth, n_scored)
   counts = np.asarray(space.train_counts[:n_scored], np.int64)
   ranked = np.argsort(-counts, kind='stable')
   lists = {}
@@ -139,37 +176,81 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
 
 
 def save_evaluation(
-  folder: pathlib.Path, predictions: Predictions, metrics: Mapping[str, Any]
+  folder: pathlib.Path,
+  predictions: Predictions,
+  metrics: Mapping[str, Any],
+  facts: Mapping[str, Any] | None = None,
+  others: Mapping[str, Any] | None = None,
 ) -> None:
-  """Writes predictions.npz, metrics.json and metrics.csv.
+  """Writes an evaluation as one set; see write_evaluation for its files.
 
-  Call this function only on host 0. The CSV has a row per value. Its columns
-  are protocol, slice, metric, value, low and high. `low` and `high` are the
-  ends of the confidence interval. If a number is missing, its cell is empty.
+  Call this function only on host 0.
 
   Args:
-    folder: the folder to write to.
+    folder: the folder to write to. An older evaluation is replaced.
     predictions: the predictions of the split.
     metrics: the result of judge.
+    facts: fields of judged.json that say what was judged.
+    others: further JSON files of the set, by name.
   """
-  folder = pathlib.Path(folder)
+  with writing_set(pathlib.Path(folder) / MARK, facts or {}) as new:
+    write_evaluation(new, predictions, metrics)
+    for name, value in (others or {}).items():
+      write_json(new / name, value)
+
+
+def write_evaluation(
+  folder: pathlib.Path, predictions: Predictions, metrics: Mapping[str, Any]
+) -> None:
+  """Writes predictions.npz, metrics.json and metrics.csv, without a mark.
+
+  The CSV has a row per value. Its columns are protocol, slice, metric, value,
+  low and high. `low` and `high` are the ends of the confidence interval. If a
+  number is missing, its cell is empty.
+  """
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
-  write_table(folder / TABLE, metrics)
+  _write_table(folder / TABLE, metrics)
 
 
-def write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
-  """Writes metrics.csv; see save_evaluation for its columns."""
+def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
+  """Reads one value of an evaluation, after checking the evaluation's files.
+
+  Args:
+    folder: the folder of the evaluation.
+    metric: the metric of xjax's own protocol, as 'slice/metric'.
+    remedy: what the user must do if the evaluation is not complete.
+
+  Returns:
+    The value; None if the metric has no value.
+
+  Raises:
+    DataError: the evaluation is not complete, or a file is damaged.
+  """
+  read_mark(folder / MARK, remedy)
+  slice_name, _, name = metric.partition('/')
+  try:
+    slices = read_json(folder / METRICS).get(PROTOCOL, {})
+    value = slices.get(slice_name, {}).get(name)
+    return None if value is None else float(value)
+  except (AttributeError, TypeError, ValueError) as error:
+    raise DataError(
+      f'{folder / METRICS}: the metrics are not in the form of xjax; {remedy}'
+    ) from error
+
+
+def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
+  """Writes metrics.csv; see write_evaluation for its columns."""
   intervals = metrics.get(INTERVALS, {})
-  with atomic_write(path) as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(('protocol', 'slice', 'metric', 'value', 'low', 'high'))
-    for protocol, slices in metrics.items():
-      if protocol not in PROTOCOLS:
-        continue
-      for name, values in slices.items():
-        ends = intervals.get(protocol, {}).get(name, {})
-        writer.writerows(
-          (protocol, name, metric, value, *ends.get(metric, (None, None)))
-          for metric, value in values.items()
-        )
+  rows = []
+  for protocol, slices in metrics.items():
+    if protocol not in PROTOCOLS:
+      continue
+    for name, values in slices.items():
+      ends = intervals.get(protocol, {}).get(name, {})
+      rows += [
+        (protocol, name, metric, value, *ends.get(metric, (None, None)))
+        for metric, value in values.items()
+      ]
+  columns = 'protocol', 'slice', 'metric', 'value', 'low', 'high'
+  write_csv(path, columns, rows)

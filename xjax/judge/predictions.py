@@ -18,6 +18,18 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.slices import ALL, judged_masks
 
+_SHORT = 64  # lists of at most this length are never cut
+
+
+def list_length(depth: int, n_labels: int) -> int:
+  """Returns the length K of lists; no long list has more places than labels.
+
+  Args:
+    depth: the length that the user asks for.
+    n_labels: number of labels that can be listed.
+  """
+  return min(depth, max(n_labels, _SHORT))
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lists:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from xjax.core.errors import DAMAGE, ConfigError, DataError
-from xjax.core.types import Ragged
+from xjax.core.types import MOST_RANKS, Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.eurlex57k.records import read_concepts
@@ -239,6 +239,8 @@ def read_described(path: pathlib.Path) -> dict[str, Label]:
 def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
   if min(ks, default=1) < 1 or len(set(ks)) < len(ks):
     raise ConfigError(f'--ks={ks}: cut-offs must be positive and distinct')
+  if max(ks, default=1) > MOST_RANKS:
+    raise ConfigError(f'--ks={ks}: cut-offs must be at most {MOST_RANKS:,}')
   return tuple(sorted(ks))
 
 

@@ -18,6 +18,9 @@ ROWS = 8192  # a block has at most this many documents
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8
 _ENTRIES = 1 << 19  # a block has at most this many gold labels, with padding
 _NONE = np.float32(-np.inf)
+# A slice is small if its lists and gold have at most this many entries. With
+# lists of 50 labels, slices of up to 75,000 documents are small.
+_NUMPY_UP_TO = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +91,11 @@ class Slice:
   def depth(self) -> int:
     """Returns K, the length of the lists including PAD."""
     return self.lists.ids.shape[1]
+
+  @property
+  def is_small(self) -> bool:
+    """Returns whether NumPy computes sums sooner than XLA compiles them."""
+    return self.lists.ids.size + len(self.gold.values) <= _NUMPY_UP_TO
 
   def n_short(self, k: int) -> int:
     """Counts the lists with fewer than k labels.

@@ -12,7 +12,7 @@ from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.predict import METRICS
+from xjax.judge.predict import read_value
 from xjax.judge.predictions import Lists, Predictions
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
@@ -26,7 +26,7 @@ from xjax.report.runs import (
 )
 from xjax.report.sources import OWN, read_runs
 from xjax.run.judging import DEV
-from xjax.train.workdir import Workdir, read_json
+from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,11 +174,11 @@ def _dev_value(run: JudgedRun) -> float | None:
   if run.config is None:
     return None
   best_metric = run.config.get('train', {}).get('best_metric', '')
-  path = Workdir.at(run.path).evaluation(DEV) / METRICS
-  if not path.is_file():
+  home = Workdir.at(run.path)
+  if not home.judged(DEV).is_file():
     return None
-  slice_name, _, metric = best_metric.partition('/')
-  return read_json(path).get(PROTOCOL, {}).get(slice_name, {}).get(metric)
+  remedy = 'judge again with xjax evaluate --split=dev'
+  return read_value(home.evaluation(DEV), best_metric, remedy)
 
 
 def reorder_documents(

@@ -14,7 +14,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Label
 from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import PROTOCOL
+from xjax.judge.judge import NOTES, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
 from xjax.run.judging import judged_probabilities
@@ -174,6 +174,21 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
     for name, values in metrics[protocol].items()
     for metric, value in values.items()
   ]
+
+
+def check_values(metrics: Mapping[str, Any]) -> None:
+  """Checks that the values of a metrics.json have the types that xjax writes.
+
+  Raises:
+    TypeError: a value is not a number, or a note is not a text.
+  """
+  for protocol, name, metric, value in every_metric(metrics):
+    if not isinstance(value, int | float | None):
+      raise TypeError(f'{protocol}, {name}, {metric}: {value!r}')
+  for name, reasons in metrics.get(NOTES, {}).items():
+    for topic, reason in reasons.items():
+      if not isinstance(reason, str):
+        raise TypeError(f'{NOTES}, {name}, {topic}: {reason!r}')
 
 
 def common_protocol(runs: Sequence[JudgedRun]) -> str:

@@ -7,19 +7,29 @@ import os
 import pathlib
 from typing import Any
 
+from absl import logging
+
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.file_set import read_json, read_mark
 from xjax.judge.calibration import Calibration
 from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
 from xjax.judge.judge import INTERVALS
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import METRICS, PREDICTIONS
+from xjax.judge.predict import MARK, METRICS, PREDICTIONS
 from xjax.judge.predictions import Predictions
 from xjax.report.lending import lend
-from xjax.report.runs import SEED, JudgedRun, every_metric, protocols
-from xjax.train.workdir import Workdir, read_json
+from xjax.report.runs import (
+  SEED,
+  JudgedRun,
+  check_values,
+  every_metric,
+  protocols,
+)
+from xjax.train.workdir import Workdir
 
 SPLITS = ('dev', 'test')  # tried in this order if no split is named
 OWN = JudgeFiles('')  # no additional files are given
+_WRITE_AGAIN = 'write the folder again with xjax evaluate'
 
 
 def read_runs(
@@ -83,6 +93,11 @@ def _is_workdir(path: pathlib.Path) -> bool:
   return Workdir.at(path).config.exists()
 
 
+def _in_workdir(folder: pathlib.Path) -> bool:
+  """Returns whether a folder is an evaluation of a workdir."""
+  return folder.parent.name == 'eval' and _is_workdir(folder.parent.parent)
+
+
 def _common_split(workdirs: Sequence[pathlib.Path]) -> str:
   for split in SPLITS:
     if all((Workdir.at(w).evaluation(split)).is_dir() for w in workdirs):
@@ -103,7 +118,7 @@ def _name_of(path: pathlib.Path) -> str:
   """Returns the name of a run, from the name of its workdir, folder or file."""
   if path.name == PREDICTIONS:
     path = path.parent
-  if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
+  if _in_workdir(path):
     # The name contains the strategy, to tell several strategies of a run apart.
     _, dot, strategy = path.name.partition('.')
     return f'{path.parent.parent.name}{dot}{strategy}'
@@ -128,7 +143,19 @@ def _read(
   run = JudgedRun(name, path, '', None, {}, predictions, weights_L=weights_L)
   # Saved metrics are valid only if no additional files change what is judged.
   judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
-  return _add_metrics(run, folder / METRICS) if judged and files == OWN else run
+  if not judged or files != OWN:
+    return run
+  if not (folder / MARK).is_file() and not _in_workdir(folder):
+    logging.info(
+      '%s: %s is not used, because there is no %s; the predictions are judged '
+      'again',
+      folder,
+      METRICS,
+      MARK,
+    )
+    return run
+  read_mark(folder / MARK, _WRITE_AGAIN)
+  return _add_metrics(run, folder / METRICS)
 
 
 def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
@@ -139,6 +166,11 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
       f'{_splits_of(home.path)}); judge it with xjax evaluate '
       f'--workdir={home.path} --split={split}'
     )
+  judged = read_mark(
+    home.judged(split),
+    'judge the split again with xjax evaluate '
+    f'--workdir={home.path} --split={split.partition(".")[0]}',
+  )
   run = JudgedRun(
     name=name,
     path=home.path,
@@ -148,17 +180,17 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     predictions=Predictions.load(folder / PREDICTIONS),
     labels=home.label_space().labels,
     history=read_history(home.path / 'metrics.jsonl'),
-    calibration=_calibration(home, split),
+    calibration=_calibration(home, judged.get('step')),
   )
   return _add_metrics(run, folder / METRICS)
 
 
-def _calibration(home: Workdir, split: str) -> Calibration | None:
-  """Returns the judged checkpoint's calibration, or None if there is none."""
-  if not home.calibration.is_file() or not home.judged(split).is_file():
+def _calibration(home: Workdir, step: int | None) -> Calibration | None:
+  """Returns the calibration of a step's checkpoint; None if there is none."""
+  if not home.calibration.is_file():
     return None
   calibration = Calibration.load(home.calibration)
-  same = calibration.step == read_json(home.judged(split)).get('step')
+  same = calibration.step == step
   return calibration if same and not calibration.reason else None
 
 
@@ -170,7 +202,7 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
   for line in path.read_text('utf-8', errors='replace').splitlines():
     try:
       record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
       # The process was killed while it wrote the line; the resumed run removes
       # the line.
       continue
@@ -196,7 +228,8 @@ def _check_metrics(
       for values in metrics[protocol].values()
     }
     missing = [p for p in protocols(metrics) if ALL not in metrics[p]]
-  except (KeyError, TypeError) as error:
+    check_values(metrics)
+  except (AttributeError, KeyError, TypeError) as error:
     raise DataError(
       f'{path}: a field of the metrics is missing or has a wrong type '
       f'({error}); write the metrics again with xjax evaluate'

@@ -49,6 +49,7 @@ def describe(
     encoder = saved_name_encoder(workdir, descriptor)
   else:
     words = load_words(workdir.word_vectors, vocab)
+    workdir.check(workdir.word_vectors)
     # The weights of words are computed only from the labels of the run, and not
     # from labels that were added earlier.
     run_labels = space.labels[: space.n_trained + space.n_held_out]

@@ -39,14 +39,14 @@ class Fit(abc.ABC):
   Attributes:
     models: config classes of the models that this class fits.
     load: function (workdir, config) -> the run's best model. It reads only the
-      files of the workdir.
+      files of the workdir. Neural models also take the step of a checkpoint.
     config: config of the run.
     workdir: folder of the run.
     profile: first and last step that jax.profiler traces; None for no step.
   """
 
   models: ClassVar[tuple[type[ModelConfig], ...]]
-  load: ClassVar[Callable[[Workdir, Config], Predictor]]
+  load: ClassVar[Callable[..., Predictor]]
 
   config: Config
   workdir: Workdir
@@ -78,8 +78,8 @@ class Fit(abc.ABC):
 
     Args:
       corpus: the corpus that the run was started with.
-      preemption: notices SIGTERM; its context has been entered.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
 
     Raises:
-      Preempted: SIGTERM came; another call continues the fit.
+      Preempted: SIGTERM or Ctrl-C came; another call continues the fit.
     """

@@ -1,5 +1,6 @@
 """Judges a finished run on a split, or files of saved predictions."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -8,12 +9,14 @@ import pathlib
 from absl import logging
 import numpy as np
 
-from xjax.core.atomic import write_json
+from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import PAD, ScoreKind
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
+from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import (
   DEPTH,
@@ -23,8 +26,15 @@ from xjax.judge.files.judged import (
 )
 from xjax.judge.judge import judge, need_gold
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import PREDICTIONS, popularity, predict, save_evaluation
-from xjax.judge.predictions import Predictions
+from xjax.judge.predict import (
+  PREDICTIONS,
+  popularity,
+  predict,
+)
+from xjax.judge.predictions import (
+  Lists,
+  Predictions,
+)
 from xjax.judge.request import JudgeRequest
 from xjax.run.fit import load as load_run
 from xjax.run.judging import (
@@ -35,10 +45,12 @@ from xjax.run.judging import (
   read_metrics,
   saved_calibration,
   tuned_threshold,
-  writing_evaluation,
+  tunes_threshold,
+  write_judged,
 )
 from xjax.run.predictor import Predictor
 from xjax.run.strategy import Chooser, StrategyRequest
+from xjax.train.initial.warm_start import best_step
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # this file says how labels were chosen
@@ -65,19 +77,26 @@ class Evaluation:
   folder: pathlib.Path | None
 
 
+@enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
 def evaluate_split(
   workdir: str | os.PathLike,
   split: str,
   data_dir: str = '',
   request: JudgeRequest | None = None,
   strategy: StrategyRequest | None = None,
+  step: int | None = None,
 ) -> Evaluation:
-  """Judges the best checkpoint of a run and writes eval/<split>/.
+  """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
-  If the documents are not those of the run, the folder is
-  eval/<split>@<digest>/, so that the run's own evaluation is kept. If a
-  strategy chooses the labels, `.<strategy>` is added to the folder's name, and
-  the folder also has strategy.json.
+  Other folders are written in these cases, so that the evaluation of the best
+  checkpoint on the run's own documents is kept:
+
+  - If the documents are not those of the run, the folder is
+    eval/<split>@<digest>/.
+  - If `step` is not the best checkpoint, or if it is not known which checkpoint
+    is the best, `.step_<step>` is added to the folder's name.
+  - If a strategy chooses the labels, `.<strategy>` is added to the folder's
+    name, and the folder also has strategy.json.
 
   Args:
     workdir: folder of the run.
@@ -88,20 +107,38 @@ def evaluate_split(
       files that are written always use the run's criteria.
     strategy: how labels are chosen; None chooses the eval.depth labels with the
       highest scores.
+    step: int, step of the checkpoint to judge; None for the best checkpoint.
 
   Returns:
     The predictions, their metrics and the folder that was written.
 
   Raises:
     ConfigError: for one of these reasons:
+      - another process uses the workdir;
       - data_dir is set, but the corpus is not read from files;
       - the strategy needs probabilities, but the run has no probabilities;
       - a cut-off is larger than the number of chosen labels.
-    DataError: there is no such split, or the data or the workdir has a fault.
+    DataError: there is no such split, or the data or the workdir has a fault,
+      such as a damaged checkpoint.
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
-  predictor, home = load_run(workdir), Workdir.at(workdir)
+  home = Workdir.at(workdir)
+  home.check_has_run()
+  with home.locked():
+    return _judge_in(home, split, data_dir, request, strategy, step)
+
+
+def _judge_in(
+  home: Workdir,
+  split: str,
+  data_dir: str,
+  request: JudgeRequest | None,
+  strategy: StrategyRequest | None,
+  step: int | None,
+) -> Evaluation:
+  """Judges a split of a run whose workdir is locked; see evaluate_split."""
+  predictor = load_run(home.path, step)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
 
@@ -112,6 +149,8 @@ def evaluate_split(
   corpus = load(split)
   part, space = corpus.split(split), corpus.label_space
   name = _name_of(part, home, data_dir)
+  if not _is_best(home, step):
+    name += f'.step_{step}'
   model = dataclasses.replace(predictor, space=space)
   criteria = config.criteria()
   if strategy:
@@ -150,10 +189,23 @@ def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
 
 
+def _is_best(workdir: Workdir, step: int | None) -> bool:
+  """Returns whether a step is None or that of the best checkpoint.
+
+  Models without optimizer steps have no checkpoints, and their step is 0. If
+  the newest checkpoint is damaged, it is not known which one is the best.
+  """
+  try:
+    return step is None or step == (best_step(workdir) or 0)
+  except DataError:
+    return False
+
+
 def _judge_by_score(
   model: Predictor, split: Split, workdir: Workdir, name: str
 ) -> Metrics:
-  threshold = None if name == DEV else saved_threshold(workdir, model.step)
+  tunes = tunes_threshold(name)
+  threshold = None if tunes else saved_threshold(workdir, model.step)
   return judge_split(model, split, workdir, name, threshold, model.calibration)
 
 
@@ -171,11 +223,16 @@ def _judge_chosen(
   chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
-  with writing_evaluation(workdir, name, model.step, split.digest) as writes:
-    if writes:
-      folder = workdir.evaluation(name)
-      save_evaluation(folder, chosen.predictions, metrics)
-      write_json(folder / STRATEGY, strategy.parameters() | chosen.facts())
+  facts = strategy.parameters() | chosen.facts()
+  write_judged(
+    workdir,
+    name,
+    chosen.predictions,
+    metrics,
+    model.step,
+    split.digest,
+    {STRATEGY: facts},
+  )
   return name, metrics
 
 
@@ -187,6 +244,7 @@ def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
   return dataclasses.replace(data, dir=data_dir or data.dir)
 
 
+@enough_memory('choose a smaller --depth, or smaller cut-offs in --ks')
 def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
   """Judges files of predictions of any origin, and writes nothing.
 
@@ -252,9 +310,13 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
     return None
   metrics = read_metrics(workdir, DEV, step, digest)
   if metrics is None:
+    # A checkpoint that is not the best is judged in a folder of its own.
+    metrics = read_metrics(workdir, f'{DEV}.step_{step}', step, digest)
+  if metrics is None:
     logging.info(
       'no tuned threshold: %s has no metrics of the dev split at step %d; to '
-      'compute them, run xjax evaluate --split=dev',
+      'compute them, run xjax evaluate --split=dev (with --step if you '
+      'use this flag here)',
       workdir.evaluation(DEV),
       step,
     )
@@ -265,6 +327,74 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
     raise DataError(
       f'{workdir.evaluation(DEV)}: the metrics are not in the form of xjax'
     ) from error
+
+
+TUNED = 'tuned'  # stands for the threshold that is best on dev
+
+
+def keep_assigned(
+  lists: Lists, predictor: Predictor, threshold: str | float
+) -> Lists:
+  """Removes the listed labels that a threshold does not assign.
+
+  Args:
+    lists: lists of the predictor, with scores before calibration.
+    predictor: model of the run.
+    threshold: 'tuned', or a probability from 0 to 1, as a number or text. A
+      label is assigned if its probability is at least this number; 'tuned'
+      stands for the threshold with the best micro-F1 on dev.
+
+  Returns:
+    The lists, with PAD after the last assigned label.
+
+  Raises:
+    ConfigError: the threshold is no such number, the run has no tuned
+      threshold, or its scores are not probabilities.
+    DataError: the metrics of dev are damaged.
+  """
+  if threshold == TUNED:
+    least = saved_threshold(predictor.workdir, predictor.step)
+    if least is None:
+      raise ConfigError(
+        "threshold='tuned': this run has no tuned threshold, because its model "
+        'was not judged on a dev split; give a probability, such as 0.5'
+      )
+    keep_NK = lists.scores >= least
+  else:
+    least = _probability(threshold)
+    if not has_probabilities(predictor):
+      raise ConfigError(
+        f'threshold={threshold}: the scores of this run are margins, not '
+        "probabilities, because they are not calibrated on dev; use 'tuned' or "
+        'no threshold'
+      )
+    keep_NK = predictor.readable(lists.ids, lists.scores) >= least
+  keep_NK &= lists.ids != PAD
+  order = np.argsort(~keep_NK, axis=1, kind='stable')
+  ids = np.where(keep_NK, lists.ids, PAD)
+  scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
+  return Lists(
+    np.take_along_axis(ids, order, axis=1),
+    np.take_along_axis(scores, order, axis=1),
+  )
+
+
+def has_probabilities(predictor: Predictor) -> bool:
+  """Returns whether the scores that users see are probabilities."""
+  calibration = predictor.calibration
+  calibrated = calibration and calibration.method is not Method.NONE
+  return bool(calibrated) or predictor.score_kind is not ScoreKind.MARGIN
+
+
+def _probability(threshold: str | float) -> float:
+  """Returns the number of a threshold, from 0 to 1."""
+  is_flag = isinstance(threshold, bool | np.bool_)
+  with contextlib.suppress(ValueError, TypeError):
+    if not is_flag and 0 <= (probability := float(threshold)) <= 1:
+      return probability
+  raise ConfigError(
+    f"threshold={threshold!r}: must be 'tuned' or a probability from 0 to 1"
+  )
 
 
 def _space_of(predictions: Predictions) -> LabelSpace | None:

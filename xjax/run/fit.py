@@ -10,10 +10,15 @@ import pathlib
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.run import Config
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.allocation import enough_memory
+from xjax.core.errors import (
+  ConfigError,
+)
 from xjax.data.load import load_corpus
+from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
+from xjax.run.auto import resolve
 from xjax.run.contract import Fit
 from xjax.run.exact_match import ExactMatchFit
 from xjax.run.judging import (
@@ -56,6 +61,9 @@ class FitResult:
   calibration: Calibration | None
 
 
+@enough_memory(
+  'choose a smaller train.batch_size, eval.batch_size or model, or see --plan'
+)
 def fit(
   config: Config,
   workdir: str | os.PathLike,
@@ -78,26 +86,25 @@ def fit(
     The metrics of the run and the paths of its files.
 
   Raises:
-    ConfigError: a field is wrong, or the workdir has another config.
+    ConfigError: a field is wrong, the workdir has another config, or another
+      process uses the workdir.
     DataError: the corpus or the workdir is damaged or incomplete.
-    UserError: a loss in training is not finite.
-    Preempted: SIGTERM came; another call resumes the run.
+    UserError: a loss in training is not finite, or the memory is full.
+    Preempted: SIGTERM or Ctrl-C came; another call resumes the run.
   """
   check_config(config)
   folder = Workdir.at(workdir)
-  _check_profile(profile, config.train.steps)
-  run = _kind_of_run(config)(config, folder, profile)
-  with Preemption() as preemption:
+  with Preemption() as preemption, folder.locked():
+    config = dataclasses.replace(config, data=config.data.settled())
+    config, corpus = resolve(config, folder)
+    _check_profile(profile, config.train.steps)
+    run = _kind_of_run(config)(config, folder, profile)
     # All checks come before the first write, so that a wrong config leaves no
     # files.
     folder.compare(config)
     run.check_start()
-    corpus = load_corpus(config.data, config.seed)
-    if 'train' not in corpus.splits:
-      raise DataError(
-        'the corpus has no split train; its splits are '
-        + ', '.join(corpus.splits)
-      )
+    corpus = corpus or load_corpus(config.data, config.seed)
+    check_train_split(corpus)
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)
     folder.record_corpus(corpus)
@@ -122,20 +129,31 @@ def fit(
     )
 
 
-def load(workdir: str | os.PathLike) -> Predictor:
-  """Loads the best model of a run; only files of the workdir are read.
+def load(workdir: str | os.PathLike, step: int | None = None) -> Predictor:
+  """Loads the model of a run; only files of the workdir are read.
+
+  Args:
+    workdir: folder of the run.
+    step: int, step of the checkpoint to load; None for the best checkpoint.
 
   Raises:
+    ConfigError: `step` is set, but the model has no optimizer steps.
     DataError: the folder has no run, or a file of the run is missing or
-      damaged.
+      damaged. If the newest or the best checkpoint is damaged, no other
+      checkpoint is loaded instead, unless `step` asks for it.
   """
   folder = Workdir.at(workdir)
-  if not folder.config.exists():
-    raise DataError(
-      f'{folder.path}: this folder has no run of xjax (no config.json)'
-    )
+  folder.check_has_run()
   config = load_config(folder.config)
-  return _kind_of_run(config).load(folder, config)
+  kind = _kind_of_run(config)
+  if step is None:
+    return kind.load(folder, config)
+  if kind is not NeuralFit:
+    raise ConfigError(
+      f'--step={step}: only neural models have checkpoints, but the run in '
+      f'{folder.path} is a {type(config.model).__name__}; leave out --step'
+    )
+  return kind.load(folder, config, step)
 
 
 def _kind_of_run(config: Config) -> type[Fit]:

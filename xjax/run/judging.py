@@ -1,17 +1,16 @@
 """Judges the splits of a corpus, and the popularity prior for comparison."""
 
-from collections.abc import Callable, Iterable, Iterator
-import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from absl import logging
 import numpy as np
 
 from xjax.config.run import EvalConfig
-from xjax.core.atomic import write_json, writing
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Batch, ScoreKind, Scorer
+from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.calibration import (
   Calibration,
@@ -23,7 +22,6 @@ from xjax.judge.calibration import (
 from xjax.judge.judge import PROTOCOL, Metrics, judge, tune_threshold
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import (
-  EVALUATION,
   METRICS,
   popularity,
   predict,
@@ -31,7 +29,7 @@ from xjax.judge.predict import (
 )
 from xjax.judge.predictions import Predictions
 from xjax.train.inputs import Inputs
-from xjax.train.workdir import Workdir, read_json
+from xjax.train.workdir import Workdir
 
 DEV = 'dev'
 _ADVICE = 'to calibrate them, run xjax evaluate --split=dev'
@@ -58,7 +56,8 @@ def calibrate_run(
   if method is Method.NONE:
     return
   calibration = calibrate(predictions, method, step, digest)
-  calibration.save(workdir.calibration)
+  with workdir.recording(workdir.calibration):
+    calibration.save(workdir.calibration)
   if calibration.reason:
     logging.info('scores are not calibrated: %s', calibration.reason)
   else:
@@ -92,6 +91,10 @@ def saved_calibration(
       logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
     return None
   calibration = Calibration.load(path)
+  workdir.check(
+    path,
+    'Remove the file, and run xjax evaluate --split=dev to write it again',
+  )
   # Users can add a dev split to the data folder after the run was started. The
   # run has no digest of such a split, so any digest is accepted.
   wanted = step, calibration.digest if dev is None else dev
@@ -206,15 +209,16 @@ def judge_split(
 ) -> Metrics:
   """Judges a split and writes eval/<name>/.
 
-  If the split is dev, calibration.json is written too.
+  If the name is dev, calibration.json is written too.
 
   Args:
     model: model at a checkpoint.
     split: documents to judge.
     workdir: folder of the run.
     name: name of the folder below eval/.
-    threshold: float, threshold of micro-F1-tuned; None for no threshold. For
-      dev, the argument is ignored, because this function tunes the threshold.
+    threshold: float, threshold of micro-F1-tuned; None for no threshold. If
+      tunes_threshold(name), the argument is ignored, because this function
+      tunes the threshold.
     calibration: the calibration of the run. For dev, the argument is ignored.
 
   Returns:
@@ -223,19 +227,17 @@ def judge_split(
   config = model.inputs.config.eval
   batches = model.inputs.split_batches(split)
   predictions = predict(model.scorer, batches, split, model.space, config.depth)
-  if name == DEV:
+  if tunes_threshold(name):
     threshold = tune_threshold(predictions)
   shown_NK = judged_probabilities(
     predictions, name, config.calibration, calibration
   )
   metrics = judge(predictions, config.criteria(), threshold, shown_NK)
-  with writing_evaluation(workdir, name, model.step, split.digest) as writes:
-    if writes:
-      save_evaluation(workdir.evaluation(name), predictions, metrics)
-    if writes and name == DEV:
-      calibrate_run(
-        predictions, workdir, config.calibration, model.step, split.digest
-      )
+  if name == DEV and is_host0():
+    calibrate_run(
+      predictions, workdir, config.calibration, model.step, split.digest
+    )
+  write_judged(workdir, name, predictions, metrics, model.step, split.digest)
   return metrics
 
 
@@ -264,32 +266,38 @@ def judged_probabilities(
   return shown_probabilities(predictions, calibration)
 
 
-@contextlib.contextmanager
-def writing_evaluation(
-  workdir: Workdir, name: str, step: int, digest: str
-) -> Iterator[bool]:
-  """Marks an evaluation as complete after the `with` block has written it.
+def tunes_threshold(name: str) -> bool:
+  """Returns whether a folder below eval/ is for the run's own dev split.
 
-  All processes enter the context, and leave it together.
+  Such a folder is `dev`, or `dev.step_N` for a checkpoint that is not the best.
+  """
+  return name.partition('.')[0] == DEV
+
+
+def write_judged(
+  workdir: Workdir,
+  name: str,
+  predictions: Predictions,
+  metrics: Metrics,
+  step: int,
+  digest: str,
+  others: Mapping[str, Any] | None = None,
+) -> None:
+  """Writes an evaluation as one set; all processes must call this function.
 
   Args:
     workdir: folder of the run.
     name: name of the folder below eval/.
+    predictions: the predictions that were judged.
+    metrics: the metrics of the predictions.
     step: int, step of the checkpoint that was judged.
     digest: digest of the documents.
-
-  Yields:
-    bool, whether this process writes the files.
+    others: further JSON files of the set, by name.
   """
-  mark = workdir.judged(name)
   if is_host0():
-    with writing(mark):
-      mark.unlink(missing_ok=True)
-  yield is_host0()
-  if is_host0():
-    # The mark is written last, so a mark means that the evaluation is complete.
-    write_json(mark, _mark(step, digest))
-    logging.info('judged %s: %s', name, workdir.evaluation(name))
+    folder, facts = workdir.evaluation(name), _facts(step, digest)
+    save_evaluation(folder, predictions, metrics, facts, others)
+    logging.info('judged %s: %s', name, folder)
   barrier(f'xjax:judged:{name}')
 
 
@@ -325,13 +333,18 @@ def read_splits(
   """Reads the metrics that judge_splits wrote.
 
   Returns:
-    The metrics by split; None if the metrics of a split are missing or were
-    computed for another checkpoint or for other documents.
+    The metrics by split; None if the metrics of a split are missing or damaged,
+    or were computed for another checkpoint or for other documents. If they are
+    damaged, a warning is logged.
   """
-  metrics = {
-    name: read_metrics(workdir, name, step, split.digest)
-    for name, split in _present(corpus).items()
-  }
+  try:
+    metrics = {
+      name: read_metrics(workdir, name, step, split.digest)
+      for name, split in _present(corpus).items()
+    }
+  except DataError as error:
+    logging.warning('%s; now the splits are judged again', error)
+    return None
   return None if None in metrics.values() else metrics
 
 
@@ -349,15 +362,17 @@ def read_metrics(
     checkpoint or for other documents.
 
   Raises:
-    DataError: a file of the folder is damaged.
+    DataError: a file of the folder is damaged or missing.
   """
-  folder, mark = workdir.evaluation(name), workdir.judged(name)
-  files = [mark, *(folder / file for file in EVALUATION)]
-  if not all(file.exists() for file in files):
+  mark = workdir.judged(name)
+  if not mark.is_file():
     return None
-  if read_json(mark) != _mark(step, digest):
+  wanted = _facts(step, digest)
+  if not wanted.items() <= read_json(mark).items():
     return None
-  return read_json(folder / METRICS)
+  split, _, _ = name.partition('.')
+  read_mark(mark, f'judge again with xjax evaluate --split={split}')
+  return read_json(workdir.evaluation(name) / METRICS)
 
 
 def tuned_threshold(metrics: Metrics) -> float | None:
@@ -365,7 +380,7 @@ def tuned_threshold(metrics: Metrics) -> float | None:
   return metrics[PROTOCOL][ALL].get('threshold-tuned')
 
 
-def _mark(step: int, digest: str) -> dict[str, Any]:
+def _facts(step: int, digest: str) -> dict[str, Any]:
   return {'step': step, 'digest': digest}
 
 

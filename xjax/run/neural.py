@@ -33,7 +33,13 @@ from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
 from xjax.select.model_scorer import ModelScorer
-from xjax.train.checkpoint import complete_steps, move_if_damaged, read_params
+from xjax.train.checkpoint import (
+  complete_steps,
+  intact_steps,
+  move_if_damaged,
+  read_params,
+  record_best,
+)
 from xjax.train.initial.encoder import (
   SOME_WORDS,
   check_encoder,
@@ -42,6 +48,7 @@ from xjax.train.initial.encoder import (
 )
 from xjax.train.initial.warm_start import (
   best_step,
+  check_checkpoint,
   chosen_step,
   find_start,
 )
@@ -55,6 +62,8 @@ from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
+_LARGE_BATCH = 1024  # a smaller batch may be larger than the split train
+
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit(Fit):
@@ -63,8 +72,16 @@ class NeuralFit(Fit):
   models = (NeuralModel,)
 
   @staticmethod
-  def load(folder: Workdir, config: Config) -> Predictor:
-    """Loads the best checkpoint of a run, or the newest if the best is unknown.
+  def load(
+    folder: Workdir, config: Config, step: int | None = None
+  ) -> Predictor:
+    """Loads a checkpoint of a run.
+
+    Args:
+      folder: folder of the run.
+      config: config of the run.
+      step: int, step of the checkpoint. None stands for the best checkpoint, or
+        for the newest if no step has been judged yet.
 
     Raises:
       DataError: a file of the workdir is missing or damaged.
@@ -76,8 +93,9 @@ class NeuralFit(Fit):
       vocab = folder.subwords()
     else:
       vocab = folder.vocabulary()
-    step = best_step(folder)
-    if step is None:
+    if step is not None:
+      check_checkpoint(folder, step)
+    elif (step := best_step(folder)) is None:
       raise DataError(f'{folder.checkpoints}: no complete checkpoint')
     mesh = _present_mesh(config)
     inputs = Inputs(config, vocab, share_of(mesh))
@@ -85,7 +103,8 @@ class NeuralFit(Fit):
       config, space, inputs.vocab_size, mesh, folder.architecture()
     )
     like = plan.abstract.params
-    params = from_paths(like, read_params(folder.checkpoints, step, like))
+    read = read_params(folder.checkpoints, step, like, verified=True)
+    params = from_paths(like, read)
     n_labels = scored_labels(config.model, space)
     kind, method = config.train.loss.score_kind, config.eval.calibration
     scorer = ModelScorer(
@@ -117,6 +136,7 @@ class NeuralFit(Fit):
     """Checks a corpus against the config.
 
     These conditions are checked:
+    - A batch for training is not far larger than the training split.
     - Vectors of documents have the size that the model reads. Labels have
       vectors if the head needs them.
     - train.best_metric has a value on dev.
@@ -128,6 +148,7 @@ class NeuralFit(Fit):
       ConfigError: one of these conditions is not met.
       DataError: the file of label vectors has a fault, or lacks a label.
     """
+    _check_batch(self.config.train.batch_size, len(corpus.split('train')))
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
     if not self.workdir.config.exists():
@@ -145,7 +166,7 @@ class NeuralFit(Fit):
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM came; the state is saved.
+      Preempted: SIGTERM or Ctrl-C came; the state is saved.
     """
     config, folder = self.config, self.workdir
     if config.data.tokens.dense:
@@ -159,6 +180,8 @@ class NeuralFit(Fit):
     scorer = run.scorer()
     end = run.train(scorer, preemption, self.profile)
     best = chosen_step(folder, end.step, end.best_step)
+    if end.best_step not in (None, best):
+      record_best(folder.checkpoints, end.step, best)
 
     def model() -> Predictor:
       step, like = best, run.plan.abstract.params
@@ -166,12 +189,26 @@ class NeuralFit(Fit):
       # started, or it was written later.
       if step != end.step and move_if_damaged(folder.checkpoints, step):
         step = chosen_step(folder, end.step, best)
+        record_best(folder.checkpoints, end.step, step)
       params = read_params(folder.checkpoints, step, like, verified=True)
       scorer.params = from_paths(like, params)
       space = corpus.label_space
       return Predictor(config, space, inputs, scorer, step, folder)
 
     return Fitted(end.step, best, scorer.score_kind, model)
+
+
+def _check_batch(size: int, documents: int) -> None:
+  """Checks that a batch for training is not mostly padding.
+
+  Raises:
+    ConfigError: the batch is large, and twice as large as the split or larger.
+  """
+  if size > max(_LARGE_BATCH, 2 * documents):
+    raise ConfigError(
+      f'train.batch_size={size}: the split train has only {documents} '
+      'documents; choose a smaller batch'
+    )
 
 
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
@@ -189,6 +226,10 @@ def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
       'workdir from the parameters of this run: '
       f'config.train.init_from={workdir.path}'
     )
+  if train.steps < taken:
+    # Training goes back behind damaged checkpoints. All files of a checkpoint
+    # must be read to verify it, so this is done only here.
+    (taken,) = intact_steps(workdir.checkpoints, newest=1) or (0,)
   if train.steps < taken:
     raise ConfigError(
       f'config.train.steps={train.steps}: the run in {workdir.path} has '

@@ -238,7 +238,7 @@ class NeuralRun:
     Args:
       scorer: scores the dev split; its params are set before the split is
         scored.
-      preemption: notices SIGTERM; its context has been entered.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
       profile: first and last step to trace. The traces are written to profile/
         in the workdir.
 
@@ -247,7 +247,7 @@ class NeuralRun:
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM came; the state is saved.
+      Preempted: SIGTERM or Ctrl-C came; the state is saved.
     """
     config, corpus = self.config.train, self.corpus
     batches = self.inputs.train_batches(
@@ -376,7 +376,8 @@ class NeuralRun:
       return start_descriptors(state, names.encode(labels))
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
-      save_words(self.workdir.word_vectors, words)
+      with self.workdir.recording(self.workdir.word_vectors):
+        save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
     return start_descriptors(state, encoder.encode(labels))
 

@@ -6,6 +6,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from xjax.config.run import Config
 from xjax.core.config_part import kinds
@@ -14,10 +15,16 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import progress
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.predict import check_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
+from xjax.judge.predictions import (
+  Lists,
+)
+from xjax.judge.slice import power_of_two
 from xjax.run.added_labels import describe, widen_scorer
 from xjax.score.config import ExactMatchModel
 from xjax.score.heads.contract import HeadConfig
@@ -26,6 +33,8 @@ from xjax.select.model_scorer import ModelScorer
 from xjax.train.inputs import Inputs, features_from_arrays
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
+
+EXPLAINED = 8  # at least so many labels of a document are explained together
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,9 +85,13 @@ def attention_of(
   at_NKW = np.full(shape, np.iinfo(np.int32).max, np.int32)
   weights_NKW = np.zeros(shape, np.float32)
   first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
+  # A program is compiled for each length of the lists, so few lengths are used.
+  wider = max(EXPLAINED, power_of_two(ids_NK.shape[1])) - ids_NK.shape[1]
+  padded_NK = np.pad(ids_NK, ((0, 0), (0, wider)), constant_values=PAD)
   with progress(batches, 'explaining', unit='batch') as shown:
     for batch in shown:
-      alpha_BKT = scorer.attention(batch, ids_NK[batch.doc_B])
+      alpha_BKT = scorer.attention(batch, padded_NK[batch.doc_B])
+      alpha_BKT = alpha_BKT[:, : ids_NK.shape[1]]
       at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
       width = at_BKW.shape[2]
       real_B = batch.doc_B != PAD
@@ -283,11 +296,7 @@ class Predictor:
       DataError: features have a fault, such as another number of documents.
     """
     rows = features_from_arrays(features, len(documents), self.config)
-    ids_NK, scores_NK = self._lists(documents, k, rows)
-    return [
-      self._predictions(ids_K, scores_K)
-      for ids_K, scores_K in zip(ids_NK, scores_NK, strict=True)
-    ]
+    return self.predictions(self.lists(documents, k, rows))
 
   def explain(
     self, documents: Sequence[str | Document], k: int = 20, words: int = 5
@@ -305,17 +314,14 @@ class Predictor:
       ConfigError: the labels of this run do not attend to words.
     """
     check_explains(self.config)
-    ids_NK, scores_NK = self._lists(documents, k)
-    attention = self.attention(documents, ids_NK, words)
+    lists = self.lists(documents, k)
+    attention = self.attention(documents, lists.ids, words)
     return [
       [
         ExplainedPrediction(*label, why)
-        for label, why in zip(
-          self._predictions(ids_NK[row], scores_NK[row]),
-          self.why(document, attention, row),
-        )
+        for label, why in zip(labels, self.why(documents[row], attention, row))
       ]
-      for row, document in enumerate(documents)
+      for row, labels in enumerate(self.predictions(lists))
     ]
 
   def attention(
@@ -383,17 +389,75 @@ class Predictor:
     )
     return dataclasses.replace(self, space=space, scorer=scorer)
 
-  def _lists(
+  def lists(
     self,
     documents: Sequence[str | Document],
     k: int,
     features: FeatureRows | None = None,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the k best labels of each document as (ids_NK, scores_NK)."""
+  ) -> Lists:
+    """Returns the k best labels of each document, with uncalibrated scores.
+
+    If the run has fewer than k labels, the lists are shorter than k.
+
+    Args:
+      documents: texts, or documents whose zones are read as in training.
+      k: int, length of the lists.
+      features: vectors of the documents, if the run reads vectors.
+    """
+    k = min(k, self.space.n_inside)
+    size = self._compiled_size(k)
     batches = self.text_batches(documents, features)
-    topk = functools.partial(self.topk, k=k)
-    lists = rank_documents(batches, topk, len(documents), k)
-    return lists[0][0], lists[1][0]
+    topk = functools.partial(self.topk, k=size)
+    ids, scores, _ = rank_documents(batches, topk, len(documents), size)
+    check_scores(ids, scores, range(len(documents)), 'the documents')
+    return Lists(ids[0, :, :k], scores[0, :, :k])
+
+  def _compiled_size(self, k: int) -> int:
+    """Returns the length of the lists that are computed for k labels.
+
+    A neural model compiles a program for each length, so few lengths are used.
+    """
+    if not isinstance(self.scorer, ModelScorer):
+      return k
+    size = self.config.eval.depth
+    while size < k:
+      size *= 2
+    return min(size, self.space.n_inside)
+
+  def warmup(self, explain: bool = False) -> None:
+    """Compiles all programs that predict needs, so that no later call compiles.
+
+    The programs are for lists of at most eval.depth labels.
+
+    Args:
+      explain: whether to compile the programs of `explain` too, for lists of at
+        most 8 labels.
+    """
+    if not isinstance(self.inputs, Inputs):
+      # Linear models compile their search once, for all sizes of batches.
+      example = ['']
+      if self.inputs.reads_rows:
+        rows = sparse.csr_array((1, self.inputs.n_features), dtype=np.float32)
+        example = SparseDocuments('example', rows)
+      self.lists(example, 1)
+      return
+    if explain:
+      check_explains(self.config)
+    size = self._compiled_size(1)
+    batches = self.inputs.example_batches()
+    with progress(batches, 'compiling', unit='batch') as shown:
+      for batch in shown:
+        self.topk(batch, size)
+        if explain:
+          shape = len(batch.doc_B), EXPLAINED
+          self.scorer.attention(batch, np.full(shape, PAD, np.int32))
+
+  def predictions(self, lists: Lists) -> list[list[Prediction]]:
+    """Returns lists in the form that users see, with calibrated scores."""
+    return [
+      self._predictions(ids_K, scores_K)
+      for ids_K, scores_K in zip(lists.ids, lists.scores, strict=True)
+    ]
 
   def _predictions(
     self, ids_K: np.ndarray, scores_K: np.ndarray

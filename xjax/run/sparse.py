@@ -16,7 +16,9 @@ from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
+from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
+from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.run.contract import Fit, Fitted
@@ -111,18 +113,19 @@ class SparseFit(Fit):
       ConfigError, DataError: no label has training documents.
     """
     del prior
-    if not corpus.label_space.train_counts.any():
-      raise DataError(
-        'no document of the split train has a label, so there is nothing to '
-        'learn'
-      )
+    check_train_labels(corpus)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Trains the parts of the model that are not trained yet."""
     inputs = self._inputs(corpus)
     if not all(path.exists() for path in _files(self.workdir, self.config)):
+      start = time.monotonic()
+      data = _tree_data(corpus, inputs)
+      seconds = time.monotonic() - start
+      # Only trained parts are worth saving. So while features are computed, a
+      # signal stops the run at once.
       with preemption.deferred():
-        self._train(corpus, inputs, preemption.check)
+        self._train(data, seconds, preemption.check)
     for path in _files(self.workdir, self.config):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
     self.record_search()
@@ -147,29 +150,24 @@ class SparseFit(Fit):
       return _saved_inputs(self.workdir, self.config, 0)
     inputs = fit_inputs(corpus.splits[TRAIN], self.config)
     if isinstance(inputs, TextInputs) and is_host0():
-      inputs.featurise.save(path)
+      with self.workdir.recording(path):
+        inputs.featurise.save(path)
     barrier('xjax:features')
     return inputs
 
   def _train(
-    self, corpus: Corpus, inputs: SparseInputs, between: Callable[[], None]
+    self, data: TreeData, feature_seconds: float, between: Callable[[], None]
   ) -> None:
-    start = time.monotonic()
-    split, space = corpus.splits[TRAIN], corpus.label_space
-    gold = split.gold.keep(split.gold.values < space.n_trained)
-    texts = inputs.featurise if isinstance(inputs, TextInputs) else None
-    rows = inputs.split_rows(split)
-    data = TreeData(space, gold, rows, split.documents, texts)
     between()
-    training_start = time.monotonic()
+    start = time.monotonic()
     for number, path in enumerate(_files(self.workdir, self.config)):
       if not path.exists():
         self._train_file(path, number, data, between)
     logging.info(
       'time since this start of the run: %.1f s for features, %.1f s for '
       'training',
-      training_start - start,
-      time.monotonic() - training_start,
+      feature_seconds,
+      time.monotonic() - start,
     )
 
   def _train_file(
@@ -183,10 +181,23 @@ class SparseFit(Fit):
     tree, weights = self.train_file(number, data, parts, between)
     barrier('xjax:trained')  # wait until no process reads the file or its parts
     if is_host0():
-      with Progress(f'writing {path.name}'):
+      with (
+        Progress(f'writing {path.name}'),
+        self.workdir.recording(path),
+      ):
         save_tree(path, tree, weights)
     barrier('xjax:saved')
-    logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
+    count = plural(len(weights.values), 'weight')
+    logging.info('%s: %s; %s', path.name, tree, count)
+
+
+def _tree_data(corpus: Corpus, inputs: SparseInputs) -> TreeData:
+  """Computes the features of the split train."""
+  split, space = corpus.splits[TRAIN], corpus.label_space
+  gold = split.gold.keep(split.gold.values < space.n_trained)
+  texts = inputs.featurise if isinstance(inputs, TextInputs) else None
+  rows = inputs.split_rows(split)
+  return TreeData(space, gold, rows, split.documents, texts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,13 +351,18 @@ def _saved_inputs(
 ) -> SparseInputs:
   if config.data.tokens.sparse:
     return RowInputs(config, n_features)
-  return TextInputs(config, Tfidf.load(folder.tfidf))
+  texts = Tfidf.load(folder.tfidf)
+  folder.check(folder.tfidf)
+  return TextInputs(config, texts)
 
 
 def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
-  link = _link(config)
+  link, searches = _link(config), []
   with Progress('reading the model'):
-    return [TreeSearch(*load_tree(p), link) for p in _files(folder, config)]
+    for path in _files(folder, config):
+      searches.append(TreeSearch(*load_tree(path), link))
+      folder.check(path)
+  return searches
 
 
 def _check_sizes(
@@ -362,10 +378,14 @@ def _check_sizes(
     sizes = search.tree.n_labels, search.weights.n_features
     if sizes != run_sizes:
       raise DataError(
-        f'{path}: has {sizes[0]} labels and {sizes[1]} features, but the run '
-        f'has {run_sizes[0]} labels and {run_sizes[1]} features; is this a '
-        'file of another run?'
+        f'{path}: has {_sizes_text(sizes)}, but the run has '
+        f'{_sizes_text(run_sizes)}; is this a file of another run?'
       )
+
+
+def _sizes_text(sizes: tuple[int, int]) -> str:
+  n_labels, n_features = sizes
+  return f'{plural(n_labels, "label")} and {plural(n_features, "feature")}'
 
 
 def _link(config: Config) -> Link:

@@ -20,7 +20,7 @@ from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Lists, Predictions, list_length
 from xjax.run.judging import DEV
 from xjax.run.predictor import Predictor
 from xjax.select.ranked_documents import RankedDocuments
@@ -224,7 +224,8 @@ class Chooser:
       (by_score.ids, by_score.scores),
     )
     start = time.perf_counter()
-    chosen = choose(self.strategy, documents, self.request.k)
+    k = list_length(self.request.k, self.predictor.n_labels)
+    chosen = choose(self.strategy, documents, k)
     seconds = time.perf_counter() - start
     lists = Lists(chosen.ids_NK, chosen.ranks_NK)
     labels = ChosenLabels(

@@ -1,6 +1,6 @@
 """Uses a finished run to predict the labels of documents in a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import os
 import pathlib
@@ -8,11 +8,13 @@ import sys
 
 import numpy as np
 
+from xjax.core.allocation import enough_memory
 from xjax.core.atomic import atomic_write, write_json, writing
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.files.file_set import writing_set
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside
 from xjax.data.load import read_input
@@ -29,7 +31,7 @@ from xjax.judge.prediction_lines import (
   prediction_line,
 )
 from xjax.judge.predictions import Lists, Predictions
-from xjax.run.evaluate import saved_threshold
+from xjax.run.evaluate import keep_assigned, saved_threshold
 from xjax.run.fit import load
 from xjax.run.predictor import (
   LabelExplanations,
@@ -119,6 +121,7 @@ _INPUT = 'input'
 _SHOWN = 500  # a page of explanations shows at most this many documents
 
 
+@enough_memory('choose a smaller --k, or give fewer documents at a time')
 def tag_file(
   workdir: str | os.PathLike,
   source: str,
@@ -128,17 +131,23 @@ def tag_file(
   explain: int = 0,
   features: str = '',
   strategy: StrategyRequest | None = None,
+  step: int | None = None,
+  page: Callable[[Explanations], str] | None = None,
+  threshold: str = '',
+  skip_bad_lines: bool = False,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
   The workdir of the run is needed, but not the run's corpus. If the output is
-  X.jsonl, two more files are written:
+  X.jsonl, further files are written with it, as one set:
 
   - X.npz has the lists of all slices, with scores before calibration. The lists
     are at least eval.depth long. X.npz has gold labels only if the gold labels
     of all documents are known, because X.npz cannot mark unknown gold labels.
   - X.metrics.json has the metrics of the documents with known gold labels. If
     there is no such document, the file is not written.
+  - X.html explains the labels, if `explain` and `page` are set.
+  - X.judged.json is written last. It has the digests of the other files.
 
   Args:
     workdir: folder of the run.
@@ -154,6 +163,12 @@ def tag_file(
       highest score are chosen. The chosen labels are written in the strategy's
       order. X.npz holds the chosen labels as its lists over all labels, and
       X.metrics.json has the metrics of these lists.
+    step: int, step of the checkpoint to use; None for the best checkpoint.
+    page: function that returns the HTML of X.html; None writes no page.
+    threshold: 'tuned' or a probability. Only the labels that the threshold
+      assigns are written, at most k (see evaluate.keep_assigned). X.npz does
+      not depend on it. '' writes all k labels.
+    skip_bad_lines: whether faulty lines are left out; see read_input.
 
   Returns:
     The contents of a page next to X.jsonl that explains the labels. The result
@@ -161,34 +176,53 @@ def tag_file(
 
   Raises:
     ConfigError: the value of output, k or explain is impossible; the model
-      cannot explain labels or score further labels; or the strategy needs
-      probabilities, but the run has none.
+      cannot explain labels or score further labels; the strategy or the
+      threshold needs probabilities, but the run has none; or both a strategy
+      and a threshold are given.
     DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
-  predictor = _load(workdir, labels, explain)
-  documents = read_input(predictor.config.data, source)
+  if threshold and strategy:
+    raise ConfigError(
+      f'--threshold={threshold}: a strategy chooses the number of labels; give '
+      'only one of --threshold and --strategy'
+    )
+  predictor = _load(workdir, labels, explain, step)
+  documents = read_input(predictor.config.data, source, skip_bad_lines)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
   predictions, lists = _rank(predictor, split, space, k, rows, strategy)
+  if threshold:
+    lists = keep_assigned(lists, predictor, threshold)
   tagged = TaggedDocuments(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(attention))
     return None
-  path = pathlib.Path(output)
-  _save_beside(path, predictions, labelled, predictor, strategy)
-  with atomic_write(path) as file:
-    file.writelines(tagged.lines(attention))
-  if attention is None:
-    return None
-  shown = (tagged.explained(attention, i) for i in range(len(attention.first)))
-  return Explanations(path, tuple(shown), len(split), explain)
+  path, explanations = pathlib.Path(output), None
+  if attention is not None:
+    first = range(len(attention.first))
+    shown = tuple(tagged.explained(attention, row) for row in first)
+    explanations = Explanations(path, shown, len(split), explain)
+  with writing_set(path.with_suffix('.judged.json'), {}) as new:
+    _save_beside(new / path.name, predictions, labelled, predictor, strategy)
+    with atomic_write(new / path.name) as file:
+      file.writelines(tagged.lines(attention))
+    if explanations and page:
+      with atomic_write((new / path.name).with_suffix('.html')) as file:
+        file.write(page(explanations))
+    if not labelled.any():
+      metrics = path.with_suffix('.metrics.json')
+      with writing(metrics):
+        metrics.unlink(missing_ok=True)  # it may describe another input
+  return explanations
 
 
-def _load(workdir: str | os.PathLike, labels: str, explain: int) -> Predictor:
-  predictor = load(workdir)
+def _load(
+  workdir: str | os.PathLike, labels: str, explain: int, step: int | None
+) -> Predictor:
+  predictor = load(workdir, step)
   if explain:
     check_explains(predictor.config)
   if not labels:
@@ -241,9 +275,6 @@ def _save_beside(
     predictor: model of the run.
     strategy: how the labels were chosen; None if they were chosen by score.
   """
-  metrics = path.with_suffix('.metrics.json')
-  with writing(metrics):
-    metrics.unlink(missing_ok=True)  # the file may describe another input
   if labelled.any():
     criteria = predictor.config.eval.criteria()
     if strategy:
@@ -253,7 +284,8 @@ def _save_beside(
     judged, shown_NK = predictions.of_documents(labelled), None
     if not strategy:
       shown_NK = shown_probabilities(judged, predictor.calibration)
-    write_json(metrics, judge(judged, criteria, threshold, shown_NK))
+    metrics = judge(judged, criteria, threshold, shown_NK)
+    write_json(path.with_suffix('.metrics.json'), metrics)
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
   predictions.save(path.with_suffix('.npz'))
@@ -287,7 +319,27 @@ def _gold_of(
     space: the label space, to which missing labels are appended.
     labelled: bool [N], True for documents whose labels are known.
   """
-  records = [(document.id, document.labels) for document in documents]
+  labels = [document.labels for document in documents]
+  split, space = labelled_split(documents, labels, space)
+  return split, space, np.array([ids is not None for ids in labels])
+
+
+def labelled_split(
+  documents: Sequence[Document],
+  labels: Sequence[Sequence[str] | None],
+  space: LabelSpace,
+) -> tuple[Split, LabelSpace]:
+  """Returns documents as a split with gold labels.
+
+  Args:
+    documents: N documents.
+    labels: label ids of the documents; None if they are not known.
+    space: label space of a model.
+
+  Returns:
+    The split, and the label space with the labels that it lacked at its end.
+  """
+  records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
   space = add_outside(space, RawCorpus(_INPUT, (), tuple(used), {}, ()))
   split = Split(
@@ -299,4 +351,4 @@ def _gold_of(
     documents=documents,
     digest='',
   )
-  return split, space, np.array([labels is not None for _, labels in records])
+  return split, space

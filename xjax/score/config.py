@@ -63,6 +63,23 @@ class ModelConfig(ConfigPart, abstract=True):
 
 
 @dataclasses.dataclass
+class AutoModel(ModelConfig):
+  """Stands for the model that xjax.run.auto chooses when a run starts.
+
+  The choice is saved in the workdir in place of this part.
+  """
+
+  reads = (TokensConfig,)
+
+  encoder: str = field(
+    '',
+    'The folder of a pretrained encoder. It is used only if an accelerator is '
+    'there.',
+    tiny='',
+  )
+
+
+@dataclasses.dataclass
 class ExactMatchModel(ModelConfig):
   """Assigns the labels whose names are in the document, without training.
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import pathlib
@@ -15,6 +14,7 @@ from xjax.config.json import diff, from_json, to_json
 from xjax.config.run import Config
 from xjax.core.atomic import write_json, writing
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.lock import locked
 from xjax.sweep.config import Sweep
 from xjax.sweep.overrides import plain_json
 from xjax.train.workdir import read_json
@@ -107,23 +107,14 @@ class SweepFolder:
   def lock(self) -> Iterator[None]:
     """Makes the folder, and locks it until the context is left.
 
-    The lock is also released when the process ends.
-
     Raises:
-      ConfigError: another process has locked the folder.
+      ConfigError: another process has locked the folder; the message says who.
       WriteError: the folder cannot be made.
     """
-    for folder in ('trials', 'configs', 'logs'):
-      with writing(self.path / folder):
-        (self.path / folder).mkdir(parents=True, exist_ok=True)
-    with (self.path / 'lock').open('w') as file:
-      try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except BlockingIOError:
-        raise ConfigError(
-          f'{self.path}: another process is running this sweep; wait until it '
-          'ends, or stop it'
-        ) from None
+    with locked(self.path, wait=0):
+      for folder in ('trials', 'configs', 'logs'):
+        with writing(self.path / folder):
+          (self.path / folder).mkdir(exist_ok=True)
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:

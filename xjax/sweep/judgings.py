@@ -4,9 +4,8 @@ import json
 import pathlib
 
 from xjax.core.errors import DataError
-from xjax.judge.judge import PROTOCOL
-from xjax.judge.predict import METRICS
-from xjax.train.workdir import Workdir, read_json
+from xjax.judge.predict import read_value
+from xjax.train.workdir import Workdir
 
 
 class Judgings:
@@ -53,7 +52,7 @@ class Judgings:
       if record['kind'] != 'judge':
         return []
       return [(record['step'], record['metrics'][self._slice][self._metric])]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
       return []
 
 
@@ -72,8 +71,7 @@ def final_value(workdir: pathlib.Path, metric: str) -> float:
     raise DataError(
       f'{workdir}: was not judged on dev; check that the corpus has a dev split'
     )
-  slice_name, _, name = metric.partition('/')
-  table = read_json(folder / METRICS).get(PROTOCOL, {}).get(slice_name, {})
-  if table.get(name) is None:
+  value = read_value(folder, metric, 'judge the run again')
+  if value is None:
     raise DataError(f'{workdir}: {metric} has no value on dev')
-  return float(table[name])
+  return value

@@ -11,7 +11,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 import sqlalchemy.exc
 
-from xjax.core.errors import DataError
+from xjax.core.errors import DAMAGE, DataError
 from xjax.sweep.config import MedianPruning, Pruning, Search
 from xjax.sweep.drawing import draw
 from xjax.sweep.trials import (
@@ -22,6 +22,8 @@ from xjax.sweep.trials import (
   values_of,
 )
 
+# The exceptions of Optuna when a database has other content than it expects.
+_DAMAGE = (*DAMAGE, LookupError, AssertionError)
 # The name of Optuna's study, and names of attributes of trials in the database.
 _NAME = 'sweep'
 _FIELDS = 'fields'
@@ -108,8 +110,36 @@ class Store:
         load_if_exists=True,
         pruner=_pruner(pruning),
       )
+      self._check()
     except sqlalchemy.exc.DatabaseError as error:
       raise DataError(f'{path}: cannot be read: {error.orig}') from error
+    except _DAMAGE as error:
+      raise DataError(
+        f'{path}: is not the database of a sweep of xjax, or is damaged '
+        f'({type(error).__name__}: {error}); restore the file from a copy, or '
+        'start the sweep in a new folder'
+      ) from error
+
+  def _check(self) -> None:
+    """Reads all trials, so that damage is noticed before a trial is started."""
+    for number, trial in enumerate(self._trials()):
+      if trial.number != number:
+        raise ValueError(f'trial {number} has the number {trial.number}')
+      if trial.state is TrialState.WAITING:
+        continue
+      fields, outcome = trial.user_attrs[_FIELDS], _outcome(trial)
+      if outcome.state is TrialStatus.COMPLETE:
+        statistics.fmean([outcome.value, *outcome.values])
+      # A sweep that was killed while it started a trial left no parameters.
+      for field in trial.params:
+        self._space[field].to_internal_repr(trial.params[field])
+      if trial.params.keys() == set(fields):
+        values_of(self._search, trial.params)
+      decided = trial.user_attrs.get(_DECIDED, 0)
+      if not isinstance(decided, int) or not isinstance(outcome.error, str):
+        raise TypeError(
+          f'trial {trial.number} has an attribute of a wrong type'
+        )
 
   def __len__(self) -> int:
     return sum(t.state is not TrialState.WAITING for t in self._trials())

@@ -33,10 +33,16 @@ from jax.experimental import multihost_utils
 import numpy as np
 import orbax.checkpoint as ocp
 
-from xjax.core.atomic import write_json
-from xjax.core.distributed import barrier, is_host0
+from xjax.core.atomic import WriteError, write_json, writing
+from xjax.core.distributed import barrier, host0_says, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
+from xjax.train.checkpoint_storage import (
+  hide_tracebacks,
+  is_step,
+  remove_unfinished,
+  saving,
+)
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import TrainState
 
@@ -83,16 +89,21 @@ class Checkpoints(contextlib.AbstractContextManager):
     self._policy = _NewestAndBest(keep)
     self._saving = 0
     if is_host0():
-      self._folder.mkdir(parents=True, exist_ok=True)
+      with writing(self._folder):
+        self._folder.mkdir(parents=True, exist_ok=True)
       _sweep(self._folder)
     barrier('xjax:checkpoints')
+    hide_tracebacks()
     self._manager = ocp.CheckpointManager(
       self._folder,
       item_names=_ITEMS,
       options=ocp.CheckpointManagerOptions(
         preservation_policy=self._policy,
         async_options=ocp.AsyncOptions(
-          post_finalization_callback=self._write_file_list
+          post_finalization_callback=self._write_file_list,
+          # If a folder cannot be made in the background, Orbax says so only
+          # after five minutes.
+          create_directories_asynchronously=False,
         ),
       ),
     )
@@ -103,7 +114,12 @@ class Checkpoints(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    self._manager.close()
+    try:
+      with saving(self._folder):
+        self._manager.close()
+    except WriteError:
+      if error is None:
+        raise
 
   @property
   def steps(self) -> list[int]:
@@ -130,8 +146,24 @@ class Checkpoints(contextlib.AbstractContextManager):
       iterator: iterator of batches, which has yielded `step` batches.
       meta: the position of the loop, as JSON values.
       best: int, step whose checkpoint must not be deleted, or None.
+
+    Raises:
+      WriteError: this checkpoint or the previous one cannot be written.
     """
+    with saving(self._folder):
+      self._save(state, step, iterator, meta, best)
+
+  def _save(
+    self,
+    state: TrainState,
+    step: int,
+    iterator: grain.DatasetIterator,
+    meta: dict[str, Any],
+    best: int | None,
+  ) -> None:
     self._manager.wait_until_finished()
+    if not self._folder.is_dir():  # Orbax would make a new folder
+      raise WriteError(f'{self._folder}: cannot be written: it was deleted')
     self._policy.best = best
     if step in self.steps:
       # A step that was saved at SIGTERM, before its judging, is saved again
@@ -172,8 +204,14 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     Raises:
       DataError: the parameters or their means do not have the names and shapes
-        of `like`.
+        of `like`, or the checkpoint was saved only for predicting.
     """
+    if not (self._folder / str(step) / 'optimizer').is_dir():
+      raise DataError(
+        f'{self._folder / str(step)}: was saved for predicting, without the '
+        'optimizer; to train on, start a new workdir with '
+        f'config.train.init_from={self._folder.parent}'
+      )
     wanted = _leaves(like)
     for item in wanted.keys() - {'optimizer'}:
       _check_shapes(self._folder / str(step), item, wanted[item])
@@ -198,8 +236,13 @@ class Checkpoints(contextlib.AbstractContextManager):
     return state, read_meta(self._folder, step)
 
   def wait(self) -> None:
-    """Waits until all checkpoints are completely written."""
-    self._manager.wait_until_finished()
+    """Waits until all checkpoints are completely written.
+
+    Raises:
+      WriteError: a checkpoint cannot be written.
+    """
+    with saving(self._folder):
+      self._manager.wait_until_finished()
 
   def _write_file_list(self) -> None:
     """Writes files.json on host 0, in the background, after all other files.
@@ -257,10 +300,24 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   """
   path = pathlib.Path(folder) / str(step)
   fault = _fault(path) if is_host0() else ''
-  if jax.process_count() > 1:
-    intact = multihost_utils.broadcast_one_to_all(np.bool_(not fault))
-    fault = fault or ('' if intact else 'host 0 finds it damaged')
-  return fault
+  intact = host0_says(not fault)
+  return fault or ('' if intact else 'host 0 finds it damaged')
+
+
+def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
+  """Records another best step in the newest checkpoint.
+
+  All hosts must call this function.
+
+  Args:
+    folder: folder of all checkpoints.
+    step: int, step of the newest checkpoint, which must be intact.
+    best: int, the step that counts as the best from now on.
+  """
+  if is_host0():
+    meta = read_meta(folder, step) | {'best_step': best}
+    _replace_meta(pathlib.Path(folder) / str(step), meta)
+  barrier('xjax:best')
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
@@ -317,12 +374,7 @@ def read_params(
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
     if not verified and (fault := fault_of(folder, step)):
-      advice = (
-        '; to use another checkpoint, move this folder away'
-        if path.is_dir()
-        else ''
-      )
-      raise DataError(f'{path}: {fault}{advice}')
+      raise DataError(f'{path}: {fault}')
     if like is None:
       return read_some(folder, step, saved_params(folder, step))
     _check_shapes(path, 'params', by_path(like))
@@ -379,6 +431,28 @@ def read_some(
   return params
 
 
+def copy_for_loading(
+  folder: str | os.PathLike, step: int, target: str | os.PathLike
+) -> None:
+  """Copies from an intact checkpoint only what loading a model needs.
+
+  The optimizer and the position of the batch iterator are left out. The copy
+  says that its own step is the best.
+
+  Args:
+    folder: folder of all checkpoints.
+    step: int, step to copy.
+    target: another folder of checkpoints.
+  """
+  source = pathlib.Path(folder).absolute() / str(step)
+  copy = pathlib.Path(target).absolute() / str(step)
+  for item in ('params', 'averages', 'meta'):
+    if (source / item).is_dir():
+      shutil.copytree(source / item, copy / item)
+  write_json(copy / _FILES, _list_files(copy))
+  _replace_meta(copy, read_meta(folder, step) | {'best_step': step})
+
+
 def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
   args = ocp.args.PyTreeRestore(
     item=target,
@@ -430,8 +504,8 @@ def _complete(folder: pathlib.Path) -> list[int]:
   """Returns the ascending steps of the folders that have files.json."""
   if not folder.is_dir():
     return []
-  paths = (path for path in folder.iterdir() if path.name.isdecimal())
-  return sorted(int(path.name) for path in paths if (path / _FILES).exists())
+  names = (p.name for p in folder.iterdir() if (p / _FILES).exists())
+  return sorted(int(name) for name in names if is_step(name))
 
 
 def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
@@ -471,7 +545,9 @@ def _fault(folder: pathlib.Path) -> str:
     expected = json.loads((folder / _FILES).read_text('utf-8'))
   except FileNotFoundError:
     return 'the checkpoint was never completed'
-  except (OSError, ValueError):
+  except (OSError, ValueError, RecursionError):
+    return f'{_FILES} is damaged'
+  if not isinstance(expected, dict) or not _lists_items(expected):
     return f'{_FILES} is damaged'
   for name in sorted(expected):
     if not (folder / name).is_file():
@@ -481,17 +557,19 @@ def _fault(folder: pathlib.Path) -> str:
   return ''
 
 
+def _lists_items(listed: Mapping[str, Any]) -> bool:
+  """Returns whether a list of files has files of each item that is needed."""
+  items = {name.partition('/')[0] for name in listed}
+  return items >= {'params', 'optimizer', 'data', 'meta'}
+
+
 def _sweep(folder: pathlib.Path) -> None:
   """Removes incomplete checkpoints, and moves damaged ones to damaged/.
 
   Checkpoints are verified one by one, starting with the newest, until an intact
   checkpoint is found.
   """
-  for path in sorted(folder.iterdir()):
-    number, _, suffix = path.name.partition('.')
-    unfinished = suffix or not (path / _FILES).exists()
-    if number.isdecimal() and unfinished:
-      shutil.rmtree(path)
+  remove_unfinished(folder, _FILES, _ITEMS)
   for step in reversed(_complete(folder)):
     fault = _fault(folder / str(step))
     if not fault:
@@ -502,6 +580,10 @@ def _sweep(folder: pathlib.Path) -> None:
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
   """Moves a checkpoint to damaged/, and warns that `other` is used instead."""
   path, target = folder / str(step), folder / _DAMAGED / str(step)
+  for number in itertools.count(2):
+    if not os.path.lexists(target):
+      break
+    target = target.with_name(f'{step}_{number}')
   logging.warning(
     'checkpoint %s is damaged (%s) and was moved to %s; %s is used instead',
     path,
@@ -509,6 +591,6 @@ def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
     target,
     other,
   )
-  shutil.rmtree(target, ignore_errors=True)
-  target.parent.mkdir(exist_ok=True)
-  path.rename(target)
+  with writing(target):
+    target.parent.mkdir(exist_ok=True)
+    path.rename(target)

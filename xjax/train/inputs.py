@@ -1,6 +1,6 @@
 """Turns documents into batches, according to the config of a run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import os
 
@@ -8,9 +8,12 @@ import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.progress import progress
-from xjax.core.share import WHOLE, Share
-from xjax.core.types import Ragged
+from xjax.core.types import (
+  Batch,
+  Ragged,
+)
 from xjax.data.batches.dense import (
   Documents,
   EvalBatches,
@@ -24,20 +27,29 @@ from xjax.data.batches.feature_files import (
   word_features,
 )
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.batches.packing import Packing
+from xjax.data.batches.packing import Packing, possible_rows
+from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.batches.zones import Zones
 from xjax.data.formats.contract import DataConfig
 from xjax.data.load import model_view
 from xjax.data.schema import Corpus, Document, Label, Split
 from xjax.data.text.subwords import Subwords, document_subwords
 from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
-from xjax.data.text.words import PAD_ID, Vocabulary, WordPlace, document_words
+from xjax.data.text.words import (
+  PAD_ID,
+  UNKNOWN_ID,
+  Vocabulary,
+  WordPlace,
+  document_words,
+)
 
+_FEW_ROWS = 1024  # splits are judged in batches of this size or more
 _NEEDS_FEATURES = (
   'this run reads vectors of an outside encoder; give the vectors of the '
   'documents with --features=STEM (STEM.npy and STEM.ids.txt), or in Python '
   'with the argument features'
 )
+READS_TEXT = 'this run reads texts; do not give it a matrix of features'
 
 
 def check_features(corpus: Corpus, config: Config) -> None:
@@ -230,7 +242,7 @@ class Inputs:
 
   def split_batches(self, split: Split) -> EvalBatches:
     """Returns batches for judging a split; each document occurs once."""
-    rows = self.config.eval.batch_size
+    rows = self._rows(len(split), _FEW_ROWS)
     return self._once(self._tokens(split), split.gold, rows)
 
   def text_batches(
@@ -245,17 +257,67 @@ class Inputs:
       features: vectors of the documents, if the run reads vectors.
 
     Raises:
-      ConfigError: features are missing, or have another size.
+      ConfigError: features are missing, or have another size; or the documents
+        are SparseDocuments.
     """
+    if isinstance(documents, SparseDocuments):
+      raise ConfigError(READS_TEXT)
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
-    rows = self.config.eval.batch_size
-    # A few texts need no full batch. The batch size is halved, not reduced to
-    # the number of texts, so that few shapes occur and few programs are
-    # compiled.
-    while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
-      rows //= 2
-    return self._once(tokens, no_gold, rows)
+    return self._once(tokens, no_gold, self._rows(len(documents)))
+
+  def _rows(self, n_documents: int, few: int = 1) -> int:
+    """Returns the number of rows of a batch for judging or predicting.
+
+    Args:
+      n_documents: number of documents.
+      few: batches of at most this size are not made smaller.
+    """
+    sizes = self._sizes()
+    enough = [size for size in sizes if size >= n_documents] or sizes[:1]
+    return next((size for size in enough if size <= few), enough[-1])
+
+  def _sizes(self) -> list[int]:
+    """Returns the sizes of batches for judging or predicting, descending.
+
+    A few documents need no full batch. The batch size is halved, not reduced to
+    the number of documents, so that few shapes occur and few programs are
+    compiled.
+    """
+    sizes = [self.config.eval.batch_size]
+    while sizes[-1] % (2 * self.share.of) == 0:
+      sizes.append(sizes[-1] // 2)
+    return sizes
+
+  def example_batches(self) -> Iterator[Batch]:
+    """Yields a batch of every shape that text_batches can have.
+
+    If zones are kept apart, the batches have only one zone, because the number
+    of zones of later documents is not known.
+    """
+    for rows in self._sizes():
+      for lengths in self._example_lengths(rows):
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        tokens = Ragged(indptr, np.full(indptr[-1], UNKNOWN_ID, np.int32))
+        documents = self._split_zones(tokens)
+        if self.vocab is None:
+          size = self.config.model.embedding.dim
+          vectors = [np.zeros((n, size), np.float32) for n in lengths]
+          ids = [str(row) for row in range(rows)]
+          documents = FeatureRows.from_arrays('examples', ids, vectors, size)
+        yield from self._once(documents, Ragged.of([()] * rows), rows)
+
+  def _example_lengths(self, rows: int) -> Iterator[np.ndarray]:
+    """Yields int64 [rows], lengths of documents, for every shape of a batch."""
+    packing, buckets = self._packing(), self.config.data.tokens.buckets
+    if packing is None:
+      yield from (np.full(rows, width) for width in buckets)
+      return
+    # Documents that are longer than half of a row cannot share a row.
+    long = buckets[-1] // 2 + 1
+    each = rows // self.share.of
+    for n_long in possible_rows(each):
+      yield np.tile(np.where(np.arange(each) < n_long, long, 1), self.share.of)
 
   def document(self, document: str | Document) -> Document:
     """Returns a document with only the zones that the run reads."""

@@ -15,11 +15,11 @@ import numpy as np
 import optax
 
 from xjax.config.neural_train import NeuralTrain
-from xjax.core.errors import UserError
+from xjax.core.errors import Preempted, UserError
 from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch
 from xjax.train.checkpoint import Checkpoints
-from xjax.train.preemption import Preempted, Preemption
+from xjax.train.preemption import Preemption
 from xjax.train.state import TrainState
 from xjax.train.step import StepMetrics, TrainStep
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
@@ -99,7 +99,7 @@ class Loop:
     writer: writes metrics.
     progress: shows progress on the terminal.
     profile: traces steps.
-    preemption: notices SIGTERM; its context has been entered.
+    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
   """
 
   config: NeuralTrain
@@ -134,7 +134,7 @@ class Loop:
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM came; the state is saved.
+      Preempted: SIGTERM or Ctrl-C came; the state is saved.
     """
     # Steps must not overlap on several CPU devices: the devices share few
     # threads, and overlapping steps would deadlock.
@@ -299,4 +299,6 @@ class Loop:
   ) -> None:
     self._save(state, iterator, at)
     self.checkpoints.wait()
-    raise Preempted(f'saved step {at.step}; start the run again to resume')
+    self.preemption.leave(
+      f'saved step {at.step}; start the run again to resume'
+    )

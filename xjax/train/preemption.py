@@ -1,32 +1,50 @@
-"""Stops a run at SIGTERM, which says that the machine is needed elsewhere."""
+"""Stops a run at SIGTERM or Ctrl-C, after the run has saved its work.
 
-from collections.abc import Iterator
+SIGTERM says that the machine is needed elsewhere. Ctrl-C, which is SIGINT, says
+that the user wants to stop.
+"""
+
+from collections.abc import Callable, Iterator
 import contextlib
+import os
 import signal
 import threading
+import time
 import types
+from typing import NoReturn
 
 import jax
 from jax.experimental import multihost_utils
 import numpy as np
 
-from xjax.core.errors import Preempted
+from xjax.core.errors import Interrupted, Preempted
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
+# A terminal and a launcher may both send the same SIGINT. So a second SIGINT
+# within this time is ignored.
+_ECHO = 0.5  # seconds
+_INTERRUPTED = 130  # exit code after Ctrl-C, as in a shell
+_SAVING = b'interrupted: saving the run; press Ctrl-C again to leave at once\n'
+_LEAVING = b'interrupted again: left without saving\n'
 
 
 class Preemption(contextlib.AbstractContextManager):
-  """Notices SIGTERM between entering and leaving this context.
+  """Notices SIGTERM and SIGINT between entering and leaving this context.
 
   With one process:
 
-  - Outside `deferred`, nothing needs saving, so the signal raises Preempted at
+  - Outside `deferred`, nothing needs saving, so the signal raises an error at
     once in the main thread.
   - Inside `deferred`, the signal raises nothing, and `reached` returns True.
 
-  With several processes, the signal itself never raises Preempted. At every
+  With several processes, the signal itself never raises an error. At every
   fifth call of `reached`, all processes vote, so that all processes get the
   same answer. So all processes must call `reached` equally often.
+
+  SIGTERM raises Preempted; programs then exit with 75, and launchers start the
+  run again. SIGINT raises Interrupted; programs then exit with 130, and
+  launchers do not start the run again. A second SIGINT ends the process at
+  once with 130, and nothing is saved.
 
   JAX's own sync point is not used. The sync point is a step number that is sent
   to all processes. If steps are fast, a process may take this step before it
@@ -34,16 +52,21 @@ class Preemption(contextlib.AbstractContextManager):
   """
 
   def __init__(self) -> None:
-    self._noticed = False
+    self._noticed = 0  # number of the first signal
+    self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
     self._calls = 0
-    self._installed = False
-    self._before: signal.Handlers | None = None
+    self._handlers = contextlib.ExitStack()
 
   def __enter__(self) -> 'Preemption':
     if threading.current_thread() is threading.main_thread():
-      self._before = signal.signal(signal.SIGTERM, self._notice)
-      self._installed = True
+      for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.signal(number, self._notice)
+        # Python returns None for a handler that Python did not install, such as
+        # JAX's.
+        restored = signal.SIG_DFL if before is None else before
+        self._handlers.callback(signal.signal, number, restored)
+      self._handlers.enter_context(_watching_signals(self._watch))
     return self
 
   def __exit__(
@@ -52,10 +75,7 @@ class Preemption(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    if self._installed:
-      # Python returns None for a handler that Python did not install, such as
-      # JAX's.
-      signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+    self._handlers.close()
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
@@ -63,6 +83,7 @@ class Preemption(contextlib.AbstractContextManager):
 
     Raises:
       Preempted: SIGTERM came; the error is raised when the context is left.
+      Interrupted: SIGINT came; otherwise as for SIGTERM.
     """
     self._deferred = True
     try:
@@ -74,24 +95,78 @@ class Preemption(contextlib.AbstractContextManager):
   def reached(self) -> bool:
     """Returns whether to stop here; all processes must call this method."""
     if jax.process_count() == 1:
-      return self._noticed
+      self._agreed = self._noticed
+      return bool(self._agreed)
     self._calls += 1
     if self._calls % _VOTE_EVERY:
       return False
     votes = multihost_utils.process_allgather(np.int32(self._noticed))
-    return bool(votes.any())
+    # SIGTERM has the larger number, so it wins: the launcher then starts all
+    # processes again.
+    self._agreed = int(votes.max())
+    return bool(self._agreed)
 
   def check(self) -> None:
-    """Raises Preempted if the run has to stop; all processes must call check.
+    """Raises an error if the run has to stop; all processes must call check.
 
     Raises:
       Preempted: SIGTERM came.
+      Interrupted: SIGINT came.
     """
     if self.reached():
-      raise Preempted('stopped by SIGTERM; start the run again to resume')
+      by = 'Ctrl-C' if self._agreed == signal.SIGINT else 'SIGTERM'
+      self.leave(f'stopped by {by}; start the run again to resume')
+
+  def leave(self, message: str) -> NoReturn:
+    """Raises the error that belongs to the signal; call it after `reached`."""
+    is_ctrl_c = self._agreed == signal.SIGINT
+    raise (Interrupted if is_ctrl_c else Preempted)(message)
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
-    del number, frame
-    self._noticed = True
+    del frame
+    self._noticed = self._noticed or number
     if not self._deferred and jax.process_count() == 1:
       self.check()
+
+  def _watch(self, signals: Iterator[int]) -> None:
+    """Ends the process at the second SIGINT.
+
+    Args:
+      signals: waits for signals, and yields their numbers.
+    """
+    first = None
+    for number in signals:
+      if number == signal.SIGINT and first is None:
+        first = time.monotonic()
+        if self._deferred or jax.process_count() > 1:
+          os.write(2, _SAVING)
+      elif number == signal.SIGINT and time.monotonic() - first > _ECHO:
+        os.write(2, _LEAVING)
+        os._exit(_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _watching_signals(watch: Callable[[Iterator[int]], None]) -> Iterator[None]:
+  """Calls a function in another thread, with the numbers of all signals.
+
+  Python handles signals in the main thread. While the main thread waits for a
+  compilation, the handlers wait too, but the other thread does not.
+  """
+  reader, writer = os.pipe()
+  os.set_blocking(writer, False)
+
+  def numbers() -> Iterator[int]:
+    while (number := os.read(reader, 1)[0]) != 0:
+      yield number
+
+  thread = threading.Thread(target=lambda: watch(numbers()), daemon=True)
+  thread.start()
+  before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+  try:
+    yield
+  finally:
+    signal.set_wakeup_fd(before)
+    os.write(writer, b'\0')  # ends the thread
+    thread.join()
+    os.close(reader)
+    os.close(writer)

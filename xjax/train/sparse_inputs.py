@@ -3,21 +3,22 @@
 import abc
 from collections.abc import Callable, Sequence
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.core.mesh_config import own_share
 from xjax.core.progress import Progress
-from xjax.core.share import own_share
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
 from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
-from xjax.train.inputs import check_reads_features, read_zones
+from xjax.train.inputs import READS_TEXT, check_reads_features, read_zones
 
 _CHUNK = 512  # documents whose features are computed at a time
 
@@ -30,8 +31,11 @@ class SparseInputs(abc.ABC):
   """Turns documents into batches of sparse features.
 
   Attributes:
+    reads_rows: whether documents must already have sparse features.
     config: config of the run.
   """
+
+  reads_rows: ClassVar[bool] = False
 
   config: Config
 
@@ -69,6 +73,8 @@ class SparseInputs(abc.ABC):
     """
     if features is not None:
       check_reads_features(self.config)
+    if isinstance(documents, SparseDocuments) and not self.reads_rows:
+      raise ConfigError(READS_TEXT)
     no_gold = Ragged.of([()] * len(documents))
     return self._once(self.features(documents), no_gold)
 
@@ -120,6 +126,8 @@ class RowInputs(SparseInputs):
   Attributes:
     n_features: int, number D of features in the training split.
   """
+
+  reads_rows = True
 
   n_features: int
 

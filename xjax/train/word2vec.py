@@ -243,7 +243,7 @@ def train_word_vectors(
       started with other settings.
     DataError: the corpus or OUTPUT.state has a fault, or no word is frequent
       enough.
-    Preempted: SIGTERM came; another call continues the training.
+    Preempted: SIGTERM or Ctrl-C came; another call continues the training.
   """
   path = pathlib.Path(os.path.expanduser(output))
   folder = StateFolder(path.with_name(f'{path.name}.state'))

@@ -1,24 +1,44 @@
 """Gives the paths of a run's files, and checks the config of a resumed run."""
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
 
 from xjax.config.json import ConfigDifference, diff, load_config, to_json
 from xjax.config.run import Config
-from xjax.core.atomic import write_json
-from xjax.core.distributed import barrier, is_host0
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.atomic import (
+  atomic_write,
+  remove_temporaries,
+  write_json,
+)
+from xjax.core.distributed import (
+  barrier,
+  host0_says,
+  is_host0,
+)
+from xjax.core.errors import (
+  ConfigError,
+  DataError,
+  UserError,
+)
+from xjax.core.lock import locked
+from xjax.data.files.file_set import (
+  file_digest,
+  read_json,
+)
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
+from xjax.judge.predict import MARK
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 
 _VOCABULARY = 'vocabulary'  # field of corpus.json
+_REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +62,45 @@ class Workdir:
         f'{workdir.path}: cannot be a workdir: {error.strerror}'
       ) from error
     return workdir
+
+  def check_has_run(self) -> None:
+    """Checks that a run was started in the workdir.
+
+    Raises:
+      DataError: the folder has no run.
+    """
+    if not self.config.exists():
+      raise DataError(
+        f'{self.path}: this folder has no run of xjax (no config.json)'
+      )
+
+  @contextlib.contextmanager
+  def locked(self) -> Iterator[None]:
+    """Keeps other runs out of the workdir until the context is left.
+
+    Host 0 holds the lock for all hosts. So all hosts must enter the context.
+    What a killed run has left of unfinished files is removed.
+
+    Raises:
+      ConfigError: another process uses the workdir, and the message says who;
+        or the workdir is a file.
+      WriteError: the workdir cannot be written.
+    """
+    if self.path.exists() and not self.path.is_dir():
+      raise ConfigError(
+        f'{self.path}: the workdir must be a folder, not a file'
+      )
+    with contextlib.ExitStack() as held:
+      fault = None
+      if is_host0():
+        try:
+          held.enter_context(locked(self.path))
+          remove_temporaries(self.path)
+        except UserError as error:
+          fault = error
+      if not host0_says(fault is None):
+        raise fault or ConfigError(f'{self.path}: host 0 cannot lock it')
+      yield
 
   @property
   def config(self) -> pathlib.Path:
@@ -100,6 +159,15 @@ class Workdir:
   def calibration(self) -> pathlib.Path:
     return self.path / 'calibration.json'
 
+  @property
+  def digest_list(self) -> pathlib.Path:
+    """Returns the path of the file with the digests of some other files."""
+    return self.path / 'digests.json'
+
+  def drawn(self, name: str) -> pathlib.Path:
+    """Returns the path of the ids of a split that was drawn, one per line."""
+    return self.path / 'splits' / f'{name}.txt'
+
   def evaluation(self, name: str) -> pathlib.Path:
     """Returns the folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
@@ -107,10 +175,59 @@ class Workdir:
   def judged(self, name: str) -> pathlib.Path:
     """Returns the path of the record of what an evaluation judged.
 
-    The record has the step of the checkpoint, and the digest of the documents.
-    It exists only after a complete evaluation.
+    The record has the step of the checkpoint, the digest of the documents, and
+    the digests of the folder's files. It exists only after a complete
+    evaluation.
     """
-    return self.evaluation(name) / 'judged.json'
+    return self.evaluation(name) / MARK
+
+  @contextlib.contextmanager
+  def recording(self, path: pathlib.Path) -> Iterator[None]:
+    """Records the digest of a file after the `with` block has written it.
+
+    While the block runs, digests.json has no digest of the file. So a process
+    that is killed never leaves the digest of another content.
+
+    Args:
+      path: a file in the workdir.
+    """
+    name = path.relative_to(self.path).as_posix()
+    self._record(name, None)
+    yield
+    self._record(name, file_digest(path))
+
+  def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
+    """Checks that a file of the run is as it was written.
+
+    A file without a digest is not checked: earlier versions of xjax wrote no
+    digests.
+
+    Args:
+      path: a file in the workdir.
+      remedy: what the user must do if the file has changed.
+
+    Raises:
+      DataError: the file is missing or has changed, or digests.json is damaged.
+    """
+    if not self.digest_list.is_file():
+      return
+    name = path.relative_to(self.path).as_posix()
+    digest = read_json(self.digest_list).get(name)
+    if digest is not None and digest != file_digest(path):
+      raise DataError(
+        f'{path}: is not the file that this run wrote; it has changed, or is '
+        f'from another run. {remedy}. If the change is intended, remove the '
+        f'field {name!r} from {self.digest_list}'
+      )
+
+  def _record(self, name: str, digest: str | None) -> None:
+    """Replaces the digest of a file in digests.json; None removes it."""
+    listed = self.digest_list.is_file()
+    digests = read_json(self.digest_list) if listed else {}
+    if digest is None and name not in digests:
+      return
+    digests.pop(name, None)
+    write_json(self.digest_list, digests | ({name: digest} if digest else {}))
 
   def compare(self, config: Config) -> list[ConfigDifference]:
     """Checks that a config can resume the run of this workdir; writes nothing.
@@ -125,10 +242,6 @@ class Workdir:
       DataError: config.json is damaged, or missing although there are
         checkpoints.
     """
-    if self.path.exists() and not self.path.is_dir():
-      raise ConfigError(
-        f'{self.path}: the workdir must be a folder, not a file'
-      )
     if not self.config.exists():
       if self.checkpoints.exists():
         raise DataError(f'{self.path}: has checkpoints but no config.json')
@@ -160,6 +273,8 @@ class Workdir:
   def record_corpus(self, corpus: Corpus) -> None:
     """Writes labels.jsonl and corpus.json; a resumed run checks corpus.json.
 
+    If splits were drawn, the ids of their documents are written too.
+
     Raises:
       DataError: the run was started on another corpus.
     """
@@ -182,7 +297,12 @@ class Workdir:
     barrier('xjax:corpus')
     if is_host0():
       if not has_run or not self.labels.exists():
-        corpus.label_space.save(self.labels)
+        with self.recording(self.labels):
+          corpus.label_space.save(self.labels)
+      for name in corpus.drawn:
+        if not has_run or not self.drawn(name).exists():
+          with atomic_write(self.drawn(name)) as file:
+            file.writelines(f'{id_}\n' for id_ in corpus.splits[name].ids)
       if not has_run:
         write_json(self.corpus, described)
 
@@ -217,7 +337,9 @@ class Workdir:
     n_train = read_json(self.corpus).get('n_train')
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing or is no integer')
-    return LabelSpace.load(self.labels, n_train)
+    space = LabelSpace.load(self.labels, n_train)
+    self.check(self.labels)
+    return space
 
   def vocabulary(self) -> Vocabulary:
     """Reads the vocabulary of the run.
@@ -252,7 +374,9 @@ class Workdir:
     # absent, reading it raises the error.
     if not self.encoder.exists() and not self.tokenizer.exists():
       return None
-    return architecture_of(read_json(self.encoder), str(self.encoder))
+    architecture = architecture_of(read_json(self.encoder), str(self.encoder))
+    self.check(self.encoder)
+    return architecture
 
   def _check_digest(self, path: pathlib.Path, digest: str) -> None:
     # Runs of older versions of xjax have no digest and are not checked.
@@ -261,18 +385,3 @@ class Workdir:
         f'{path}: is not the vocabulary that this run was started with; the '
         'file has changed, or this version of xjax splits texts in another way'
       )
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a JSON object.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
-  try:
-    value = json.loads(path.read_text('utf-8'))
-  except (OSError, ValueError) as error:
-    raise DataError(f'{path}: cannot be read: {error}') from error
-  if not isinstance(value, dict):
-    raise DataError(f'{path}: is not a JSON object')
-  return value

@@ -8,16 +8,20 @@ import contextlib
 import json
 import os
 import pathlib
+import socket
+import struct
 import time
 import types
 from typing import Any
 
 from absl import logging
 import jax
-import tensorboardX
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.summary import scalar
 import tqdm
 
-from xjax.core.atomic import atomic_write
+from xjax.core.atomic import WriteError, atomic_write, writing
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 
@@ -53,14 +57,16 @@ class MetricWriter(contextlib.AbstractContextManager):
     self._file = self._board = None
     if not is_host0():
       return
-    workdir = pathlib.Path(workdir)
-    path = workdir / 'metrics.jsonl'
-    if path.exists():
-      _cut(path, {'train': step, 'judge': judged})
-    self._file = path.open('a', encoding='utf-8')
-    self._board = tensorboardX.SummaryWriter(
-      str(workdir / 'tb'), purge_step=step + 1, write_to_disk=True
-    )
+    self._path = pathlib.Path(workdir) / 'metrics.jsonl'
+    with writing(self._path):
+      if self._path.exists():
+        _cut(self._path, {'train': step, 'judge': judged})
+      self._file = self._path.open('a', encoding='utf-8')
+    try:
+      self._board = _Board(self._path.with_name('tb'), step + 1)
+    except BaseException:
+      self._file.close()
+      raise
 
   def __exit__(
     self,
@@ -68,9 +74,14 @@ class MetricWriter(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    if self._file:
-      self._file.close()
-      self._board.close()
+    if not self._file:
+      return
+    try:
+      with writing(self._path), self._file:
+        self._board.close()
+    except WriteError:
+      if error is None:
+        raise
 
   def write(self, kind: str, step: int, **values: Any) -> None:
     """Adds a record to metrics.jsonl, and the record's numbers to TensorBoard.
@@ -85,16 +96,64 @@ class MetricWriter(contextlib.AbstractContextManager):
     if not self._file:
       return
     record = {'kind': kind, 'step': step, **values}
-    json.dump(record, self._file, allow_nan=False)
-    self._file.write('\n')
-    self._file.flush()
-    for name, value in _scalars(values, kind):
-      self._board.add_scalar(name, value, step)
+    line = json.dumps(record, allow_nan=False)
+    with writing(self._path):
+      self._file.write(f'{line}\n')
+      self._file.flush()
+    self._board.add(dict(_scalars(values, kind)), step)
 
   def sync(self) -> None:
     """Writes all records to disk; called before each checkpoint is saved."""
     if self._file:
-      os.fsync(self._file.fileno())
+      with writing(self._path):
+        os.fsync(self._file.fileno())
+
+
+class _Board:
+  """Writes numbers for TensorBoard.
+
+  tensorboardX's SummaryWriter writes in a thread. If the disk is full, the
+  thread prints a traceback and ends, and training waits for the thread forever.
+  This class writes in the thread that calls it, so errors reach the caller.
+  """
+
+  def __init__(self, folder: pathlib.Path, first_step: int) -> None:
+    """Opens a new file; TensorBoard then hides earlier steps from first_step.
+
+    Args:
+      folder: the folder of the file; created if absent.
+      first_step: int, the first step that will be written.
+    """
+    # TensorBoard reads the files of a folder in the order of their names.
+    name = f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}'
+    self.path = folder / name
+    with writing(self.path):
+      folder.mkdir(parents=True, exist_ok=True)
+      self._file = self.path.open('wb')
+    restart = SessionLog(status=SessionLog.START)
+    self._write(Event(file_version='brain.Event:2'))
+    self._write(Event(step=first_step, session_log=restart))
+
+  def add(self, scalars: Mapping[str, float], step: int) -> None:
+    """Writes the numbers of a step by name."""
+    for name, value in scalars.items():
+      self._write(Event(step=step, summary=scalar(name, value)))
+    with writing(self.path):
+      self._file.flush()
+
+  def close(self) -> None:
+    """Closes the file."""
+    with writing(self.path):
+      self._file.close()
+
+  def _write(self, event: Event) -> None:
+    """Writes an event in the format TFRecord."""
+    event.wall_time = time.time()
+    data = event.SerializeToString()
+    size = struct.pack('<Q', len(data))
+    with writing(self.path):
+      for part in (size, data):
+        self._file.write(part + struct.pack('<I', masked_crc32c(part)))
 
 
 class TrainingProgress(Progress):
@@ -200,7 +259,7 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
         record = json.loads(line)
         if line.endswith('\n') and record['step'] <= last[record['kind']]:
           kept.append(line)
-      except (ValueError, KeyError, TypeError):
+      except (ValueError, KeyError, TypeError, RecursionError):
         continue  # the process was killed while it wrote this line
   with atomic_write(path) as file:
     file.writelines(kept)

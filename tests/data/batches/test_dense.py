@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.share import Share
+from xjax.core.mesh_config import Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.batches.dense import TrainBatches, eval_batches
 

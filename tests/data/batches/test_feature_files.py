@@ -1,5 +1,6 @@
 """Features from files: found by id, read by batch, and what can be wrong."""
 
+import os
 import pathlib
 import tracemalloc
 
@@ -8,6 +9,7 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
+from xjax.data.batches import feature_files
 from xjax.data.batches.feature_files import (
   add_features,
   read_features,
@@ -100,6 +102,54 @@ def test_the_digest_is_of_documents_whatever_their_order(stem, tmp_path):
   assert read_features(stem, ids).digest() != digest
   save(stem, vectors.astype(np.float16))
   assert read_features(stem, ids).digest() != digest
+
+
+def test_the_digest_is_of_all_vectors(stem):
+  ids = [str(i) for i in range(1000)]
+  vectors = np.random.default_rng(0).random((1000, 3), np.float32)
+  save(stem, vectors, ids)
+  digest = read_features(stem, ids).digest()
+  vectors[333:666] = 0
+  save(stem, vectors, ids)
+  assert read_features(stem, ids).digest() != digest
+  vectors[[7]] = 1
+  save(stem, vectors, ids)
+  assert read_features(stem, ids).digest() != digest
+
+
+def test_the_vectors_are_read_once_for_the_digest(tmp_path, stem, monkeypatch):
+  data = jsonl(tmp_path)
+  data.cache_dir = str(tmp_path / 'cache')
+  save(stem, numbers(4))
+  save(tmp_path / 'dev', numbers(1), ['e'])
+  monkeypatch.setattr(feature_files, '_SETTLED', 0)
+  first = load_corpus(data, 0).fingerprint
+  computed = []
+  digest = FeatureRows.digest
+  monkeypatch.setattr(
+    FeatureRows, 'digest', lambda self: computed.append(self) or digest(self)
+  )
+  assert load_corpus(data, 0).fingerprint == first and not computed
+  # The same size and the same time of writing, but another content.
+  path, about = tmp_path / 'dev.npy', (tmp_path / 'dev.npy').stat()
+  save(tmp_path / 'dev', numbers(1) + 1, ['e'])
+  os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+  assert load_corpus(data, 0).fingerprint != first and len(computed) == 1
+  for kept in (tmp_path / 'cache' / 'digests').iterdir():
+    kept.write_text('[]')
+  assert load_corpus(data, 0).fingerprint != first and len(computed) == 3
+
+
+def test_values_whose_squares_overflow_are_refused(stem):
+  vectors = numbers(4)
+  vectors[2, 1] = 3e38
+  save(stem, vectors)
+  features = read_features(stem, IDS)
+  features.padded(np.array([0, 1, 3]), 1)
+  with pytest.raises(
+    DataError, match=r"'c' has values up to 3e\+38, which are"
+  ):
+    features.padded(np.array([0, 2]), 1)
 
 
 def cut(path: pathlib.Path, n: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.share import WHOLE, Share
+from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.batches.dense import TrainBatches, eval_batches
 from xjax.data.batches.packing import Packing, first_fit

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 from xjax.core.errors import ConfigError
-from xjax.core.share import Share
+from xjax.core.mesh_config import Share
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.sparse import SparseBatches, batch_rows
 

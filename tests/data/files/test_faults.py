@@ -6,7 +6,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
-from xjax.data.files.faults import Faults
+from xjax.data.files.faults import Faults, Grouped
 
 
 def test_nothing_wrong_raises_nothing():
@@ -82,3 +82,17 @@ def test_an_empty_file_is_told_by_its_cause(on_error, earlier, message):
   with pytest.raises(DataError) as caught:
     faults.settle()
   assert str(caught.value).startswith(message)
+
+
+def test_grouped_faults_share_a_line(caplog):
+  faults = Faults(OnError.SKIP)
+  for line in range(1, 101):
+    faults.add('a', line, Grouped('unknown x'))
+    faults.add('a', line, Grouped(f'unknown {line % 30}'))
+  lines = faults.check().splitlines()
+  assert lines[:3] == [
+    'left out 100 records, with 200 faults:',
+    'a:1: unknown x (the first of 100 such faults)',
+    'a:1: unknown 1 (the first of 4 such faults)',
+  ]
+  assert len(lines) == 22 and lines[-1] == '... and 11 more'

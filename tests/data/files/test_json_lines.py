@@ -66,6 +66,12 @@ def test_what_is_no_object(text, what):
   assert str(caught.value) == what
 
 
+def test_a_repeated_field_among_very_many_is_told_at_once():
+  fields = ','.join(f'"{i}": 0' for i in (*range(100_000), 99_999))
+  with pytest.raises(Fault, match="'99999' occurs twice"):
+    parse_object('{' + fields + '}')
+
+
 def test_a_fault_knows_its_line():
   with pytest.raises(Fault) as caught:
     parse_object(b'{"a": 1,\n"b": 2\n"c": 3}')

@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from tests.fixtures.pipes import piped
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.jsonl import JsonlData, read_documents, read_jsonl
@@ -171,10 +172,30 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
   assert list(read_documents('~/in.jsonl')) == DOCUMENTS
 
 
-def test_documents_from_standard_input(monkeypatch):
-  stdin = types.SimpleNamespace(buffer=io.BytesIO(INPUT))
-  monkeypatch.setattr(sys, 'stdin', stdin)
+@pytest.mark.parametrize('pack', [bytes, gzip.compress])
+def test_documents_from_standard_input(monkeypatch, pack):
+  buffer = io.BytesIO(pack(INPUT))
+  monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=buffer))
   assert list(read_documents('-')) == DOCUMENTS
+
+
+def test_a_closed_standard_input_is_one_error(monkeypatch):
+  monkeypatch.setattr(sys, 'stdin', None)
+  with pytest.raises(DataError, match='^-: standard input is closed'):
+    read_documents('-')
+
+
+@pytest.mark.parametrize('pack', [bytes, gzip.compress])
+@pytest.mark.parametrize('first', [1, 30, 10_000])
+def test_a_pipe_loses_no_document(tmp_path, pack, first):
+  lines = [b'{"text": "number %d %d"}\n' % (i, i**9) for i in range(2_000)]
+  data = pack(b''.join(lines))
+  with piped(tmp_path / 'pipe', data[:first], data[first:]) as path:
+    documents = read_documents(str(path))
+  assert [document.id for document in documents] == [
+    f'line-{number}' for number in range(1, 2_001)
+  ]
+  assert documents[0].text() == 'number 0 0'
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,18 @@ def test_bibtex(data_dir):
   assert np.array_equal(rows.indices, raw.indices)
   lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
   np.testing.assert_allclose(lengths[lengths > 0], 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('1 5000000 3\n0 0:1\n', '5000000 features, but only 2 entries'),
+    ('1 3 5000000\n0 0:1\n', '5000000 labels, but only 2 entries'),
+    ('2147483646 0:1\n', '2147483647 labels, but only 2 entries'),
+    ('0 2147483646:1\n', '2147483647 features, but only 2 entries'),
+  ],
+)
+def test_widths_that_few_entries_cannot_support(tmp_path, text, says):
+  (tmp_path / 'train.txt').write_text(text)
+  with pytest.raises(DataError, match=f'train.txt: has {says}; at most'):
+    load(tmp_path)

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import os
 import tracemalloc
 
 from gensim.models import KeyedVectors
@@ -130,8 +131,9 @@ FAULTS = {
   b'of 1 2\nthe 1 --1\n': "vectors:2: the vector of 'the' has a number",
   b'1 2\nof 1 x\n': "vectors:2: the vector of 'of' has a number",
   b'1 99999999999\nof 1 2\n': (
-    'vectors:2: has 2 numbers, but other rows have 99999'
+    'vectors:1: states 99999999999 numbers per word; at most 65536 are allowed'
   ),
+  b'1 65537\nof 1 2\n': 'vectors:1: states 65537 numbers per word; at most',
   gzip.compress(b'of 1 2\n' * 99)[:-9]: 'vectors:.*cut short',
   gzip.compress(b'of 1 2\n')[:10] + b'\xff' * 9: 'vectors: the file is damaged',
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
@@ -167,6 +169,18 @@ def test_no_such_file(tmp_path):
     read_word_vectors(tmp_path / 'nothing', VOCAB)
   with pytest.raises(DataError, match='cannot be read'):
     vector_dim(tmp_path)
+
+
+def test_a_dimension_beyond_reason_is_refused_before_a_model_has_it(tmp_path):
+  (tmp_path / 'vectors').write_bytes(b'3 100000000\n')
+  with pytest.raises(DataError, match='states 100000000 numbers per word'):
+    vector_dim(tmp_path / 'vectors')
+
+
+def test_vectors_cannot_come_from_a_pipe(tmp_path):
+  os.mkfifo(tmp_path / 'pipe')
+  with pytest.raises(DataError, match='pipe: is a pipe or a device'):
+    read_word_vectors(tmp_path / 'pipe', VOCAB)
 
 
 def test_memory_stays_small(tmp_path):

@@ -135,3 +135,14 @@ def test_selection_is_that_of_a_plain_sort(files, data):
     kept = labels[:depth]
     assert ids.tolist() == kept + [PAD] * (len(ids) - len(kept))
     assert len(ids) == depth
+
+
+def test_a_depth_beyond_the_labels_costs_no_memory(files):
+  files['scores'].write_text('3 4\n0:0.5 1:0.25\n2:1\n0:1\n')
+  predictions, _ = read_judged(JudgeFiles(files['scores'], depth=10**9))
+  assert predictions.lists['all'].ids[:, :3].tolist() == [
+    [0, 1, PAD],
+    [2, PAD, PAD],
+    [0, PAD, PAD],
+  ]
+  assert predictions.lists['all'].ids.shape[1] <= 64

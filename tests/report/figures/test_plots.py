@@ -78,6 +78,21 @@ def test_every_system_has_its_colour(drawn):
   assert list(system_colours(names).values()) == [*PALETTE, *PALETTE[:2]]
 
 
+@pytest.mark.parametrize('name', ['_old', 'cost $', '$x^2$', r'$\frac{$', '__'])
+def test_any_name_is_shown_as_it_is(name):
+  lines = [ramp(name, 0.5, 0.1, labels=(name, 'b')), ramp('b', 0.1, 0.2)]
+  one, panel = np.array([0.5]), Panel(name, name, name, lines)
+  for svg in (
+    line_panels([panel], [name, 'b']),
+    scatter_lines(panel, [name, 'b']),
+    grouped_bars([name], [Bars(name, one, one, one)], name, 'x', 'y'),
+  ):
+    # Every text is drawn as shapes, which a comment names.
+    texts = [text.strip() for text in re.findall('<!--(.*)-->', svg)]
+    assert texts.count(name) >= 3
+    assert 'Oblique' not in svg  # letters of formulas are oblique
+
+
 def contrast(colour):
   """Returns the contrast of a colour to white (WCAG 2.1)."""
   parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD, Ragged
+from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists
@@ -82,3 +83,13 @@ def test_worst_labels_without_training_labels(predictions_of):
   run = type('JudgedRun', (), {'predictions': p})
   table = worst_labels(run, {}, label_tally(p, tally(p).hits, 1), 1)
   assert {row[2].text for row in table.rows} == {'-'}
+
+
+def test_compiled_programs_give_the_same_tally(predictions_of, monkeypatch):
+  predictions = predictions_of()
+  small = tally(predictions)
+  monkeypatch.setattr(judged_slice, '_NUMPY_UP_TO', 0)
+  large = tally(predictions)
+  np.testing.assert_array_equal(small.hits, large.hits)
+  for kind, values in small.curves.items():
+    np.testing.assert_allclose(values, large.curves[kind], rtol=1e-13)

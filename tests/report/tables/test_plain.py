@@ -1,6 +1,7 @@
 """The table by slice."""
 
-from xjax.report.tables.plain import align, plain_slice_table
+from xjax.report.tables.align import align
+from xjax.report.tables.plain import plain_slice_table
 
 
 def values(n_docs, n_labels, **metrics):

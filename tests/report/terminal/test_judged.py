@@ -16,8 +16,8 @@ from xjax.judge.predictions import Lists, Predictions
 from xjax.report.terminal.judged import judgement_text, write_judgement
 
 FILES = [
-  *('documents.jsonl', 'metrics.csv', 'metrics.json', 'metrics.tex'),
-  'predictions.npz',
+  *('documents.jsonl', 'judged.json'),
+  *('metrics.csv', 'metrics.json', 'metrics.tex', 'predictions.npz'),
 ]
 
 
@@ -180,6 +180,15 @@ def test_latex(tmp_path):
   assert not re.search(r'(?<!\{)\[', first)
   assert 'n\\_docs & ' in first
   assert any(row.startswith('macro-F1@2{[}1-9] & ') for row in rows)
+
+
+def test_names_of_slices_are_no_formulas_in_a_table(tmp_path):
+  odd = {'=1+cmd()': np.arange(6) % 2 == 1}
+  criteria, metrics = judged(XJAX, slices=odd)
+  write_judgement(tmp_path, predictions(), criteria, metrics)
+  table = (tmp_path / 'metrics.csv').read_text()
+  slices = {row['slice'] for row in csv.DictReader(table.splitlines())}
+  assert slices >= {'all', "'=1+cmd()"} and '=1+cmd()' not in slices
 
 
 def test_what_was_there_is_replaced_or_stays_whole(tmp_path, monkeypatch):

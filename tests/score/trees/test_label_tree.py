@@ -33,6 +33,7 @@ def test_nodes_are_numbered_by_depth_and_siblings_keep_their_order():
 def test_its_shape_is_told():
   told = '1 - 2 - 3 - 1 nodes by depth, 5 labels, 1 to 2 children'
   assert str(small()) == told
+  assert str(LabelTree.of([-1], [0], 1)) == '1 nodes by depth, 1 label'
 
 
 def test_the_largest_below():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import SubwordsConfig
@@ -18,7 +17,7 @@ from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.report.page.attention import attention_page
 from xjax.run import neural_training as neural
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.run.neural_training import plan_neural
 from xjax.run.tag import tag_file
 from xjax.score.encoders.bert import BertConfig
@@ -104,7 +103,7 @@ def changed(config, part, **fields):
 def test_the_run_begins_with_the_weights(from_folder, encoder, tmp_path):
   folder = Workdir.at(tmp_path / 'run')
   result = fit(from_folder, folder.path)
-  mesh = xjax.load(folder.path).scorer.mesh
+  mesh = load(folder.path).scorer.mesh
   space = result.corpus.label_space
   plan = plan_neural(from_folder, space, 0, mesh, folder.architecture())
   with jax.set_mesh(mesh):
@@ -124,9 +123,9 @@ def test_the_folder_may_go_after_the_start(
   shutil.copytree(encoder[0], path / 'model')
   config = changed(from_folder, 'encoder', folder=str(path / 'model'))
   fit(config, path / 'run')
-  before = xjax.load(path / 'run').predict(['pa te'], 3)
+  before = load(path / 'run').predict(['pa te'], 3)
   shutil.rmtree(path / 'model')
-  assert xjax.load(path / 'run').predict(['pa te'], 3) == before
+  assert load(path / 'run').predict(['pa te'], 3) == before
   longer = dataclasses.replace(config.train, steps=3)
   assert fit(dataclasses.replace(config, train=longer), path / 'run').steps == 3
 
@@ -152,13 +151,13 @@ def test_the_tokenizer_and_the_sizes_are_the_run_s_own(from_folder, tmp_path):
   other = Subwords.fit(['other words'])
   other.save(kept)
   with pytest.raises(DataError, match='not the vocabulary'):
-    xjax.load(tmp_path / 'run')
+    load(tmp_path / 'run')
   kept.write_text(own)
   sizes = kept.with_name('encoder.json')
   for content in ('{', '{}', None):
     sizes.unlink() if content is None else sizes.write_text(content)
     with pytest.raises(DataError, match='features/encoder.json: '):
-      xjax.load(tmp_path / 'run')
+      load(tmp_path / 'run')
 
 
 @pytest.mark.thorough
@@ -172,7 +171,7 @@ def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
   write_weights(tmp_path / 'model', True, config, texts)
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
   fit(config, tmp_path / 'run')
-  tokenizer = xjax.load(tmp_path / 'run').inputs.vocab
+  tokenizer = load(tmp_path / 'run').inputs.vocab
   expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
   assert tokenizer.encode('te pa').tolist() == expected
 
@@ -334,7 +333,7 @@ def unified(config):
 @pytest.mark.thorough
 def test_labels_added_by_name(from_folder, tmp_path):
   fit(unified(from_folder), tmp_path / 'run')
-  predictor = xjax.load(tmp_path / 'run')
+  predictor = load(tmp_path / 'run')
   held = predictor.space.labels[predictor.space.held_out[0]]
   twin = Label('twin', held.name)
   more = predictor.with_labels([twin, Label('other', 'te lu')])
@@ -349,7 +348,7 @@ def test_labels_added_by_name(from_folder, tmp_path):
 
 def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   fit(unified(from_folder), tmp_path / 'run')
-  predictor = xjax.load(tmp_path / 'run')
+  predictor = load(tmp_path / 'run')
   text = 'Pa directives, te 2003.'
   (labels,) = predictor.explain([text], 3, 99)
   for label in labels:
@@ -397,7 +396,7 @@ def test_packed_documents_train_alike(devices, from_folder, tmp_path):
     lines = (workdir / 'metrics.jsonl').read_text().splitlines()
     records = [json.loads(line) for line in lines]
     losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']
-    predictor, split = xjax.load(workdir), result.corpus.split('dev')
+    predictor, split = load(workdir), result.corpus.split('dev')
     (batch,) = predictor.batches(split)
     assert (len(batch.tokens_BT) < len(split)) == packed
   assert len(losses[True]) == 2

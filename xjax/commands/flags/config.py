@@ -85,6 +85,11 @@ def replace_config_names(argv: list[str]) -> None:
       argv[i + 1] = config_file(argv[i + 1])
 
 
+def file() -> str:
+  """Returns the path of the config file in --config, maybe with `:VARIANT`."""
+  return config_flags.get_config_filename(flags.FLAGS['config'])
+
+
 def check() -> None:
   """Checks the values of the config that the flags give.
 

@@ -12,13 +12,22 @@ from xjax.commands.flags import config, imports, processes
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log
-from xjax.core.errors import Preempted, UserError
+from xjax.core.errors import Interrupted, Preempted, UserError
 
 EXIT_USER_ERROR = 1
 EXIT_PREEMPTED = 75  # a launcher then starts the same command again
 EXIT_INTERRUPTED = 130
 # A command that is still starting after this time says so.
 _SILENCE = 1.0  # seconds
+
+
+# The words of the command line, before names of configs became paths.
+_WORDS: list[str] = []
+
+
+def words() -> list[str]:
+  """Returns the words of this command, as the user wrote them."""
+  return _WORDS
 
 
 def run(main: Callable[[], None]) -> None:
@@ -41,6 +50,7 @@ def _run(
   with_arguments: Callable[[list[str]], None],
   takes_arguments: bool,
 ) -> None:
+  _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
   imports.define()
   if asks_for_help(sys.argv):
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
@@ -69,6 +79,9 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
     main(list(argv[1:]))
   except UserError as error:
     return _fail(error)
+  except Interrupted as error:
+    print(f'interrupted: {error}', file=sys.stderr)
+    return EXIT_INTERRUPTED
   except Preempted as error:
     print(f'preempted: {error}', file=sys.stderr)
     return EXIT_PREEMPTED
@@ -101,3 +114,6 @@ def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
     return rest
   except (UserError, flags.Error) as error:
     sys.exit(_fail(error))
+  except KeyboardInterrupt:
+    print('interrupted', file=sys.stderr)
+    sys.exit(EXIT_INTERRUPTED)

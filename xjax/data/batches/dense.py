@@ -18,8 +18,8 @@ import typing
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.rng import host_generator
-from xjax.core.share import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing

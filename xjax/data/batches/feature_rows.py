@@ -1,17 +1,16 @@
 """Gives random access to vectors of documents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import hashlib
 
 import numpy as np
 
 from xjax.core.errors import DataError
+from xjax.core.progress import Progress
 from xjax.core.types import PAD
 
-# The digest covers the vectors of 64 to 127 documents, or of all documents if
-# there are fewer.
-_DIGESTED = 64
+_HASHED = 1 << 24  # bytes of vectors that are in memory while they are hashed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,8 +104,8 @@ class FeatureRows:
   def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
     """Returns the padded vectors of documents.
 
-    This method also checks the values of the vectors. An earlier check would
-    have to read the vectors of all documents.
+    This method also checks the values of the vectors, so that models never
+    compute with values that are not finite or whose squares are not.
 
     Args:
       rows: integers, rows of the documents, or PAD.
@@ -117,7 +116,8 @@ class FeatureRows:
       vector, and for a PAD in `rows`.
 
     Raises:
-      DataError: a value is NaN or infinite.
+      DataError: a value is NaN or infinite, or is so large that the squared
+        length of its vector overflows.
     """
     starts = np.where(rows == PAD, 0, self.starts[rows])
     lengths = np.where(rows == PAD, 0, self.lengths[rows])
@@ -125,19 +125,43 @@ class FeatureRows:
     at = starts[:, None] + np.arange(width)
     out = np.zeros((len(rows), width, self.dim), np.float32)
     out[inside] = self.vectors[at[inside]]
-    if not np.isfinite(out).all():
-      bad = np.flatnonzero(~np.isfinite(out).all(axis=(1, 2)))
+    fits_BT = np.isfinite(np.einsum('btd,btd->bt', out, out))
+    if not fits_BT.all():
+      row = int(np.argmin(fits_BT.all(axis=1)))
+      finite = np.isfinite(out[row]).all()
+      fault = (
+        f'has values up to {abs(out[row]).max():.3g}, which are too large: the '
+        'squared length of a vector must be below 3.4e38; scale the vectors'
+        if finite
+        else 'has values that are NaN or infinite'
+      )
       raise DataError(
-        f'{self.source}: document {self.ids[rows[bad[0]]]!a} has values that '
-        'are NaN or infinite'
+        f'{self.source}: document {self.ids[rows[row]]!a} {fault}'
       )
     return out
 
   def digest(self) -> str:
-    """Returns the hex digest of all lengths and some of the vectors."""
+    """Returns the hex digest of all lengths and all vectors, in order."""
     kind = f'{self.vectors.dtype} {self.dim} '
     digest = hashlib.sha256(kind.encode() + self.lengths.tobytes())
-    step = max(1, len(self) // _DIGESTED)
-    for start, length in zip(self.starts[::step], self.lengths[::step]):
-      digest.update(np.ascontiguousarray(self.vectors[start : start + length]))
+    with Progress(f'checking {self.source}', int(self.lengths.sum())) as shown:
+      for start, end in self._spans():
+        digest.update(np.ascontiguousarray(self.vectors[start:end]))
+        shown.update(end - start)
     return digest.hexdigest()
+
+  def _spans(self) -> Iterator[tuple[int, int]]:
+    """Yields the first and last place of consecutive vectors, in order.
+
+    Neighbouring documents share a span if the file has them in the same order,
+    so that a large file is read in large pieces.
+    """
+    ends = self.starts + self.lengths
+    breaks = np.flatnonzero(self.starts[1:] != ends[:-1]) + 1
+    firsts = np.concatenate([[0], breaks]) if len(self) else []
+    lasts = np.append(breaks, len(self)) - 1
+    step = max(1, _HASHED // (self.dim * self.vectors.itemsize))
+    for first, last in zip(firsts, lasts):
+      start, end = int(self.starts[first]), int(ends[last])
+      for at in range(start, end, step):
+        yield at, min(at + step, end)

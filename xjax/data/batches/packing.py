@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.core.share import Share
+from xjax.core.mesh_config import Share
 
 # Batches have at most 8 different numbers of rows, since jit compiles a program
 # for each number.
@@ -162,11 +162,16 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
   return placed
 
 
-def _round_rows(rows: int, documents: int) -> int:
-  """Rounds up a group's number of rows, so that few different numbers occur.
+def possible_rows(documents: int) -> list[int]:
+  """Returns the numbers of rows that a group of documents can have, ascending.
 
-  The step is an eighth of the number of documents, rounded up. The result is
-  a multiple of the step, but at most the number of documents.
+  The numbers are the multiples of a step, and the number of documents. The step
+  is an eighth of the number of documents, rounded up.
   """
   step = -(-documents // _SHAPES)
-  return min(-(-rows // step) * step, documents)
+  return [*range(step, documents, step), documents]
+
+
+def _round_rows(rows: int, documents: int) -> int:
+  """Rounds up a group's number of rows, so that few different numbers occur."""
+  return min(n for n in possible_rows(documents) if n >= rows)

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
-from xjax.core.share import WHOLE, Share
+from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.schema import Document
 

@@ -23,6 +23,13 @@ class Fault(ValueError):
     self.line = line
 
 
+class Grouped(str):
+  """Marks the message of faults that are shown as one line, with their number.
+
+  The line shows the place of the first fault.
+  """
+
+
 class Faults:
   """Collects the faults in all files of a corpus, as `file:line: message`.
 
@@ -32,20 +39,30 @@ class Faults:
       - RAISE: raises an error. If no fault is fatal, the error suggests SKIP.
       - SKIP: logs the faults. If a fault is fatal, raises an error.
       - None: raises an error, because every fault is fatal.
+    skip: the flag that skips faulty lines, for messages. It must be a flag of
+      the command that reads the files.
 
   Attributes:
     count: number of faults so far.
     left_out: number of faulty records so far. A record is a line, or a file
       with one object.
-    shown: the first SHOWN faults, one line each.
+    shown: the first SHOWN faults, one line each. Faults with the same Grouped
+      message share a line.
   """
 
-  def __init__(self, on_error: OnError | None = OnError.RAISE):
+  def __init__(
+    self,
+    on_error: OnError | None = OnError.RAISE,
+    skip: str = '--config.data.on_error=skip in training',
+  ):
     self.on_error = on_error
+    self._skip = skip
     self.count = 0
     self.left_out = 0
     self.shown: list[str] = []
     self._last: tuple[str, int | None] | None = None
+    self._groups: dict[Grouped, list[int]] = {}  # row of `shown`, and faults
+    self._lines = 0
     self._fatal = on_error is None
 
   def add(
@@ -71,14 +88,23 @@ class Faults:
     place = os.fspath(file), line
     self.left_out += place != self._last
     self._last = place
+    if isinstance(message, Grouped):
+      group = self._groups.setdefault(message, [self._lines, 0])
+      group[1] += 1
+      if group[1] > 1:
+        return
+    self._lines += 1
     if len(self.shown) < SHOWN:
       where = f'{place[0]}:{line}' if line else place[0]
       self.shown.append(f'{where}: {message}')
 
   def extend(
-    self, file: str | os.PathLike, line: int, messages: Sequence[str]
+    self,
+    file: str | os.PathLike,
+    line: int | None,
+    messages: Sequence[str],
   ) -> bool:
-    """Adds the faults of one line, and returns True if there are none."""
+    """Adds the faults of a record, and returns True if there are none."""
     for message in messages:
       self.add(file, line, message)
     return not messages
@@ -121,20 +147,23 @@ class Faults:
     if not self.count:
       return ''
     lines = list(self.shown)
-    if self.count > SHOWN:
-      lines.append(f'... and {self.count - SHOWN} more')
-    faults = _plural(self.count, 'fault')
+    for row, count in self._groups.values():
+      if count > 1 and row < SHOWN:
+        lines[row] += f' (the first of {count} such faults)'
+    if self._lines > SHOWN:
+      lines.append(f'... and {self._lines - SHOWN} more')
+    faults = plural(self.count, 'fault')
     if self.on_error is OnError.SKIP and not self._fatal:
-      left_out = _plural(self.left_out, 'record')
+      left_out = plural(self.left_out, 'record')
       return '\n'.join([f'left out {left_out}, with {faults}:', *lines])
     if not self._fatal:
       lines.append(
         f'{faults} in all; correct them, or skip the faulty lines with '
-        '--config.data.on_error=skip'
+        + self._skip
       )
     raise DataError('\n'.join(lines))
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
   """Returns a count with its noun, in the singular or plural."""
-  return f'{count} {noun}' if count == 1 else f'{count} {noun}s'
+  return f'{count:,} {noun}' if count == 1 else f'{count:,} {noun}s'

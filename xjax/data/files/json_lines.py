@@ -1,13 +1,16 @@
 """Reads files of JSON lines, plain or gzipped, and checks their fields."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
+import functools
 import gzip
+import io
 import json
 import os
 import pathlib
 import re
+import stat
 from typing import Any, BinaryIO
 import zlib
 
@@ -17,6 +20,9 @@ from xjax.data.files.faults import Fault, Faults
 GZIP_MAGIC = b'\x1f\x8b'
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
+# A longer line is no document, and it could fill the memory. The file may be
+# damaged or endless, such as /dev/zero.
+LONGEST_LINE = 1 << 26  # bytes
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
@@ -78,12 +84,15 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 @contextlib.contextmanager
 def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
-  """Opens a file, and unpacks it if it is gzipped.
+  """Opens a file or a pipe, and unpacks it if it is gzipped.
+
+  The path is opened only once, because a pipe can be read only once.
 
   Args:
     path: the file.
     named: whether to check the file's name. The name of a gzipped file must end
-      in .gz, and the name of a plain file must have another ending.
+      in .gz, and the name of a plain file must have another ending. The name of
+      a pipe is not checked.
 
   Raises:
     Fault: the file cannot be opened, or the check of its name fails.
@@ -91,19 +100,65 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
     try:
       file = stack.enter_context(path.open('rb'))
-      zipped = file.read(2) == GZIP_MAGIC
-      file.seek(0)
+      unpacked = stack.enter_context(unpack(file))
+      named = named and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError as error:
       raise Fault(f'cannot be read: {error.strerror}') from error
+    zipped = isinstance(unpacked, gzip.GzipFile)
     if named and zipped != (path.suffix == '.gz'):
       raise Fault(
         'the file is gzipped, so its name must end in .gz'
         if zipped
         else 'the name ends in .gz, but the file is not gzipped'
       )
-    if zipped:
-      file = stack.enter_context(gzip.GzipFile(fileobj=file))
-    yield file
+    yield unpacked
+
+
+def unpack(file: BinaryIO) -> BinaryIO:
+  """Returns the unpacked content if a file is gzipped, or else the content.
+
+  Args:
+    file: an open file or pipe. It is read from its current position.
+  """
+  start = file.read(len(GZIP_MAGIC))
+  if file.seekable():
+    file.seek(-len(start), os.SEEK_CUR)
+  else:
+    file = io.BufferedReader(_Rejoined(start, file))
+  return gzip.GzipFile(fileobj=file) if start == GZIP_MAGIC else file
+
+
+class _Rejoined(io.RawIOBase):
+  """Puts the bytes that were read from a pipe back before the rest of it."""
+
+  def __init__(self, start: bytes, rest: BinaryIO):
+    super().__init__()
+    self._start, self._rest = start, rest
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer: memoryview) -> int:
+    data = self._start or self._rest.read1(len(buffer))
+    buffer[: len(data)] = data
+    self._start = b''
+    return len(data)
+
+
+def check_rereadable(path: str | os.PathLike) -> None:
+  """Checks that a path can be read several times, unlike a pipe or a device.
+
+  A path that does not exist passes, because opening it gives a clear error.
+
+  Raises:
+    DataError: the path is a pipe or a device.
+  """
+  if os.path.exists(path) and not os.path.isfile(path):
+    if not os.path.isdir(path):
+      raise DataError(
+        f'{path}: is a pipe or a device, but this file is read several times; '
+        'save it as a file first'
+      )
 
 
 @contextlib.contextmanager
@@ -127,12 +182,19 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
   A byte order mark at the beginning of the file is removed.
 
   Raises:
-    Fault: a line cannot be read, because the file is damaged or is UTF-16. The
-      fault has the number of this line.
+    Fault: a line cannot be read, because it is too long, or because the file is
+      damaged or is UTF-16. The fault has the number of this line.
   """
   number = 0
+  lines = iter(functools.partial(file.readline, LONGEST_LINE + 1), b'')
   try:
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(lines, 1):
+      if len(line) > LONGEST_LINE:
+        raise Fault(
+          f'the line is longer than {LONGEST_LINE >> 20} MiB; the file is '
+          'damaged, or is not text in lines',
+          number,
+        )
       if number == 1:
         line = line.removeprefix(UTF8_MARK)
         if line.startswith(UTF16_MARKS):
@@ -154,7 +216,8 @@ def numbered_lines(
   line may stand for a document.
 
   Raises:
-    DataError: a line cannot be read, because the file is damaged or is UTF-16.
+    DataError: a line cannot be read, because it is too long, or because the
+      file is damaged or is UTF-16.
   """
   try:
     for number, line in _lines(file):
@@ -220,13 +283,34 @@ def parse_rows(
     name: name of the file, for messages.
     faults: collects what is wrong with the lines.
   """
+  first = True
   for number, line in read_lines(file, name, faults):
     try:
       row = parse_object(line)
     except Fault as fault:
+      if first and looks_like_table(start := line[:200].decode('latin-1')):
+        message = (
+          f'this looks like the first line of a table, not like JSON: {start!a}'
+          '; --config=own_linear reads tables (CSV, TSV, Parquet)'
+        )
+        faults.add(name, number, message, fatal=True)
+        return
       faults.add(name, number, str(fault))
       continue
+    finally:
+      first = False
     yield number, row
+
+
+def looks_like_table(line: str) -> bool:
+  """Returns whether a first line looks like a table's header, not like JSON."""
+  names = re.split('[,;\t|]', line)
+  return (
+    line.startswith('PAR1')
+    or len(names) > 1
+    and not re.match(r'\s*[\[{]', line)
+    and all(len(name) <= 100 for name in names)
+  )
 
 
 def decode_utf8(data: bytes) -> str:
@@ -277,10 +361,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   """Makes an object from fields; raises a Fault if a field occurs twice."""
   row = dict(pairs)
   if len(row) < len(pairs):
-    names = [name for name, _ in pairs]
-    twice = next(name for name in names if names.count(name) > 1)
+    twice = next(repeated(name for name, _ in pairs))
     raise Fault(f'field {twice!a} occurs twice in one object')
   return row
+
+
+def repeated(values: Iterable[Any]) -> Iterator[Any]:
+  """Yields each value that occurs several times, in order of first use."""
+  counts = collections.Counter(values)
+  return (value for value, count in counts.items() if count > 1)
 
 
 def _no_constant(name: str) -> None:
@@ -350,8 +439,7 @@ class Fields:
     """Reads a list of distinct ids; without a default the list is required."""
     values = self._list(name, default)
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
-    counts = collections.Counter(ids)
-    for twice in [v for v, count in counts.items() if v and count > 1]:
+    for twice in filter(None, repeated(ids)):
       self.faults.append(f'{twice!a} occurs twice in {name}')
     return ids
 

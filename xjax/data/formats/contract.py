@@ -3,11 +3,13 @@
 import abc
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
-from typing import Any, ClassVar
+import pathlib
+from typing import Any, BinaryIO, ClassVar, Self
 
 from xjax.core.config_part import AT_LEAST_0, ConfigPart, field
 from xjax.core.errors import DataError
 from xjax.data.config import OnError, TokensConfig, WordsConfig
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
@@ -74,6 +76,21 @@ class DataConfig(ConfigPart, abstract=True):
     WordsConfig, 'The form in which models read documents.'
   )
 
+  @property
+  def label_space(self) -> str:
+    """Returns which labels a model has; see the field `labels`."""
+    return self.labels
+
+  def settled(self) -> Self:
+    """Returns this config with the values that the files decide.
+
+    A run saves these values, so that later documents are read in the same way.
+
+    Raises:
+      ConfigError, DataError: as in `read`.
+    """
+    return self
+
   @abc.abstractmethod
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     """Reads the corpus.
@@ -86,6 +103,13 @@ class DataConfig(ConfigPart, abstract=True):
       ConfigError: a field of the config does not fit the files.
       DataError: the files have faults, or one of `splits` is missing.
     """
+
+  def is_record(self, fields: Fields) -> bool:
+    """Returns whether a JSON object is a record in the format of the corpus.
+
+    If not, the object has the form that JsonlData reads.
+    """
+    return 'text' not in fields and 'zones' not in fields
 
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
@@ -116,10 +140,40 @@ class DataConfig(ConfigPart, abstract=True):
       f'{source}: {type(self).__name__} reads texts, not features'
     )
 
+  def read_table(
+    self, file: BinaryIO, name: str, faults: Faults
+  ) -> Sequence[Document] | None:
+    """Reads documents whose labels are to be predicted from a table.
+
+    Args:
+      file: the open file, which can be rewound.
+      name: name of the file, for messages.
+      faults: collects what is wrong with the rows.
+
+    Returns:
+      The documents by random access. None if the file is no table, or if
+      corpora of this format are not tables; the file is then at its start.
+    """
+    return None
+
+  def read_folder(
+    self, folder: pathlib.Path, faults: Faults
+  ) -> Sequence[Document]:
+    """Reads documents whose labels are to be predicted from a folder.
+
+    Args:
+      folder: the folder.
+      faults: collects what is wrong with the files.
+
+    Raises:
+      DataError: documents of this format are not in folders.
+    """
+    raise DataError(f'{folder}: is a folder; give a file of JSON lines')
+
   def check(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
       yield f'{path}.zones={self.zones}: a zone occurs twice'
-    if not self.labels:
+    if not self.label_space:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:
       yield (

@@ -16,6 +16,7 @@ import numpy as np
 
 from xjax.core.errors import DataError, UserError
 from xjax.core.types import Ragged
+from xjax.data.files.faults import Grouped
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Document, Label, Labels
 
@@ -60,6 +61,10 @@ class RecordStore(Sequence):
     return len(self._ends)
 
   def __getitem__(self, row: int) -> Any:
+    return json.loads(self.data(row))
+
+  def data(self, row: int) -> bytes:
+    """Returns the bytes of the value in a row, which `append` returned."""
     row = range(len(self))[row]
     if not self._written:
       with self._user_errors():
@@ -67,8 +72,7 @@ class RecordStore(Sequence):
       self._written = True
     start = self._ends[row - 1] if row else 0
     # pread does not move the file position, so several threads can read.
-    data = os.pread(self._file.fileno(), self._ends[row] - start, start)
-    return json.loads(data)
+    return os.pread(self._file.fileno(), self._ends[row] - start, start)
 
   def _open(self) -> IO[bytes]:
     """Opens the temporary file."""
@@ -92,7 +96,10 @@ class RecordStore(Sequence):
     """Returns the message about an error of the file system."""
     message = f'temporary data cannot be written ({error.strerror})'
     if self._folder is not None:
-      return f'{self._folder}: {message}; see --config.data.cache_dir'
+      return (
+        f'{self._folder}: {message}; choose another folder in the config field '
+        'data.cache_dir'
+      )
     folder = tempfile.tempdir or 'no temporary folder'
     return f'{folder}: {message}; give another folder in the variable TMPDIR'
 
@@ -119,12 +126,14 @@ class RawSplit:
       not be sorted.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
+    text_digests: uint64 [N], see text_digest; None if documents have no text.
   """
 
   ids: Sequence[str]
   gold: Ragged
   documents: Sequence[Document]
   digest: str
+  text_digests: np.ndarray | None = None
 
 
 def choose_splits(
@@ -175,6 +184,8 @@ class RawCorpus:
     full_text: zones that form the full text; () means all zones.
     ordered: decides the order of a label space that has only the labels of the
       splits. True: the order of the descriptors; False: the order of ids.
+    drawn: names of the splits whose documents were drawn, because the source
+      does not say which documents are in which split.
   """
 
   source: str
@@ -184,6 +195,7 @@ class RawCorpus:
   zones: tuple[str, ...]
   full_text: tuple[str, ...] = ()
   ordered: bool = False
+  drawn: tuple[str, ...] = ()
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))
@@ -218,7 +230,8 @@ class RawCorpus:
           raise DataError(f'{where} has a label twice: {document.labels}')
         zones.update(dict.fromkeys(document.zones))
         data = to_bytes(plain_record(document))
-        split.note(document.id, document.labels, data)
+        texts = document.zones.values()
+        split.note(document.id, document.labels, data, texts)
     return cls(
       source=source,
       labels=Labels.of(labels),
@@ -296,7 +309,7 @@ class SplitDraft:
 
   Attributes:
     ids: a dict whose keys are the document ids.
-    records: the records that were passed to `add`, by random access.
+    records: the records of the documents, by random access.
   """
 
   def __init__(
@@ -307,14 +320,19 @@ class SplitDraft:
     self._labels = labels
     self._ends = array('q', [0])
     self._values = array('i')
+    self._text_digests = array('Q')
     self._digest = hashlib.sha256()
 
   def document_faults(
     self, id_: str, labels: Sequence[str], described: Descriptors
   ) -> list[str]:
-    """Returns messages about unknown labels and a repeated document id."""
+    """Returns messages about unknown labels and a repeated document id.
+
+    The message about an unknown label is the same for all documents, so faults
+    are shown by label.
+    """
     messages = [
-      f'unknown label {label!a}: it has no descriptor'
+      Grouped(f'unknown label {label!a}: it has no descriptor')
       for label in labels
       if label and described.is_unknown(label)
     ]
@@ -322,15 +340,55 @@ class SplitDraft:
       messages.append(f'duplicate id {id_!a}')
     return messages
 
-  def add(self, id_: str, labels: Sequence[str], record: Any) -> None:
-    """Adds a document and keeps its record, a JSON value."""
-    self.note(id_, labels, self.records.append(record))
+  def add(
+    self,
+    id_: str,
+    labels: Sequence[str],
+    record: Any,
+    texts: Iterable[str] | None = None,
+  ) -> None:
+    """Adds a document and keeps its record.
 
-  def note(self, id_: str, labels: Sequence[str], data: bytes) -> None:
+    Args:
+      id_: the document's id.
+      labels: the ids of its gold labels.
+      record: a JSON value.
+      texts: the texts of the document's zones. None takes them from a record
+        that plain_record returned.
+    """
+    if texts is None:
+      _, zones, _ = record
+      texts = zones.values()
+    self.note(id_, labels, self.records.append(record), texts)
+
+  def note(
+    self,
+    id_: str,
+    labels: Sequence[str],
+    data: bytes,
+    texts: Iterable[str],
+  ) -> None:
     """Adds a document without keeping a record; the digest covers `data`."""
     self.ids[id_] = None
+    self._text_digests.append(text_digest(texts))
     for label in labels:
       self._values.append(self._labels.setdefault(label, len(self._labels)))
+    self._end_row(data)
+
+  def part(self, rows: Iterable[int]) -> 'SplitDraft':
+    """Returns a split of some documents, which shares the kept records."""
+    ids, rows = list(self.ids), array('q', rows)
+    part = SplitDraft(self._labels)
+    part.records = _Rows(self.records, rows)
+    for row in rows:
+      part.ids[ids[row]] = None
+      part._values.extend(self._values[self._ends[row] : self._ends[row + 1]])
+      part._text_digests.append(self._text_digests[row])
+      part._end_row(self.records.data(row))
+    return part
+
+  def _end_row(self, data: bytes) -> None:
+    """Ends the row of labels of a document; the digest covers `data`."""
     self._ends.append(len(self._values))
     self._digest.update(len(data).to_bytes(8, 'little'))
     self._digest.update(data)
@@ -348,7 +406,44 @@ class SplitDraft:
       ),
       documents=documents,
       digest=self._digest.hexdigest(),
+      text_digests=np.asarray(self._text_digests, np.uint64),
     )
+
+
+_SPACES = b' \t\n\v\f\r'
+
+
+def text_digest(texts: Iterable[str]) -> int:
+  """Returns a number of 64 bits that tells texts apart.
+
+  Spaces and line breaks do not count, so texts that differ only in these have
+  the same number.
+
+  Args:
+    texts: the texts of a document's zones.
+
+  Returns:
+    The number; 0 if there is no text.
+  """
+  data = ''.join(texts).encode().translate(None, _SPACES)
+  if not data:
+    return 0
+  digest = hashlib.blake2b(data, digest_size=8).digest()
+  return int.from_bytes(digest, 'little')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rows(Sequence):
+  """Gives access to some of the records, in another order."""
+
+  records: Sequence[Any]
+  rows: Sequence[int]
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, row: int) -> Any:
+    return self.records[self.rows[row]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from xjax.data.files.json_lines import (
   open_lines,
   parse_rows,
   read_rows,
+  unpack,
 )
 from xjax.data.formats.contract import DataConfig, ReadDocument, read_document
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
@@ -57,6 +58,7 @@ class JsonlData(DataConfig):
     return read_jsonl(self, splits, usual)
 
 
+STREAM = '-'  # standard input
 LABELS = 'labels'  # the file of labels; no split can have this name
 
 
@@ -68,7 +70,8 @@ def read_documents(
   """Reads documents to be tagged, whose ids and labels may be missing.
 
   Args:
-    source: a file of JSON lines, plain or gzipped; '-' is standard input.
+    source: a file or a pipe of JSON lines, plain or gzipped; '-' is standard
+      input.
     on_error: whether a faulty line raises an error or is skipped.
     read: reads a document from an object's fields.
 
@@ -79,23 +82,31 @@ def read_documents(
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
   """
-  faults = Faults(on_error)
-  try:
-    with _open_source(source) as (file, name):
-      documents = parse_documents(file, name, faults, read)
-  except Fault as fault:
-    raise DataError(f'{source}: {fault}') from fault
+  faults = Faults(on_error, skip='--skip_bad_lines')
+  with open_source(source) as (file, name):
+    documents = parse_documents(file, name, faults, read)
   faults.settle()
   return documents
 
 
 @contextlib.contextmanager
-def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
-  """Opens a file or standard input; yields the open file and its name."""
-  if source == '-':
-    yield sys.stdin.buffer, 'standard input'
+def open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
+  """Opens a file or standard input; yields the open file and its name.
+
+  Raises:
+    DataError: the file cannot be opened.
+  """
+  if source == STREAM:
+    if sys.stdin is None:
+      raise DataError('standard input is closed; give a file')
+    yield unpack(sys.stdin.buffer), 'standard input'
     return
-  with open_lines(pathlib.Path(source).expanduser()) as file:
+  with contextlib.ExitStack() as stack:
+    try:
+      path = pathlib.Path(source).expanduser()
+      file = stack.enter_context(open_lines(path))
+    except Fault as fault:
+      raise DataError(f'{source}: {fault}') from fault
     yield file, source
 
 
@@ -145,6 +156,7 @@ def read_jsonl(
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
+  _check_form(folder)
   files = find_files(folder)
   described = Descriptors()
   if LABELS in files:
@@ -157,6 +169,21 @@ def read_jsonl(
     zones |= read_split(path, draft.begin(name), described, faults)
   faults.settle()
   return draft.corpus(data.dir, described.labels.values(), zones)
+
+
+def _check_form(folder: pathlib.Path) -> None:
+  """Checks that data.dir is a folder of JSON lines, not of tables.
+
+  Raises:
+    DataError: data.dir is a file, or a folder with tables alone.
+  """
+  hint = '; --config=own_linear reads files, tables and text files'
+  if folder.is_file():
+    raise DataError(f'{folder}: is a file, not a folder of JSON lines{hint}')
+  tables = find_files(folder, 'csv|tsv|parquet')
+  if tables and not find_files(folder).keys() - {LABELS}:
+    names = ', '.join(path.name for paths in tables.values() for path in paths)
+    raise DataError(f'{folder}: has tables ({names}), no JSON lines{hint}')
 
 
 def read_split(

@@ -17,6 +17,9 @@ from xjax.core.types import Ragged
 from xjax.data.files.json_lines import numbered_lines, open_text
 
 MOST = 2**31 - 1  # the largest index or count, because indices are int32
+# Arrays of a width that a few bytes state could fill the memory. So a width is
+# believed only up to _COLUMNS, or up to _PER_ENTRY columns for each entry.
+_COLUMNS, _PER_ENTRY = 1 << 22, 64
 
 _NUMBER = (
   rb'[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+'
@@ -40,6 +43,31 @@ def parse_header(line: bytes) -> tuple[int, ...]:
 def is_row(line: bytes) -> bool:
   """Returns whether a line has the form of a row of labels and features."""
   return bool(_ROW.fullmatch(line))
+
+
+def check_width(
+  path: str | os.PathLike, columns: int, kind: str, entries: int
+) -> None:
+  """Checks that a matrix has enough entries for its number of columns.
+
+  Call this function before arrays with a value per column are made.
+
+  Args:
+    path: the file of the matrix, for messages.
+    columns: number of columns, from a header or from the largest index.
+    kind: what a column is, such as 'label'.
+    entries: number of entries in the rows of the matrix.
+
+  Raises:
+    DataError: the number of columns is much larger than the data support.
+  """
+  most = max(_COLUMNS, _PER_ENTRY * entries)
+  if columns > most:
+    raise DataError(
+      f'{path}: has {columns} {kind}s, but only {entries} entries; at most '
+      f'{most} {kind}s are believed then. Correct the header, or number the '
+      f'{kind}s without gaps'
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -6,7 +6,12 @@ import pathlib
 import numpy as np
 
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
+from xjax.data.files.json_lines import (
+  Fields,
+  decode_utf8,
+  read_file_lines,
+  repeated,
+)
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Label
 
@@ -100,7 +105,8 @@ class _TaxonomyDraft:
         f'{parent!a} is the parent on line {line_number} already; write all '
         'its children on that line'
       )
-    messages += [f'{c!a} occurs twice' for c in _repeated_names(children)]
+    repeats = filter(None, repeated(children))
+    messages += [f'{child!a} occurs twice' for child in repeats]
     if ROOT in children:
       messages.append(f'{ROOT} is a child of {parent!a}')
     if parent:
@@ -144,8 +150,3 @@ class _TaxonomyDraft:
     for id_, parents in self.parents.items():
       described.add(Label(id_, id_, parents=tuple(parents)), self._first[id_])
     return described
-
-
-def _repeated_names(names: list[str]) -> list[str]:
-  """Returns the names that occur more than once."""
-  return [n for n in dict.fromkeys(names) if n and names.count(n) > 1]

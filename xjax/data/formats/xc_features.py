@@ -24,6 +24,7 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
+from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_label_names
 from xjax.data.schema import Label, Labels
@@ -35,13 +36,20 @@ class XcFeaturesData(DataConfig):
 
   The files are train.txt, test.txt and dev.txt, plain or gzipped, and perhaps
   Y.txt with one label name per line. The id of a document is its row number,
-  from 0. The id of a label is its column number, from 0. All columns are
-  labels, even if no split uses them. Documents have no text and no zones.
+  from 0. The id of a label is its column number, from 0, unless named_ids is
+  True. All columns are labels, even if no split uses them. Documents have no
+  text and no zones.
   """
 
   labels: str = 'all'
   tokens: TokensConfig = field(
     GivenFeaturesConfig, 'The form in which models read documents.'
+  )
+  named_ids: bool = field(
+    False,
+    'Whether the id of a label is its name in Y.txt. If False, the id is its '
+    'column number.',
+    tiny=False,
   )
 
   sparse = True
@@ -71,8 +79,9 @@ def read_xc_features(
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Each column is a label, whose id is the column number. The
-    documents are SparseDocuments. If the split train is read, all splits have
+    The corpus. Each column is a label, whose id is the column number, or the
+    name of the label if data.named_ids is True. The documents are
+    SparseDocuments. If the split train is read, all splits have
     as many features as train.
 
   Raises:
@@ -88,7 +97,10 @@ def read_xc_features(
   named = _read_names(names, faults)
   faults.settle()
   xc_files = {path: _read(path) for path in paths.values()}
+  _check_widths(xc_files, not named)
   labels = _labels(xc_files, names, named)
+  if data.named_ids:
+    labels = _with_named_ids(labels, names)
   documents = {
     name: _documents(path, xc_files[path], data.tokens.norm)
     for name, path in paths.items()
@@ -110,7 +122,8 @@ def read_feature_documents(
     source: the file, plain or gzipped.
 
   Returns:
-    The documents. If no document has a label, the field `labels` is None.
+    The documents. The field `labels` is None if no document has a label, or if
+    data.named_ids is True, because the file does not name its columns.
 
   Raises:
     DataError: the file has faults or no documents, or source is '-'.
@@ -121,7 +134,15 @@ def read_feature_documents(
       'feature file in the format of the training files'
     )
   path = pathlib.Path(source).expanduser()
-  return _documents(path, _read(path), data.tokens.norm)
+  documents = _documents(path, _read(path), data.tokens.norm)
+  if not data.named_ids or documents.labels is None:
+    return documents
+  logging.info(
+    '%s: the labels are left out: they are column numbers, but this run knows '
+    'labels by name',
+    source,
+  )
+  return dataclasses.replace(documents, labels=None)
 
 
 def _read(path: pathlib.Path) -> XcFile:
@@ -142,6 +163,21 @@ def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
   if not paths:
     return Labels.of(())
   return read_label_names(only_file(paths, faults), faults)
+
+
+def _check_widths(
+  files: Mapping[pathlib.Path, XcFile], check_labels: bool
+) -> None:
+  """Checks that the files have enough entries for their numbers of columns.
+
+  Raises:
+    DataError: a file has far too many features or labels.
+  """
+  entries = sum(xc.features.nnz + len(xc.gold.values) for xc in files.values())
+  for path, xc in files.items():
+    check_width(path, xc.features.shape[1], 'feature', entries)
+    if check_labels:
+      check_width(path, xc.n_labels, 'label', entries)
 
 
 def _labels(
@@ -179,18 +215,40 @@ def _labels(
   return named or Labels.of(Label(str(i), str(i)) for i in range(n_labels))
 
 
+def _with_named_ids(labels: Labels, names: Sequence[pathlib.Path]) -> Labels:
+  """Returns the labels with their names as ids.
+
+  Raises:
+    DataError: there is no file of names, or two labels have the same name.
+  """
+  if not names:
+    raise DataError(
+      'config.data.named_ids=True: the folder needs Y.txt, with the name of '
+      'one label per line'
+    )
+  ids = [label.name for label in labels]
+  named = Labels.of(Label(id_, id_) for id_ in ids)
+  for row in named.ids.row_of.repeated():
+    raise DataError(f'{names[0]}: two labels have the name {ids[row]!a}')
+  return named
+
+
 def _documents(
   path: str | os.PathLike, xc: XcFile, norm: Norm
 ) -> SparseDocuments:
-  """Makes documents from a feature file; Norm.L2 scales rows to length 1."""
-  rows = xc.features
-  if norm is Norm.L2:
-    lengths = np.repeat(_lengths(rows), np.diff(rows.indptr))
-    scaled = rows.data / np.where(lengths > 0, lengths, 1)
-    parts = scaled.astype(np.float32), rows.indices, rows.indptr
-    rows = sparse.csr_array(parts, shape=rows.shape)
+  """Makes documents from a feature file."""
   labels = xc.gold if len(xc.gold.values) else None
-  return SparseDocuments(os.fspath(path), rows, labels)
+  return SparseDocuments(os.fspath(path), scale_rows(xc.features, norm), labels)
+
+
+def scale_rows(rows: sparse.csr_array, norm: Norm) -> sparse.csr_array:
+  """Returns features float32 [N, D]; Norm.L2 scales rows to length 1."""
+  if norm is not Norm.L2:
+    return rows
+  lengths = np.repeat(_lengths(rows), np.diff(rows.indptr))
+  scaled = rows.data / np.where(lengths > 0, lengths, 1)
+  parts = scaled.astype(np.float32), rows.indices, rows.indptr
+  return sparse.csr_array(parts, shape=rows.shape)
 
 
 def _lengths(rows: sparse.csr_array) -> np.ndarray:
@@ -229,7 +287,7 @@ def _corpus(
   return RawCorpus(
     source=source,
     labels=labels,
-    label_ids=tuple(map(str, used.tolist())),
+    label_ids=tuple(labels.ids[used]),
     splits={name: _split(split, used) for name, split in documents.items()},
     zones=(),
     ordered=True,

@@ -11,6 +11,7 @@ be gzipped.
 
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
+import itertools
 import pathlib
 
 from xjax.core.errors import DataError
@@ -22,6 +23,7 @@ from xjax.data.files.json_lines import (
   only_file,
   read_file_lines,
   read_rows,
+  repeated,
 )
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.descriptors import Descriptors
@@ -90,9 +92,8 @@ def target_columns(fields: Fields, required: bool = True) -> tuple[str, ...]:
   if not isinstance(columns, list) or not all(map(_is_column, columns)):
     fields.faults.append('target_ind must be a list of columns, from 0')
     return ()
-  if len(set(columns)) < len(columns):
-    repeated = next(c for c in columns if columns.count(c) > 1)
-    fields.faults.append(f'{repeated} occurs twice in target_ind')
+  for twice in itertools.islice(repeated(columns), 1):
+    fields.faults.append(f'{twice} occurs twice in target_ind')
   weights = fields.row.get('target_rel', [1] * len(columns))
   fits = isinstance(weights, list) and len(weights) == len(columns)
   if not fits or not all(type(w) in (int, float) for w in weights):

@@ -17,6 +17,7 @@ from xjax.core.errors import DataError
 from xjax.data.files.json_lines import (
   UTF8_MARK,
   UTF16_MARKS,
+  check_rereadable,
   numbered_lines,
   open_text,
 )
@@ -25,6 +26,7 @@ from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 _HEAD = 1 << 20  # number of bytes that are read to find the layout
 _CHUNK = 1 << 22  # number of bytes of a binary file that are read at a time
 _LONGEST = 1 << 16  # largest number of bytes of a word
+_MOST_NUMBERS = 1 << 16  # largest dimension; a larger one is damage
 _HEADER = re.compile(rb'\s*(\d{1,12})[ \t]+(\d{1,12})\s*')
 _NUMBER = re.compile(rb'[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?')
 _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
@@ -72,6 +74,7 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
         f'{path}:1: states {count} words of {dim} numbers, so there is nothing '
         'to read'
       )
+    _check_dim(path, dim)
     return Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
@@ -80,7 +83,17 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
       'words and the dimension (word2vec), or a word and its numbers, with '
       'single spaces (GloVe)'
     )
+  _check_dim(path, len(numbers))
   return Layout(len(numbers), False, None, 0)
+
+
+def _check_dim(path: str | os.PathLike, dim: int) -> None:
+  """Checks the dimension before arrays of this size are made."""
+  if dim > _MOST_NUMBERS:
+    raise DataError(
+      f'{path}:1: states {dim} numbers per word; at most {_MOST_NUMBERS} are '
+      'allowed'
+    )
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
@@ -222,13 +235,21 @@ class WordVectors:
     return self.vectors.shape[1]
 
 
+@contextlib.contextmanager
+def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
+  """Opens a file of vectors, which is read from its start several times."""
+  check_rereadable(path)
+  with open_text(path) as file:
+    yield file
+
+
 def vector_dim(path: str | os.PathLike) -> int:
   """Returns the dimension of a file's vectors; reads only the first bytes.
 
   Raises:
     DataError: the file cannot be read or is in none of the known formats.
   """
-  with open_text(path) as file:
+  with _open(path) as file:
     return find_layout(file, path).dim
 
 
@@ -256,7 +277,7 @@ def read_word_vectors(
       a fault. The message names the line of a text file, or the byte of a
       binary file.
   """
-  with open_text(path) as file:
+  with _open(path) as file:
     layout = find_layout(file, path)
     table = _VectorTable(vocab, layout)
     rows = binary_rows if layout.binary else text_rows

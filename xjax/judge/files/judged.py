@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 import dataclasses
 import os
+import pathlib
 
 from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged, ScoreKind
+from xjax.data.files.file_set import read_mark
 from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
@@ -26,7 +28,7 @@ from xjax.judge.files.rows import (
 )
 from xjax.judge.files.scores import read_predictions
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Predictions, list_length
 
 DEPTH = 50  # labels kept per document, unless metrics need more
 
@@ -98,6 +100,7 @@ def read_judged(
     DataError: a file cannot be read, has an unknown format, or does not match
       the other files; the message names the file and the line or row.
   """
+  check_tagged(files.predictions)
   contents = _Contents.read(files)
   scored, known_labels = contents.scored, contents.known_labels
   pairs = _filter_pairs(contents)
@@ -118,6 +121,20 @@ def read_judged(
   if contents.n_train:
     predictions = _with_train_counts(predictions, contents)
   return predictions, _inverse_propensities(contents)
+
+
+def check_tagged(path: str | os.PathLike) -> None:
+  """Checks that X.jsonl or X.npz belongs to the set of X.judged.json.
+
+  Files without an X.judged.json are from another program, or from an earlier
+  version of xjax, and are not checked.
+
+  Raises:
+    DataError: the set is damaged.
+  """
+  mark = pathlib.Path(path).with_suffix('.judged.json')
+  if mark.is_file():
+    read_mark(mark, f'predict again, or remove {mark.name}')
 
 
 def read_train_gold(files: JudgeFiles) -> Ragged:
@@ -225,7 +242,7 @@ def _select_lists(
   else:
     if pairs is not None:
       scored = scored.keep(~in_pairs(scored.rows, pairs))
-    lists = best_labels(scored, depth)
+    lists = best_labels(scored, list_length(depth, len(scored.labels)))
   if longest and not scored.ranked:
     logging.info(
       '%s: its rows are read as lists of the best %d labels; metrics that need '

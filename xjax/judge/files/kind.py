@@ -7,7 +7,12 @@ import zipfile
 
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.files.faults import Fault
-from xjax.data.files.json_lines import numbered_lines, open_text, parse_object
+from xjax.data.files.json_lines import (
+  check_rereadable,
+  numbered_lines,
+  open_text,
+  parse_object,
+)
 from xjax.data.formats.svmlight import is_row, parse_header
 
 
@@ -40,8 +45,10 @@ def file_kind(path: str | os.PathLike) -> FileKind | None:
   """Returns the format of a file; None if it is unknown.
 
   Raises:
-    DataError: the file cannot be read, or is empty.
+    DataError: the file cannot be read, or is empty, or is a pipe. After its
+      format is known, the file is opened again, so it cannot be a pipe.
   """
+  check_rereadable(path)
   with open_text(path) as file:
     zipped = isinstance(file, gzip.GzipFile)
     try:

@@ -10,7 +10,12 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, numbered_lines, open_text
+from xjax.data.files.json_lines import (
+  Fields,
+  check_rereadable,
+  numbered_lines,
+  open_text,
+)
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.judge.files.rows import LabelRows
 
@@ -77,6 +82,7 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
       the column of a label is not clear: it could be the id or the place of
       the line.
   """
+  check_rereadable(path)
   with open_text(path) as file:
     lines = list(numbered_lines(file, path))
   faults = Faults(on_error=None)

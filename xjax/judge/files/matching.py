@@ -10,6 +10,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
+from xjax.data.formats.svmlight import check_width
 from xjax.judge.files.label_order import column_numbers
 from xjax.judge.files.rows import LabelRows
 
@@ -100,7 +101,9 @@ class KnownLabels:
       return self._indices_of_ids(source)
     if self.columns is None:
       used = np.unique(source.rows.values)
-      indices = np.zeros(used.max(initial=-1) + 1, np.int64)
+      width = int(used.max(initial=-1)) + 1
+      check_width(source.path, width, 'label', len(source.rows.values))
+      indices = np.zeros(width, np.int64)
       indices[used] = [self.index[str(column)] for column in used.tolist()]
       return indices
     n = len(self.columns)
@@ -212,6 +215,7 @@ def _check_count(source: LabelRows) -> None:
       f'{source.path}: has {source.n_labels} labels; at most {MOST_LABELS} are '
       'allowed'
     )
+  check_width(source.path, source.n_labels, 'label', len(source.rows.values))
 
 
 def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:

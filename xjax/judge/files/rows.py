@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from xjax.core.allocation import check_memory
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.formats.svmlight import repeated_entries
@@ -182,7 +183,15 @@ def best_labels(scored: LabelRows, depth: int) -> Lists:
 
   Returns:
     Lists [N, K]. A list with fewer than K labels ends in PAD.
+
+  Raises:
+    ConfigError: the lists do not fit into memory.
   """
+  check_memory(
+    8 * len(scored) * depth,
+    f'{scored.path}: lists of {depth} labels for {len(scored)} documents',
+    'choose a smaller --depth, or smaller cut-offs in --ks',
+  )
   ids = np.full((len(scored), depth), PAD, np.int32)
   scores = np.full((len(scored), depth), -np.inf, np.float32)
   for start, end in _blocks(scored.rows.indptr):

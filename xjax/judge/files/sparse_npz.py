@@ -8,7 +8,7 @@ import numpy as np
 from xjax.core.arrays import Arrays
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.svmlight import MOST
+from xjax.data.formats.svmlight import MOST, check_width
 from xjax.judge.files.rows import LabelRows
 
 FORMATS = ('csr', 'csc', 'coo')
@@ -121,6 +121,7 @@ def _by_row(
   n: int,
 ) -> tuple[Ragged, np.ndarray]:
   """Sorts entries by row, and the entries of a row by column."""
+  check_width(path, n, 'row', len(data))
   outside = (rows < 0) | (rows >= n)
   if np.any(outside):
     at = int(np.argmax(outside))

@@ -16,16 +16,17 @@ import functools
 import itertools
 import re
 import sys
+import types
 from typing import Any, ClassVar, Self
 
 from flax import struct
-import jax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 import numpy as np
 import scipy.sparse
 
 from xjax.core.config_part import import_modules
 from xjax.core.errors import ConfigError
+from xjax.judge.metrics.exact import Array, namespace
 from xjax.judge.metrics.ranking import RankedLists
 
 # Names of sums over documents: the number of all documents, the number of
@@ -354,7 +355,12 @@ class PerLabel:
   correct_L: Float[Array, '*R L']
   predicted_L: Float[Array, '*R L']
   gold_L: Float[Array, '*R L']
-  n_docs: jax.Array
+  n_docs: Array
+
+  @property
+  def xp(self) -> types.ModuleType:
+    """Returns numpy or jax.numpy, whichever the arrays belong to."""
+    return namespace(self.correct_L)
 
 
 class LabelMetric(Metric):

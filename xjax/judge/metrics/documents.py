@@ -9,8 +9,7 @@ Each metric is one class. The descriptions use these words:
 Metrics at a cut-off are 0 for a document without gold.
 """
 
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 import numpy as np
 import scipy.sparse
 
@@ -24,7 +23,8 @@ from xjax.judge.metrics.contract import (
   Value,
 )
 from xjax.judge.metrics.diversity import intra_list_diversity
-from xjax.judge.metrics.ranking import RankedLists, real_dtype
+from xjax.judge.metrics.exact import Array
+from xjax.judge.metrics.ranking import RankedLists
 
 
 def ideal(k: int) -> float:
@@ -90,9 +90,9 @@ class RPrecision(DocumentMetric):
   name = 'R-Precision'
 
   def over(self, lists: RankedLists) -> Float[Array, ' B']:
-    among_BK = jnp.arange(lists.hits_BK.shape[1]) < lists.gold_B[:, None]
+    among_BK = np.arange(lists.hits_BK.shape[1]) < lists.gold_B[:, None]
     hits_B = (lists.hits_BK & among_BK).sum(-1)
-    return hits_B.astype(real_dtype()) / lists.some_gold_B1[:, 0]
+    return hits_B / lists.some_gold_B1[:, 0]
 
   def known(self, lists: RankedLists) -> Bool[Array, ' B']:
     return (lists.listed_B >= lists.gold_B) | lists.complete_B
@@ -292,8 +292,8 @@ class Weighted(DocumentMetric):
   needs = Needs.RANK_WEIGHTS
 
   def over(self, lists: RankedLists) -> Float[Array, 'B J']:
-    ranks_LK = jnp.asarray(lists.weights.ranks_LK)
+    ranks_LK = lists.weights.ranks_LK
     depth = min(ranks_LK.shape[1], lists.ids_BK.shape[1])
     ids_BK, hits_BK = lists.ids_BK[:, :depth], lists.hits_BK[:, :depth]
-    gain_BK = ranks_LK[jnp.maximum(ids_BK, 0), jnp.arange(depth)]
-    return lists.first(jnp.where(hits_BK, gain_BK, 0))
+    gain_BK = ranks_LK[lists.xp.maximum(ids_BK, 0), np.arange(depth)]
+    return lists.first(lists.xp.where(hits_BK, gain_BK, 0))

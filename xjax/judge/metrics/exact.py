@@ -1,10 +1,38 @@
-"""Makes JAX compute metrics with 64-bit numbers on one device."""
+"""Computes metrics with 64-bit numbers, in NumPy or in JAX on one device.
+
+A metric is one function, which takes arrays of NumPy or of JAX. Compiling the
+metrics of a split takes seconds. So a small split is judged by NumPy, and only
+a large split is judged by compiled programs.
+"""
 
 from collections.abc import Iterator
 import contextlib
 import functools
+import types
+from typing import TypeAlias
 
 import jax
+import numpy as np
+
+Array: TypeAlias = jax.Array | np.ndarray
+
+
+def namespace(array: Array) -> types.ModuleType:
+  """Returns numpy or jax.numpy, whichever the array belongs to."""
+  return array.__array_namespace__()
+
+
+def real_dtype(xp: types.ModuleType) -> type:
+  """Returns the dtype in which metrics are computed.
+
+  Args:
+    xp: numpy or jax.numpy.
+
+  Returns:
+    float64; float32 for jax.numpy without 64-bit numbers (see `exact`).
+  """
+  is_double = xp is np or jax.config.jax_enable_x64
+  return np.float64 if is_double else np.float32
 
 
 @functools.cache
@@ -22,9 +50,17 @@ def _mesh() -> jax.sharding.Mesh:
 def exact() -> Iterator[None]:
   """Makes JAX use int64 and float64 on this process's first device.
 
+  Matrix products are exact. A division by 0 gives no warning in NumPy, because
+  it gives no warning in JAX.
+
   The context sets a mesh of one device, because a caller may have set another
   mesh by `jax.set_mesh`. On the caller's mesh, JAX would trace the metrics
   again and run them on every device.
   """
-  with jax.enable_x64(True), jax.set_mesh(_mesh()):
+  with (
+    jax.enable_x64(True),
+    jax.set_mesh(_mesh()),
+    jax.default_matmul_precision('highest'),
+    np.errstate(divide='ignore', over='ignore', invalid='ignore'),
+  ):
     yield

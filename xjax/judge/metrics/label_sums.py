@@ -1,12 +1,10 @@
 """Computes sums over labels from each label's counts."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from flax import struct
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 import numpy as np
 
 from xjax.judge.metrics.contract import (
@@ -16,7 +14,7 @@ from xjax.judge.metrics.contract import (
   LabelMetric,
   PerLabel,
 )
-from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.exact import Array, exact, namespace
 
 # Ranges of a label's number of training documents. Both ends are included, and
 # None means that there is no upper end. Except for the bin of 0 documents,
@@ -63,8 +61,8 @@ class LabelTable:
     bins_FL: bool, True for the labels of each frequency bin.
   """
 
-  upto_L: jax.Array | np.ndarray
-  bins_FL: jax.Array | np.ndarray
+  upto_L: Array
+  bins_FL: Array
 
   @classmethod
   def of(
@@ -86,11 +84,15 @@ class LabelTable:
     return LabelTable(self.upto_L[labels], self.bins_FL[:, labels])
 
 
-@partial(jax.jit, static_argnames='metrics')
+# With at most this many labels, NumPy computes the sums in less time than XLA
+# needs to compile them.
+_NUMPY_UP_TO = 1 << 19
+
+
 def label_sums(
-  correct_L: Int[Array | np.ndarray, '*R L'],
-  predicted_L: Int[Array | np.ndarray, '*R L'],
-  gold_L: Int[Array | np.ndarray, '*R L'],
+  correct_L: Int[Array, '*R L'],
+  predicted_L: Int[Array, '*R L'],
+  gold_L: Int[Array, '*R L'],
   table: LabelTable,
   n_docs: Float[Array, ''] | np.ndarray | np.floating,
   metrics: tuple[LabelMetric, ...],
@@ -117,10 +119,8 @@ def label_sums(
     binned: name -> float64, one sum per bin, over the labels of the bin. Only
       the sums of metrics with is_binned are included.
   """
-  labels = PerLabel(
-    *(jnp.asarray(x, jnp.float64) for x in (correct_L, predicted_L, gold_L)),
-    jnp.asarray(n_docs),
-  )
+  xp, counts = namespace(correct_L), (correct_L, predicted_L, gold_L)
+  labels = PerLabel(*(x.astype(np.float64) for x in counts), n_docs)
   terms = {CORRECT: labels.correct_L, PREDICTED: labels.predicted_L}
   binned = {}
   for metric in metrics:
@@ -129,20 +129,26 @@ def label_sums(
         terms[name] = function(labels)
       if metric.is_binned:
         bin_sums = [
-          jnp.where(bin_L, terms[name], 0).sum(-1) for bin_L in table.bins_FL
+          xp.where(bin_L, terms[name], 0).sum(-1) for bin_L in table.bins_FL
         ]
         if bin_sums:
-          binned[name] = jnp.stack(bin_sums, -1)
-  totals = {name: values_L.sum(-1) for name, values_L in terms.items()}
-  seen_L = jnp.where(labels.predicted_L + labels.gold_L > 0, table.upto_L, 0)
-  totals[UP_TO_LARGEST] = seen_L.max(-1, initial=0).astype(jnp.float64)
+          binned[name] = xp.stack(bin_sums, -1)
+  totals = {
+    name: xp.asarray(values_L.sum(-1)) for name, values_L in terms.items()
+  }
+  seen_L = xp.where(labels.predicted_L + labels.gold_L > 0, table.upto_L, 0)
+  largest = seen_L.max(-1, initial=0)
+  totals[UP_TO_LARGEST] = xp.asarray(largest, np.float64)
   return totals, binned
 
 
+_compiled = jax.jit(label_sums, static_argnames='metrics')
+
+
 def named_sums(
-  correct_L: Int[Array | np.ndarray, ' L'],
-  predicted_L: Int[Array | np.ndarray, ' L'],
-  gold_L: Int[Array | np.ndarray, ' L'],
+  correct_L: Int[Array, ' L'],
+  predicted_L: Int[Array, ' L'],
+  gold_L: Int[Array, ' L'],
   end: str,
   bins: Sequence[str],
   table: LabelTable,
@@ -165,8 +171,9 @@ def named_sums(
   Returns:
     Name with its suffix -> sum.
   """
+  compute = label_sums if len(correct_L) <= _NUMPY_UP_TO else _compiled
   with exact():
-    totals, binned = label_sums(
+    totals, binned = compute(
       correct_L, predicted_L, gold_L, table, np.float64(n_docs), metrics
     )
     sums = {f'{name}{end}': float(value) for name, value in totals.items()}

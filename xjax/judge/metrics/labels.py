@@ -6,8 +6,7 @@ documents without gold. In the terms of a label, 0 / 0 counts as 0.
 
 import dataclasses
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 import numpy as np
 
 from xjax.judge.metrics.contract import (
@@ -22,6 +21,7 @@ from xjax.judge.metrics.contract import (
   Protocol,
   Value,
 )
+from xjax.judge.metrics.exact import Array, namespace
 
 
 def f_beta(
@@ -47,7 +47,8 @@ def f_beta(
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L
-  return (1 + square) * correct_L / jnp.where(both_L > 0, both_L, 1)
+  some_L = namespace(both_L).where(both_L > 0, both_L, 1)
+  return (1 + square) * correct_L / some_L
 
 
 def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
@@ -148,7 +149,7 @@ class MacroPrecision(_Macro):
   name = 'macro-P@k'
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return labels.correct_L / jnp.maximum(labels.predicted_L, 1)
+    return labels.correct_L / labels.xp.maximum(labels.predicted_L, 1)
 
 
 class MacroRecall(_Macro):
@@ -161,7 +162,7 @@ class MacroRecall(_Macro):
   ignores_wrong = True
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return labels.correct_L / jnp.maximum(labels.gold_L, 1)
+    return labels.correct_L / labels.xp.maximum(labels.gold_L, 1)
 
 
 class MacroFHalf(_Macro):
@@ -224,7 +225,7 @@ class AlphaCoverage(LabelMetric):
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     # Because of rounding, correct_L >= alpha * gold_L would be wrong: 51 / 75
     # and 0.68 are the same float, but 0.68 * 75 is more than 51.
-    recall_L = labels.correct_L / jnp.maximum(labels.gold_L, 1)
+    recall_L = labels.correct_L / labels.xp.maximum(labels.gold_L, 1)
     enough_L = (recall_L >= self.alpha) & (labels.correct_L > 0)
     return enough_L.astype(labels.correct_L.dtype)
 
@@ -254,9 +255,10 @@ class SampledCoverage(LabelMetric):
     return f'coverage[n={self.n_drawn}]@k'
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    share_L = jnp.minimum(labels.correct_L / jnp.maximum(labels.n_docs, 1), 1)
+    xp = labels.xp
+    share_L = xp.minimum(labels.correct_L / xp.maximum(labels.n_docs, 1), 1)
     # If a share is small, 1 - share is rounded, but log1p(-share) is accurate.
-    return -jnp.expm1(self.n_drawn * jnp.log1p(-share_L))
+    return -xp.expm1(self.n_drawn * xp.log1p(-share_L))
 
 
 class Entropy(LabelMetric):
@@ -272,7 +274,8 @@ class Entropy(LabelMetric):
   only_correct = ignores_wrong = True
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return labels.correct_L * jnp.log2(jnp.maximum(labels.correct_L, 1))
+    xp, correct_L = labels.xp, labels.correct_L
+    return correct_L * xp.log2(xp.maximum(correct_L, 1))
 
   def under_names(
     self, protocol: Protocol, end: str, k: int

@@ -5,23 +5,23 @@ Document metrics are computed from hits and gains.
 
 from collections.abc import Mapping
 import functools
+import types
 
 from flax import struct
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 import numpy as np
 
 from xjax.core.types import PAD
+from xjax.judge.metrics.exact import Array, namespace, real_dtype
 
-# Rows of at most this many values are sorted by comparing all pairs of values.
+# JAX sorts rows of at most this many values by comparing all pairs of values.
 # For short rows on a CPU, this is many times faster than jnp.sort.
 _PAIRS = 64
 
 
 def hits(
-  ids_BK: Int[Array | np.ndarray, 'B K'],
-  gold_BP: Int[Array | np.ndarray, 'B P'],
+  ids_BK: Int[Array, 'B K'],
+  gold_BP: Int[Array, 'B P'],
 ) -> Bool[Array, 'B K']:
   """Returns which entries of the lists are gold; PAD is never gold.
 
@@ -32,13 +32,8 @@ def hits(
     ids_BK: int32 ranked labels, padded with PAD.
     gold_BP: int32 gold labels, padded with PAD.
   """
-  same = jnp.asarray(ids_BK)[:, :, None] == jnp.asarray(gold_BP)[:, None, :]
-  return same.any(-1) & (jnp.asarray(ids_BK) != PAD)
-
-
-def real_dtype() -> type:
-  """Returns float64 if 64-bit JAX is on, as in metrics.exact, else float32."""
-  return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+  same = ids_BK[:, :, None] == gold_BP[:, None, :]
+  return same.any(-1) & (ids_BK != PAD)
 
 
 @struct.dataclass
@@ -52,8 +47,8 @@ class Weights:
       weighted@k; None if this metric is not computed.
   """
 
-  labels_L: jax.Array | np.ndarray | None = None
-  ranks_LK: jax.Array | np.ndarray | None = None
+  labels_L: Array | None = None
+  ranks_LK: Array | None = None
 
 
 @struct.dataclass
@@ -77,32 +72,31 @@ class RankedLists:
     ks: the J cut-offs, ascending.
   """
 
-  ids_BK: jax.Array
-  gold_BP: jax.Array
-  whole_B: jax.Array
-  hits_BK: jax.Array
-  gold_B: jax.Array
-  listed_B: jax.Array
+  ids_BK: Array
+  gold_BP: Array
+  whole_B: Array
+  hits_BK: Array
+  gold_B: Array
+  listed_B: Array
   weights: Weights
-  outside: Mapping[str, jax.Array]
+  outside: Mapping[str, Array]
   ks: tuple[int, ...] = struct.field(pytree_node=False)
 
   @classmethod
   def of(
     cls,
-    ids_BK: Int[Array | np.ndarray, 'B K'],
-    gold_BP: Int[Array | np.ndarray, 'B P'],
-    whole_B: Bool[Array | np.ndarray, ' B'],
+    ids_BK: Int[Array, 'B K'],
+    gold_BP: Int[Array, 'B P'],
+    whole_B: Bool[Array, ' B'],
     ks: tuple[int, ...] = (),
     weights: Weights | None = None,
-    outside: Mapping[str, jax.Array | np.ndarray] | None = None,
+    outside: Mapping[str, Array] | None = None,
   ) -> 'RankedLists':
     """Compares the lists with gold; the class describes the arguments."""
-    ids_BK, gold_BP = jnp.asarray(ids_BK), jnp.asarray(gold_BP)
     return cls(
       ids_BK=ids_BK,
       gold_BP=gold_BP,
-      whole_B=jnp.asarray(whole_B),
+      whole_B=whole_B,
       hits_BK=hits(ids_BK, gold_BP),
       gold_B=(gold_BP != PAD).sum(-1),
       listed_B=(ids_BK != PAD).sum(-1),
@@ -111,26 +105,32 @@ class RankedLists:
       ks=ks,
     )
 
-  def first(
-    self, values_BK: Shaped[Array | np.ndarray, 'B K']
-  ) -> Float[Array, 'B J']:
+  @property
+  def xp(self) -> types.ModuleType:
+    """Returns numpy or jax.numpy, whichever the arrays belong to."""
+    return namespace(self.ids_BK)
+
+  @property
+  def _real(self) -> type:
+    return real_dtype(self.xp)
+
+  def first(self, values_BK: Shaped[Array, 'B K']) -> Float[Array, 'B J']:
     """Sums the first k values for each cut-off k.
 
     The sums are exact if the values are integers.
     """
-    places = jnp.arange(values_BK.shape[1])[:, None]
-    prefix_KJ = (places < jnp.asarray(self.ks)).astype(real_dtype())
-    values_BK = jnp.asarray(values_BK, real_dtype())
-    return jnp.matmul(values_BK, prefix_KJ, precision='highest')
+    places = np.arange(values_BK.shape[1])[:, None]
+    prefix_KJ = (places < np.asarray(self.ks)).astype(self._real)
+    return values_BK.astype(self._real) @ prefix_KJ
 
-  def discounted(
-    self, values_BK: Shaped[Array | np.ndarray, 'B K']
-  ) -> Float[Array, 'B J']:
+  def discounted(self, values_BK: Shaped[Array, 'B K']) -> Float[Array, 'B J']:
     """Sums the first k values, with discounts.
 
     The value at place i = 1, 2, ... is divided by log2(i + 1).
     """
-    return self.first(values_BK * discounts(values_BK.shape[1]))
+    return self.first(
+      values_BK * discounts(values_BK.shape[1]).astype(self._real)
+    )
 
   @functools.cached_property
   def hits_BJ(self) -> Float[Array, 'B J']:
@@ -145,7 +145,7 @@ class RankedLists:
   @functools.cached_property
   def some_gold_B1(self) -> Int[Array, 'B 1']:
     """Returns the number of gold labels, or 1 for a document without gold."""
-    return jnp.maximum(self.gold_B, 1)[:, None]
+    return self.xp.maximum(self.gold_B, 1)[:, None]
 
   @functools.cached_property
   def best_hits_BJ(self) -> Int[Array, 'B J']:
@@ -153,7 +153,7 @@ class RankedLists:
 
     A document without gold is treated as if it had one gold label.
     """
-    return jnp.minimum(self.some_gold_B1, jnp.asarray(self.ks))
+    return self.xp.minimum(self.some_gold_B1, np.asarray(self.ks))
 
   @functools.cached_property
   def ideal_BJ(self) -> Float[Array, 'B J']:
@@ -161,18 +161,19 @@ class RankedLists:
 
     A document without gold is treated as if it had one gold label.
     """
-    ideal = jnp.pad(jnp.cumsum(discounts(max(self.ks))), (1, 0))
-    return ideal[self.best_hits_BJ]
+    ideal = np.cumsum(np.append(0, discounts(max(self.ks))))
+    return self.xp.asarray(ideal, self._real)[self.best_hits_BJ]
 
   def weights_of(self, ids_BK: Int[Array, 'B K']) -> Float[Array, 'B K']:
     """Returns the weights of labels, and 0 for PAD."""
-    weights_L = jnp.asarray(self.weights.labels_L).astype(real_dtype())
-    return jnp.where(ids_BK != PAD, weights_L[jnp.maximum(ids_BK, 0)], 0)
+    weights_L = self.xp.asarray(self.weights.labels_L, self._real)
+    weights_BK = weights_L[self.xp.maximum(ids_BK, 0)]
+    return self.xp.where(ids_BK != PAD, weights_BK, 0)
 
   @functools.cached_property
   def gains_BK(self) -> Float[Array, 'B K']:
     """Returns the label weight of each gold entry, and 0 for other entries."""
-    return jnp.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
+    return self.xp.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
 
   @functools.cached_property
   def gold_weights_BP(self) -> Float[Array, 'B P']:
@@ -216,8 +217,8 @@ class RankedLists:
 
     For a document without gold labels, the result is the smallest normal float.
     """
-    tiny = float(jnp.finfo(real_dtype()).tiny)
-    return jnp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
+    tiny = float(np.finfo(self._real).tiny)
+    return self.xp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
 
   @functools.cached_property
   def complete_B(self) -> Bool[Array, ' B']:
@@ -227,7 +228,7 @@ class RankedLists:
   @functools.cached_property
   def deep_BJ(self) -> Bool[Array, 'B J']:
     """Returns whether the list has at least k entries."""
-    return self.listed_B[:, None] >= jnp.asarray(self.ks)
+    return self.listed_B[:, None] >= np.asarray(self.ks)
 
   @functools.cached_property
   def known_BJ(self) -> Bool[Array, 'B J']:
@@ -239,22 +240,22 @@ class RankedLists:
     return self.deep_BJ | self.complete_B[:, None]
 
 
-def discounts(n: int) -> Float[Array, ' n']:
+def discounts(n: int) -> Float[np.ndarray, ' n']:
   """Returns the discounts 1 / log2(i + 1) of the places i = 1 .. n."""
-  return 1 / jnp.log2(jnp.arange(2, n + 2, dtype=real_dtype()))
+  return 1 / np.log2(np.arange(2, n + 2))
 
 
 def _largest_first(
   values_BP: Float[Array, 'B P'], n: int
 ) -> Float[Array, 'B n']:
   """Returns the n largest values of each row, descending, padded with 0."""
-  width = values_BP.shape[1]
-  if width > _PAIRS:
-    largest = jnp.sort(values_BP, axis=-1, descending=True)[:, :n]
-    return jnp.pad(largest, ((0, 0), (0, max(n - width, 0))))
+  xp, width = namespace(values_BP), values_BP.shape[1]
+  if xp is np or width > _PAIRS:
+    largest = -xp.sort(-values_BP, axis=-1)[:, :n]
+    return xp.pad(largest, ((0, 0), (0, max(n - width, 0))))
   values, others = values_BP[:, :, None], values_BP[:, None, :]
-  earlier = jnp.arange(width) < jnp.arange(width)[:, None]
+  earlier = xp.arange(width) < xp.arange(width)[:, None]
   rank_BP = ((others > values) | ((others == values) & earlier)).sum(-1)
   # Each place has one value, and a sum of one number and zeros is exact.
-  at_place = rank_BP[:, :, None] == jnp.arange(n)
-  return jnp.where(at_place, values, 0).sum(1)
+  at_place = rank_BP[:, :, None] == xp.arange(n)
+  return xp.where(at_place, values, 0).sum(1)

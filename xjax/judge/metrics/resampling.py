@@ -14,11 +14,9 @@ sums over documents are linear functions of the documents' weights.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 import dataclasses
-from functools import partial
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped, UInt8
+from jaxtyping import Float, Int, Shaped, UInt8
 import numpy as np
 
 from xjax.core.progress import Progress
@@ -26,12 +24,14 @@ from xjax.judge.metrics.contract import (
   GOLD_LABELS,
   UP_TO_LARGEST,
   LabelMetric,
+  PerLabel,
 )
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.label_sums import LabelTable, label_sums
+from xjax.judge.metrics.exact import Array, exact
 from xjax.judge.metrics.outcomes import Counts, Outcomes, Slots
 
-_ONE = LabelTable.of(np.ones(1, bool), {})
+# With at most this many labels, NumPy computes the sums of 1,000 replicates in
+# less time than XLA needs to compile them.
+_NUMPY_UP_TO = 1 << 11
 
 
 class Reweighing:
@@ -197,7 +197,7 @@ class _SetSums:
     weights_NR: Int[np.ndarray, 'N R'],
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
-  ) -> dict[tuple[str, ...], jax.Array]:
+  ) -> dict[tuple[str, ...], Array]:
     """Computes the sums over labels in each of R replicates.
 
     Returns:
@@ -205,32 +205,32 @@ class _SetSums:
     """
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
+    compute = _totals if len(gold_HR) <= _NUMPY_UP_TO else _compiled_totals
     # Each sum is a separate program, because XLA runs a program with one sum on
     # all cores, but a program with several sums on one core.
     for (metric, name), bins in self.sums.items():
       rows_FH = np.stack([self.rows[bin_] for bin_ in ('', *bins)])
       names = f'{name}{end}', *(f'{name}{end}[{bin_}]' for bin_ in bins)
-      totals[names] = _totals(*counts, rows_FH, n_docs, metric, name)
+      totals[names] = compute(*counts, rows_FH, n_docs, metric, name)
     return totals
 
 
-@partial(jax.jit, static_argnames=('metric', 'name'))
 def _totals(
-  correct_HR: Int[Array | np.ndarray, 'H R'],
-  predicted_HR: Int[Array | np.ndarray, 'H R'],
-  gold_HR: Int[Array | np.ndarray, 'H R'],
-  rows_FH: Float[Array | np.ndarray, 'F H'],
-  n_docs: Float[Array | np.ndarray | np.float64, ''],
+  correct_HR: Int[Array, 'H R'],
+  predicted_HR: Int[Array, 'H R'],
+  gold_HR: Int[Array, 'H R'],
+  rows_FH: Float[Array, 'F H'],
+  n_docs: Float[Array, ''] | np.float64,
   metric: LabelMetric,
   name: str,
 ) -> Float[Array, 'F R']:
   """Computes one sum over labels, in each replicate and over each bin."""
-  counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
-  # label_sums sums over the last axis. The line below adds a last axis of size
-  # 1, so label_sums returns the term of each label in each replicate.
-  counts = (x[..., None] for x in counts)
-  values, _ = label_sums(*counts, _ONE, n_docs, (metric,))
-  return jnp.asarray(rows_FH) @ values[name]
+  counts = (correct_HR, predicted_HR, gold_HR)
+  labels = PerLabel(*(x.astype(np.float64) for x in counts), n_docs)
+  return rows_FH @ metric.sums()[name](labels)
+
+
+_compiled_totals = jax.jit(_totals, static_argnames=('metric', 'name'))
 
 
 # _COUNTS is the largest number of label counts in a block of replicates, so

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 import dataclasses
 import functools
-from functools import partial
+import operator
+import types
 
 from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 import numpy as np
 
 from xjax.core.types import PAD
@@ -17,8 +18,8 @@ from xjax.judge.metrics.contract import (
   WITH_GOLD,
   DocumentMetric,
 )
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.ranking import RankedLists, Weights, real_dtype
+from xjax.judge.metrics.exact import Array, exact, namespace, real_dtype
+from xjax.judge.metrics.ranking import RankedLists, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,14 +71,12 @@ class DocumentBlock:
     outside: values that were computed on the host; see ranking.RankedLists.
   """
 
-  ids_BK: jax.Array | np.ndarray
-  gold_BP: jax.Array | np.ndarray
-  mask_B: jax.Array | np.ndarray
-  floor_B: jax.Array | np.ndarray
-  scores_BK: jax.Array | np.ndarray | None = None
-  outside: Mapping[str, jax.Array | np.ndarray] = dataclasses.field(
-    default_factory=dict
-  )
+  ids_BK: Array
+  gold_BP: Array
+  mask_B: Array
+  floor_B: Array
+  scores_BK: Array | None = None
+  outside: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
   def ranked(
     self, ks: tuple[int, ...] = (), weights: Weights | None = None
@@ -91,7 +90,7 @@ class DocumentBlock:
     return RankedLists.of(
       self.ids_BK,
       self.gold_BP,
-      jnp.isneginf(self.floor_B),
+      namespace(self.floor_B).isneginf(self.floor_B),
       ks,
       weights,
       self.outside,
@@ -109,31 +108,31 @@ def document_terms(
     form: which sums to compute.
 
   Returns:
-    values: float64 [M, B], float32 outside metrics.exact. The M terms are in
-      the order of form.terms. The values of rows that only fill the block are
-      0. The values of documents without gold are also 0, except in the term
-      `documents`.
+    values: float64 [M, B]; float32 in JAX outside metrics.exact. The M terms
+      are in the order of form.terms. The values of rows that only fill the
+      block are 0. The values of documents without gold are also 0, except in
+      the term `documents`.
     known: bool [M, B], False where the value is not known, because the list is
       too short.
   """
   lists = documents.ranked(form.ks, weights)
-  every_B, has_gold_B = jnp.ones_like(lists.whole_B), lists.gold_B > 0
+  xp, mask_B = lists.xp, documents.mask_B
+  every_B, has_gold_B = xp.ones_like(lists.whole_B), lists.gold_B > 0
   rows = {DOCUMENTS: (every_B, every_B), WITH_GOLD: (has_gold_B, every_B)}
   for metric in form.metrics:
     ends, known = form.ends(metric), metric.known(lists)
     for name, function in metric.sums().items():
       if f'{name}{ends[0]}' not in rows:  # another metric has the same sum
         values = _by_cut_off(function(lists), (len(every_B), len(ends)), name)
-        values_BJ = jnp.where(has_gold_B[:, None], values, 0)
+        values_BJ = xp.where(has_gold_B[:, None], values, 0)
         known_BJ = known.reshape(values.shape)
         for j, end in enumerate(ends):
           rows[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
-  mask_B = jnp.asarray(documents.mask_B)
   pairs = [rows[name] for name in form.terms]
-  values_MB = jnp.stack(
-    [jnp.where(mask_B, x, 0).astype(real_dtype()) for x, _ in pairs]
+  values_MB = xp.stack(
+    [xp.where(mask_B, x, 0).astype(real_dtype(xp)) for x, _ in pairs]
   )
-  known_MB = jnp.stack([known_B | ~mask_B for _, known_B in pairs])
+  known_MB = xp.stack([known_B | ~mask_B for _, known_B in pairs])
   return values_MB, known_MB
 
 
@@ -169,24 +168,27 @@ class LabelCounts:
     gold_L: int64, number of documents for which the label is gold.
   """
 
-  correct_QL: jax.Array
-  predicted_QL: jax.Array
-  gold_L: jax.Array
+  correct_QL: Array
+  predicted_QL: Array
+  gold_L: Array
 
   @classmethod
-  def empty(cls, n_sets: int, n_labels: int) -> 'LabelCounts':
+  def empty(
+    cls, n_sets: int, n_labels: int, xp: types.ModuleType
+  ) -> 'LabelCounts':
     """Returns counts that are all 0.
 
     Args:
       n_sets: number of sets of decisions.
       n_labels: number of labels.
+      xp: numpy or jax.numpy.
     """
     shape = (n_sets, n_labels)
     # The arrays must not share a buffer, because updates donate each buffer.
     return cls(
-      jnp.zeros(shape, jnp.int64),
-      jnp.zeros(shape, jnp.int64),
-      jnp.zeros(n_labels, jnp.int64),
+      xp.zeros(shape, np.int64),
+      xp.zeros(shape, np.int64),
+      xp.zeros(n_labels, np.int64),
     )
 
   def add(
@@ -205,10 +207,11 @@ class LabelCounts:
         counted if this index is Q or above.
       gold_BP: int32 gold labels, padded with PAD.
     """
+    xp = namespace(ids_BK)
     return LabelCounts(
-      _add_counts(self.correct_QL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
+      _add_counts(self.correct_QL, set_BK, xp.where(hits_BK, ids_BK, PAD)),
       _add_counts(self.predicted_QL, set_BK, ids_BK),
-      _add_counts(self.gold_L[None], jnp.zeros_like(gold_BP), gold_BP)[0],
+      _add_counts(self.gold_L[None], xp.zeros_like(gold_BP), gold_BP)[0],
     )
 
 
@@ -223,20 +226,8 @@ def rank_sets(
     ids_BK: int32 lists; only their shape is used.
     ks: cut-offs, ascending.
   """
-  places = jnp.arange(ids_BK.shape[1])
-  return jnp.broadcast_to(
-    jnp.searchsorted(jnp.asarray(ks), places, side='right'), ids_BK.shape
-  )
-
-
-def exceeds(
-  scores_BK: Float[Array, 'B K'], threshold: Float[Array, '']
-) -> Bool[Array, 'B K']:
-  """Returns where a score exceeds the threshold.
-
-  Scores are first converted to the threshold's dtype.
-  """
-  return scores_BK.astype(threshold.dtype) > threshold
+  sets_K = np.searchsorted(ks, np.arange(ids_BK.shape[1]), side='right')
+  return namespace(ids_BK).broadcast_to(sets_K, ids_BK.shape)
 
 
 def _add_counts(
@@ -245,8 +236,13 @@ def _add_counts(
   ids_BK: Int[Array, 'B K'],
 ) -> Int[Array, 'Q L']:
   """Adds 1 to the count of each (set, label) pair."""
+  n_sets, n_labels = counts_QL.shape
+  if isinstance(counts_QL, np.ndarray):
+    kept_BK = (ids_BK != PAD) & (set_BK < n_sets)
+    np.add.at(counts_QL, (set_BK[kept_BK], ids_BK[kept_BK]), 1)  # in place
+    return counts_QL
   # Index L is out of bounds, so JAX drops it; PAD would wrap around to L - 1.
-  ids_BK = jnp.where(ids_BK == PAD, counts_QL.shape[1], ids_BK)
+  ids_BK = jnp.where(ids_BK == PAD, n_labels, ids_BK)
   return counts_QL.at[set_BK, ids_BK].add(1, mode='drop')
 
 
@@ -269,24 +265,31 @@ class Sums:
     form: says which sums these are.
   """
 
-  terms_M: jax.Array
-  unknown_M: jax.Array
+  terms_M: Array
+  unknown_M: Array
   counts: LabelCounts
-  short_Q: jax.Array
-  uncertain_Q: jax.Array
+  short_Q: Array
+  uncertain_Q: Array
   form: Form = struct.field(pytree_node=False)
 
   @classmethod
-  def empty(cls, form: Form) -> 'Sums':
-    """Returns sums and counts that are all 0."""
+  def empty(cls, form: Form, xp: types.ModuleType = jnp) -> 'Sums':
+    """Returns sums and counts that are all 0.
+
+    Args:
+      form: says which sums to compute.
+      xp: jax.numpy, or numpy. With jax.numpy, a program is compiled for each
+        shape of documents. With numpy, no program is compiled, and documents
+        must be NumPy arrays.
+    """
     n_sets = len(form.ks) + form.n_thresholds if form.n_labels else 0
     with exact():
       return cls(
-        terms_M=jnp.zeros(len(form.terms), jnp.float64),
-        unknown_M=jnp.zeros(len(form.terms), jnp.int64),
-        counts=LabelCounts.empty(n_sets, form.n_labels),
-        short_Q=jnp.zeros(n_sets, jnp.int64),
-        uncertain_Q=jnp.zeros(n_sets, jnp.int64),
+        terms_M=xp.zeros(len(form.terms), np.float64),
+        unknown_M=xp.zeros(len(form.terms), np.int64),
+        counts=LabelCounts.empty(n_sets, form.n_labels, xp),
+        short_Q=xp.zeros(n_sets, np.int64),
+        uncertain_Q=xp.zeros(n_sets, np.int64),
         form=form,
       )
 
@@ -298,15 +301,16 @@ class Sums:
   ) -> 'Sums':
     """Returns the sums with documents added.
 
-    The buffers of `self` are donated, so `self` cannot be used afterwards.
+    `self` cannot be used afterwards, because its arrays are reused.
 
     Args:
       documents: a block of documents.
       weights: weights of labels, which are the same in every update.
       thresholds: form.n_thresholds thresholds, in the unit of the scores.
     """
+    add = _add if isinstance(self.terms_M, np.ndarray) else _update
     with exact():
-      return _update(
+      return add(
         self,
         documents,
         weights or Weights(),
@@ -324,7 +328,7 @@ class Sums:
         f'cannot merge different sums: {self.form} and {other.form}'
       )
     with exact():
-      return jax.tree.map(jnp.add, self, other)
+      return jax.tree.map(operator.add, self, other)
 
   def terms(self) -> dict[str, float]:
     """Returns the sums over documents, by name."""
@@ -345,8 +349,7 @@ class Sums:
     }
 
 
-@partial(jax.jit, donate_argnames='state')
-def _update(
+def _add(
   state: Sums,
   documents: DocumentBlock,
   weights: Weights,
@@ -354,7 +357,7 @@ def _update(
 ) -> Sums:
   form = state.form
   values_MB, known_MB = document_terms(documents, weights, form)
-  has_gold_B = (jnp.asarray(documents.gold_BP) != PAD).any(-1)
+  has_gold_B = (documents.gold_BP != PAD).any(-1)
   state = state.replace(
     terms_M=state.terms_M + values_MB.sum(-1),
     unknown_M=state.unknown_M + (has_gold_B & ~known_MB).sum(-1),
@@ -362,27 +365,30 @@ def _update(
   return _count(state, documents, thresholds) if form.n_labels else state
 
 
+_update = jax.jit(_add, donate_argnames='state')
+
+
 def _count(
   state: Sums, documents: DocumentBlock, thresholds: Float[Array, ' thresholds']
 ) -> Sums:
   """Adds the documents' decisions to the counts per label."""
-  mask_B1 = jnp.asarray(documents.mask_B)[:, None]
-  ids_BK = jnp.where(mask_B1, documents.ids_BK, PAD)
-  gold_BP = jnp.where(mask_B1, documents.gold_BP, PAD)
+  xp, mask_B1 = namespace(documents.ids_BK), documents.mask_B[:, None]
+  ids_BK = xp.where(mask_B1, documents.ids_BK, PAD)
+  gold_BP = xp.where(mask_B1, documents.gold_BP, PAD)
   ks = state.form.ks
   ranked = documents.replace(ids_BK=ids_BK, gold_BP=gold_BP).ranked(ks)
   hits_BK = ranked.hits_BK
   n_ks, n_sets = len(ks), len(state.short_Q)
-  none_BP = jnp.full_like(gold_BP, PAD)
+  none_BP = xp.full_like(gold_BP, PAD)
   # Entries of set n_sets are not counted.
   within_BK = rank_sets(ids_BK, ks)
-  within_BK = jnp.where(within_BK < n_ks, within_BK, n_sets)
+  within_BK = xp.where(within_BK < n_ks, within_BK, n_sets)
   counts = state.counts.add(ids_BK, hits_BK, within_BK, gold_BP)
   hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~ranked.deep_BJ
   short, uncertain = [hidden_BJ], [hidden_BJ & ~ranked.known_BJ]
   for i in range(state.form.n_thresholds):
-    chosen_BK = exceeds(documents.scores_BK, thresholds[i])
-    set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
+    chosen_BK = documents.scores_BK.astype(thresholds.dtype) > thresholds[i]
+    set_BK = xp.where(chosen_BK, n_ks + i, n_sets)
     counts = counts.add(ids_BK, hits_BK, set_BK, none_BP)
     floor_B1 = documents.floor_B.astype(thresholds.dtype)[:, None]
     hidden_B1 = mask_B1 & (floor_B1 > thresholds[i])
@@ -390,6 +396,6 @@ def _count(
     uncertain.append(hidden_B1 & ~ranked.complete_B[:, None])
   return state.replace(
     counts=counts,
-    short_Q=state.short_Q + jnp.concatenate(short, 1).sum(0),
-    uncertain_Q=state.uncertain_Q + jnp.concatenate(uncertain, 1).sum(0),
+    short_Q=state.short_Q + xp.concatenate(short, 1).sum(0),
+    uncertain_Q=state.uncertain_Q + xp.concatenate(uncertain, 1).sum(0),
   )

@@ -162,7 +162,7 @@ def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
       at = axes.transData.transform((x, y))
       if (np.abs(placed - at) > (14, 11)).any(-1).all():
         axes.annotate(
-          text,
+          _literal(text),
           (x, y),
           xytext=(6, 4),
           textcoords='offset points',
@@ -192,11 +192,13 @@ def grouped_bars(
     for i, group in enumerate(bars):
       x = places + (i - (len(bars) - 1) / 2) * width
       colour = colours[group.system]
-      axes.bar(x, group.heights, 0.92 * width, color=colour, label=group.system)
+      axes.bar(
+        x, group.heights, 0.92 * width, color=colour, label=_key(group.system)
+      )
       _whiskers(axes, x, group)
       if len(bars) <= _NUMBERED:
         _number(axes, x, group)
-    axes.set_xticks(places, categories)
+    axes.set_xticks(places, list(map(_literal, categories)))
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
@@ -264,7 +266,8 @@ def label_frequency(
     left.legend()
     _label(right, 'Labels by frequency', 'training documents', 'labels')
     right.grid(visible=False, axis='x')
-    drawn = right.bar(list(n_bins), list(n_bins.values()), color='#5d6873')
+    names = list(map(_literal, n_bins))
+    drawn = right.bar(names, list(n_bins.values()), color='#5d6873')
     right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
     right.margins(y=0.12)
     return _svg(figure)
@@ -334,28 +337,42 @@ def _draw_line(axes: Axes, line: Line, systems: Sequence[str]) -> None:
     marker=_MARKERS[place % len(_MARKERS)],
     markersize=4.5,
     markevery=max(1, int(points.sum()) // 10),
-    label=line.system,
+    label=_key(line.system),
   )
 
 
 def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-  axes.set_title(title, loc='left')
-  axes.set_xlabel(xlabel)
-  axes.set_ylabel(ylabel)
+  axes.set_title(_literal(title), loc='left')
+  axes.set_xlabel(_literal(xlabel))
+  axes.set_ylabel(_literal(ylabel))
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
   """Draws one legend above all panels, with one entry per system."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
-  shown = [name for name in systems if name in handles]
+  shown = [name for name in systems if _key(name) in handles]
   names = [_cut(name) for name in shown]
   n_fitting = _ROOM // max(map(len, names), default=1)
   figure.legend(
-    [handles[name] for name in shown],
-    names,
+    [handles[_key(name)] for name in shown],
+    # matplotlib would leave out a name that starts with `_`.
+    [' ' * name.startswith('_') + _literal(name) for name in names],
     loc='outside upper left',
     ncols=min(max(n_fitting, 1), 6),
   )
+
+
+def _key(system: str) -> str:
+  """Returns the label of a system's lines or bars, which never starts with _.
+
+  matplotlib leaves labels that start with `_` out of legends.
+  """
+  return f'system {system}'
+
+
+def _literal(text: str) -> str:
+  """Returns a text that matplotlib shows as it is, not as a formula."""
+  return text.replace('$', r'\$')
 
 
 def _cut(name: str) -> str:

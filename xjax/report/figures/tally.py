@@ -1,15 +1,13 @@
 """Counts the gold labels in the lists of a run, by place and by label."""
 
 import dataclasses
-import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.types import PAD
 from xjax.judge.metrics.documents import Precision, Recall, RecallAtMost
-from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.exact import Array, exact
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Predictions
@@ -45,9 +43,10 @@ def tally(predictions: Predictions) -> Tally:
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)
   sums = {kind: np.zeros(part.depth) for kind in CURVES}
+  count = _block if part.is_small else _compiled_block
   with exact():
     for rows, documents in part.blocks():
-      hits_BK, sums_K = _block(documents, ks)
+      hits_BK, sums_K = count(documents, ks)
       hits[rows] = np.asarray(hits_BK)[: len(rows)]
       for kind, values in sums_K.items():
         sums[kind] += np.asarray(values)
@@ -56,18 +55,20 @@ def tally(predictions: Predictions) -> Tally:
   return Tally(hits, {kind: values / n_docs for kind, values in sums.items()})
 
 
-@functools.partial(jax.jit, static_argnames='ks')
 def _block(
   documents: DocumentBlock, ks: tuple[int, ...]
-) -> tuple[jax.Array, dict[str, jax.Array]]:
+) -> tuple[Array, dict[str, Array]]:
   ranked = documents.ranked(ks)
   # A document without gold adds 0 to every sum.
-  mask_B = jnp.asarray(documents.mask_B)[:, None]
+  mask_B1 = documents.mask_B[:, None]
   sums_K = {
-    name: jnp.where(mask_B, metric.over(ranked), 0).sum(0)
+    name: ranked.xp.where(mask_B1, metric.over(ranked), 0).sum(0)
     for name, metric in _CURVES.items()
   }
   return ranked.hits_BK, sums_K
+
+
+_compiled_block = jax.jit(_block, static_argnames='ks')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

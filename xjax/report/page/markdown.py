@@ -22,9 +22,9 @@ def render_markdown(page: Page) -> str:
 
   A picture is replaced by a sentence that describes it.
   """
-  parts = [f'# {_escape(page.title)}']
+  parts = [f'# {escape(page.title)}']
   for section in page.sections:
-    parts.append(f'## {_escape(section.title)}')
+    parts.append(f'## {escape(section.title)}')
     for block in section.blocks:
       parts += _blocks(block, 3)
   return '\n\n'.join(parts) + '\n'
@@ -32,7 +32,7 @@ def render_markdown(page: Page) -> str:
 
 def markdown_table(table: Table) -> str:
   """Returns the lines of a table; the best values are bold."""
-  names = [_escape(' '.join(name.split())) for name in table.columns]
+  names = [escape(' '.join(name.split())) for name in table.columns]
   rule = [
     ':--' if i < table.n_text else '--:' for i in range(len(table.columns))
   ]
@@ -44,26 +44,27 @@ def _blocks(block: Block, level: int) -> Iterator[str]:
   match block:
     case Table():
       if block.caption:
-        yield _escape(block.caption)
+        yield escape(block.caption)
       yield markdown_table(block)
     case Text():
-      yield f'    {block.text}' if block.command else _escape(block.text)
+      yield f'    {block.text}' if block.command else escape(block.text)
     case Listing():
-      yield '\n'.join(f'- {_escape(item)}' for item in block.items)
+      yield '\n'.join(f'- {escape(item)}' for item in block.items)
     case Picture():
-      yield f'*Picture, in the HTML report:* {_escape(block.alt)}'
+      yield f'*Picture, in the HTML report:* {escape(block.alt)}'
     case Fold():
-      yield f'{"#" * level} {_escape(block.title)}'
+      yield f'{"#" * level} {escape(block.title)}'
       for inner in block.blocks:
         yield from _blocks(inner, level + 1)
 
 
 def _cell(cell: Cell) -> str:
-  text = _escape(cell.text)
+  text = escape(cell.text)
   if cell.best:
     text = f'**{text}**'
-  return f'{text} {_escape(cell.below)}' if cell.below else text
+  return f'{text} {escape(cell.below)}' if cell.below else text
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+  """Returns a text on one line, without characters that Markdown interprets."""
   return ' '.join(text.split()).translate(_SPECIAL)

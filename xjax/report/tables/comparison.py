@@ -1,13 +1,13 @@
 """Shows a comparison of systems as tables, and writes it to files."""
 
 from collections.abc import Iterator, Sequence
-import csv
 import dataclasses
 import os
 import pathlib
 from typing import Any
 
 from xjax.core.atomic import atomic_write, write_json
+from xjax.data.files.csv_file import write_csv
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.metrics.contract import is_weighed
 from xjax.judge.metrics.significance import Interval
@@ -212,10 +212,7 @@ def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
   """
   folder = pathlib.Path(os.path.expanduser(folder))
   write_json(folder / JSON, comparison_json(compared))
-  with atomic_write(folder / CSV) as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(_COLUMNS)
-    writer.writerows(_csv_rows(compared))
+  write_csv(folder / CSV, _COLUMNS, _csv_rows(compared))
   base, results = compared.groups[0].name, compared.comparison
   tables = [difference_table(results.differences, base)]
   tables += [gain_table(results.gains, base)] if results.gains else []

@@ -6,6 +6,7 @@ from typing import Any
 
 from xjax.judge.judge import LISTS, NOTES, PROTOCOL, SEARCH
 from xjax.judge.metrics.contract import kind_of, users_kinds
+from xjax.report.tables.align import align
 
 MODEL = 'model'
 PRIOR = 'popularity prior'
@@ -61,18 +62,6 @@ def plain_slice_table(
   notes = {name: reasons for name, reasons in notes.items() if name in priors}
   remarks += _explain_dashes(PRIOR, notes, columns)
   return '\n'.join([*align(rows, 4), *remarks])
-
-
-def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
-  """Aligns the first n_text columns to the left and the others to the right."""
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  return [
-    '  '.join(
-      cell.ljust(width) if i < n_text else cell.rjust(width)
-      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ).rstrip()
-    for row in rows
-  ]
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:

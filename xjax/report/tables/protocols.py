@@ -8,8 +8,8 @@ from typing import Any
 from xjax.judge.judge import LISTS, NOTES, REASONS, SEARCH
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.report.page.page import Cell, Table, number_cell
+from xjax.report.tables.align import align
 from xjax.report.tables.metrics import interval_of
-from xjax.report.tables.plain import align
 
 WIDTH = 100  # maximum number of characters of a line, where possible
 

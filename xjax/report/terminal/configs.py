@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import re
 
-from xjax.report.tables.plain import align
+from xjax.report.tables.align import align
 
 _HEADER = 'config', 'trains', 'data', 'hardware'
 _LONGEST = 60  # characters of the column `trains`

@@ -95,7 +95,7 @@ def _example(
 
 
 def _name(label: Label) -> str:
-  return label.name or label.id
+  return ' '.join((label.name or label.id).split())
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:

@@ -5,11 +5,12 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.core.atomic import atomic_write, write_json
+from xjax.core.atomic import atomic_write
+from xjax.data.files.file_set import writing_set
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL, document_lines
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.predict import METRICS, PREDICTIONS, TABLE, write_table
+from xjax.judge.predict import MARK, write_evaluation
 from xjax.judge.predictions import Predictions
 from xjax.report.page.latex import render_latex
 from xjax.report.tables.plain import plain_slice_table
@@ -86,11 +87,11 @@ def write_judgement(
   criteria: Criteria,
   metrics: Mapping[str, Any],
 ) -> None:
-  """Writes predictions and their metrics to a folder.
+  """Writes predictions and their metrics to a folder, as one set.
 
-  The files are predictions.npz, metrics.json, metrics.csv, metrics.tex and
-  documents.jsonl. xjax compare and xjax report can read the
-  folder.
+  The files are predictions.npz, metrics.json, metrics.csv, metrics.tex,
+  documents.jsonl and judged.json, which has the digests of the other files.
+  xjax compare and xjax report can read the folder.
 
   Args:
     folder: the folder, which is created if it does not exist; older files are
@@ -99,14 +100,13 @@ def write_judgement(
     criteria: the criteria by which documents.jsonl is computed.
     metrics: the metrics, as from judge.judge.judge.
   """
-  folder = pathlib.Path(folder).expanduser()
-  predictions.save(folder / PREDICTIONS)
-  write_json(folder / METRICS, metrics)
-  write_table(folder / TABLE, metrics)
-  with atomic_write(folder / LATEX) as file:
-    for protocol in _protocols(metrics):
-      table = render_latex(metrics_table(metrics, protocol))
-      file.write(f'% protocol {protocol}\n{table}')
-  with atomic_write(folder / DOCUMENTS) as file:
-    for line in document_lines(predictions, criteria):
-      file.write(line + '\n')
+  mark = pathlib.Path(folder).expanduser() / MARK
+  with writing_set(mark, {}) as new:
+    write_evaluation(new, predictions, metrics)
+    with atomic_write(new / LATEX) as file:
+      for protocol in _protocols(metrics):
+        table = render_latex(metrics_table(metrics, protocol))
+        file.write(f'% protocol {protocol}\n{table}')
+    with atomic_write(new / DOCUMENTS) as file:
+      for line in document_lines(predictions, criteria):
+        file.write(line + '\n')

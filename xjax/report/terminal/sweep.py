@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from xjax.core.console import command_words
-from xjax.report.tables.plain import align
+from xjax.report.tables.align import align
 from xjax.sweep.overrides import fields_of
 from xjax.sweep.session import SweepSession
 from xjax.sweep.store import Outcome, TrialStatus, best_trial

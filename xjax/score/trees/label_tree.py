@@ -10,6 +10,7 @@ import numpy as np
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
+from xjax.data.files.faults import plural
 from xjax.score.linear.block_weights import BlockWeights
 
 NO_LABEL = -1
@@ -173,7 +174,8 @@ class LabelTree:
   def __str__(self) -> str:
     """Describes the tree by its numbers of nodes, labels and children."""
     widths = ' - '.join(str(n) for n in np.diff(self.levels))
-    text = f'{widths} nodes by depth, {(self.label >= 0).sum()} labels'
+    labels = plural(int((self.label >= 0).sum()), 'label')
+    text = f'{widths} nodes by depth, {labels}'
     inner = self.degree[self.degree > 0]
     if len(inner):
       text += f', {inner.min()} to {inner.max()} children'

@@ -62,7 +62,8 @@ def start_name_encoder(
   if descriptor_run is not None and descriptor_run.encoder_weights.exists():
     weights = _weights_from(descriptor_run, weights, workdir)
   if is_host0():
-    write_npz(workdir.encoder_weights, weights)
+    with workdir.recording(workdir.encoder_weights):
+      write_npz(workdir.encoder_weights, weights)
   return _name_encoder(weights, workdir, config)
 
 
@@ -82,6 +83,7 @@ def _saved_weights(workdir: Workdir) -> dict[str, np.ndarray]:
   shapes = parameter_shapes(workdir.architecture())
   weights = {p: arrays.take(p, np.float32, s) for p, s in shapes.items()}
   arrays.finish()
+  workdir.check(workdir.encoder_weights)
   return weights
 
 

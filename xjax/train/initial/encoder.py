@@ -98,7 +98,8 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
     tokenizer, sizes = first_encoder(config, train)
     tokenizer.save(workdir.tokenizer)
     # The sizes are written last. So if their file exists, both files exist.
-    write_json(workdir.encoder, sizes)
+    with workdir.recording(workdir.encoder):
+      write_json(workdir.encoder, sizes)
   barrier('xjax:encoder')
   tokenizer = workdir.subwords()
   workdir.record_vocabulary(tokenizer)

@@ -21,9 +21,10 @@ import jax
 import numpy as np
 
 from xjax.core.distributed import is_host0
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import LabelSpace
 from xjax.train.checkpoint import (
+  complete_steps,
   fault_of,
   intact_steps,
   read_meta,
@@ -79,22 +80,57 @@ class WarmStartReport:
     return '\n'.join(lines)
 
 
-def best_step(workdir: Workdir) -> int | None:
-  """Returns the step of the best checkpoint, or else of the newest intact one.
+def best_step(workdir: Workdir, choice: str = '--step=N') -> int | None:
+  """Returns the step of the best checkpoint, after verifying the checkpoint.
 
-  The newest intact checkpoint records which step was the best. If no step has
-  been judged yet, or if the best checkpoint is lost, the newest intact
-  checkpoint is used. If the best checkpoint is lost, a warning is logged.
+  The newest checkpoint records which step was the best. If no step has been
+  judged yet, the newest checkpoint counts as the best.
+
+  Args:
+    workdir: folder of the run.
+    choice: how users choose step N instead, for error messages.
 
   Returns:
-    The step; None if there is no intact checkpoint.
+    The step; None if there is no complete checkpoint.
+
+  Raises:
+    DataError: the newest or the best checkpoint is damaged, or the best
+      checkpoint is missing. No other checkpoint is used instead, because its
+      results could be worse.
   """
-  steps = intact_steps(workdir.checkpoints, newest=1)
+  steps = complete_steps(workdir.checkpoints)
   if not steps:
     return None
-  (newest,) = steps
+  newest = steps[-1]
+  check_checkpoint(workdir, newest, choice)
   best = read_meta(workdir.checkpoints, newest)['best_step']
-  return chosen_step(workdir, newest, best)
+  if best in (None, newest):
+    return newest
+  check_checkpoint(workdir, best, choice)
+  return best
+
+
+def check_checkpoint(
+  workdir: Workdir, step: int, choice: str = '--step=N'
+) -> None:
+  """Verifies a checkpoint; all hosts must call this function.
+
+  Args:
+    workdir: folder of the run.
+    step: int, step of the checkpoint.
+    choice: how users choose step N instead, for the message.
+
+  Raises:
+    DataError: the checkpoint is missing or damaged; the message has the steps
+      of the other checkpoints.
+  """
+  if fault := fault_of(workdir.checkpoints, step):
+    others = [n for n in complete_steps(workdir.checkpoints) if n != step]
+    advice = 'start the training again, which repairs the run'
+    if others:
+      steps = ', '.join(map(str, others))
+      advice += f', or use another checkpoint with {choice} (N: {steps})'
+    raise DataError(f'{workdir.checkpoints / str(step)}: {fault}; {advice}')
 
 
 def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
@@ -159,17 +195,19 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
   Raises:
     ConfigError: the checkpoint does not exist or is damaged.
+    DataError: as in best_step.
   """
   path, at, number = source.rpartition('@')
   if not at or not number.isdecimal():
     path, number = source, ''
   workdir = Workdir.at(path)
-  step = int(number) if number else best_step(workdir)
+  choice = f'train.init_from={source}@N'
+  step = int(number) if number else best_step(workdir, choice)
   if step is None:
     raise ConfigError(
       f'train.init_from={source}: {workdir.path} has no intact checkpoint'
     )
-  if fault_of(workdir.checkpoints, step):
+  if number and fault_of(workdir.checkpoints, step):
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
       f'train.init_from={source}: step {step} has no intact checkpoint; steps '

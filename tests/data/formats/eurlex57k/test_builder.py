@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gzip
+import hashlib
 import http.server
 import json
 import os
@@ -18,10 +19,16 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
-from xjax.data.formats.eurlex57k import builder, reader
+from xjax.data.formats.draft import text_digest
+from xjax.data.formats.eurlex57k import (
+  builder,
+  published as published_data,
+  reader,
+)
 from xjax.data.formats.eurlex57k.builder import Eurlex57k
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData, read_eurlex57k
 from xjax.data.load import build_corpus
+from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import Document, Label
 
 
@@ -323,7 +330,21 @@ def served(folder: pathlib.Path):
       thread.join()
 
 
-def test_the_download(folder, tmp_path, monkeypatch):
+@pytest.fixture
+def published(monkeypatch):
+  """Makes the small corpus the published one."""
+  digest = hashlib.sha256(b'30010R\n30011R').hexdigest()
+  parts = {
+    'train': published_data._Part(4),
+    'dev': published_data._Part(2, digest),
+    'concepts': published_data._Part(5),
+  }
+  monkeypatch.setattr(published_data, 'PUBLISHED', parts)
+  monkeypatch.setattr(builder, 'PUBLISHED', parts)
+  return parts
+
+
+def test_the_download(folder, tmp_path, monkeypatch, published, caplog):
   as_archive(folder)
   with served(folder) as site:
     monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
@@ -334,6 +355,51 @@ def test_the_download(folder, tmp_path, monkeypatch):
     'train',
     'dev',
   ]
+
+
+@pytest.mark.parametrize(
+  ('name', 'part', 'says'),
+  [
+    ('train', (45_000,), 'train has 4 ids, not 45,000'),
+    ('dev', (2, 'other'), 'dev has other ids'),
+    ('test', (6_000,), 'test has 0 ids, not 6,000'),
+    ('concepts', (7_201,), 'concepts has 5 ids, not 7,201'),
+  ],
+)
+def test_a_download_of_other_documents_is_refused_and_removed(
+  folder, tmp_path, monkeypatch, published, name, part, says
+):
+  as_archive(folder)
+  published[name] = published_data._Part(*part)
+  with served(folder) as site:
+    monkeypatch.setattr(builder, 'ARCHIVE_URL', site + 'datasets.zip')
+    monkeypatch.setattr(builder, 'CONCEPTS_URL', site + 'eurovoc_en.json')
+    with pytest.raises(DataError, match=f'is not EURLEX57K: {says}. It was'):
+      read_eurlex57k(config('', tmp_path / 'cache'))
+    assert not list((tmp_path / 'cache').rglob('*datasets*.zip'))
+    del published[name]  # the next start downloads again
+    read_eurlex57k(config('', tmp_path / 'cache'))
+
+
+def test_other_documents_in_a_folder_are_a_warning(
+  folder, tmp_path, published, caplog
+):
+  read_eurlex57k(config(as_lines(folder), tmp_path / 'cache'))
+  assert 'published' not in caplog.text
+  published['train'] = published_data._Part(45_000)
+  read_eurlex57k(config(folder, tmp_path / 'cache'))
+  assert 'published EURLEX57K (train has 4 ids, not 45,000)' in caplog.text
+
+
+def test_an_unreadable_file_of_an_archive_is_never_skipped(folder, tmp_path):
+  as_archive(folder)
+  archive = folder / 'datasets.zip'
+  data = bytearray(archive.read_bytes())
+  data[data.index(b'title 1')] ^= 1
+  archive.write_bytes(data)
+  skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
+  with pytest.raises(DataError, match='json: cannot be read: Bad CRC-32'):
+    read_eurlex57k(skip)
 
 
 def test_a_download_that_fails_says_what_to_do(tmp_path, monkeypatch):
@@ -370,6 +436,16 @@ def test_tensorflow_is_not_needed(folder, tmp_path):
   assert 'none here' not in answer.stderr
 
 
+def test_prepared_data_keep_the_digests_of_texts(folder, tmp_path):
+  data = config(as_lines(folder), tmp_path)
+  for _ in range(2):
+    raw = read_eurlex57k(data)
+    for split in raw.splits.values():
+      texts = [document.zones.values() for document in split.documents]
+      expected = [text_digest(zones) for zones in texts]
+      assert split.text_digests.tolist() == expected
+
+
 @pytest.mark.real_data
 def test_the_real_corpus(data_dir, tmp_path):
   data = config(data_dir / 'eurlex57k', tmp_path, labels='label_universe.txt')
@@ -379,3 +455,4 @@ def test_the_real_corpus(data_dir, tmp_path):
   assert counts == {'frequent': 746, 'few': 3362, 'zero': 163}
   sizes = {name: len(split) for name, split in corpus.splits.items()}
   assert sizes['train'] == 45_000 and sizes['dev'] == 6_000
+  assert not find_overlaps(corpus)

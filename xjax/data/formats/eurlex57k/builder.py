@@ -7,14 +7,21 @@ import urllib.request
 
 import tensorflow_datasets as tfds
 
+from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft
+from xjax.data.formats.eurlex57k.published import (
+  CONCEPTS,
+  PUBLISHED,
+  differences,
+)
 from xjax.data.formats.eurlex57k.records import (
   read_concepts,
   read_eurlex_record,
+  record_document,
 )
 from xjax.data.formats.eurlex57k.sources import Source, find_source
 
@@ -55,6 +62,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     self.draft = Draft()
     self.described = Descriptors()
     self.left_out = ''
+    self._downloads: tuple[pathlib.Path, ...] = ()
     super().__init__(file_format='array_record', **kwargs)
 
   def _info(self) -> tfds.core.DatasetInfo:
@@ -89,6 +97,8 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     for name in source.splits:
       self._read_split(name, source, faults)
     self.left_out = faults.check()
+    if not self._source:
+      self._check_download()
     return {name: self._generate_examples(name) for name in source.splits}
 
   def _find(
@@ -102,10 +112,32 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     request = urllib.request.Request(ARCHIVE_URL, method='HEAD')
     with urllib.request.urlopen(request, timeout=30):
       pass
-    archive = dl_manager.download(ARCHIVE_URL)
-    concepts = dl_manager.download(CONCEPTS_URL)
-    source = find_source(pathlib.Path(archive), faults)
-    return Source(source.splits, (), pathlib.Path(concepts))
+    urls = ARCHIVE_URL, CONCEPTS_URL
+    archive, concepts = (pathlib.Path(dl_manager.download(u)) for u in urls)
+    self._downloads = archive, concepts
+    source = find_source(archive, faults)
+    return Source(source.splits, (), concepts)
+
+  def _check_download(self) -> None:
+    """Checks that the download is EURLEX57K, and removes it if it is not.
+
+    The server has no encryption, so the answer may come from another server.
+
+    Raises:
+      DataError: the numbers of documents or the ids are not the published ones.
+    """
+    ids = {
+      **{name: self.draft.splits[name].ids for name in self.draft.splits},
+      CONCEPTS: self.described.labels,
+    }
+    if faults := differences(dict.fromkeys(PUBLISHED, ()) | ids):
+      for path in self._downloads:
+        path.unlink(missing_ok=True)
+      raise DataError(
+        f'{ARCHIVE_URL}: the download is not EURLEX57K: {"; ".join(faults)}. '
+        'It was removed; try again, or get datasets.zip and eurovoc_en.json '
+        'elsewhere and give their folder as data.dir'
+      )
 
   def _read_split(self, name: str, source: Source, faults: Faults) -> None:
     """Reads a split into the draft."""
@@ -117,7 +149,8 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
       id_, concepts = record['celex_id'], record['concepts']
       messages = split.document_faults(id_, concepts, self.described)
       if faults.extend(file, line, fields.faults + messages):
-        split.add(id_, concepts, record)
+        texts = record_document(record).zones.values()
+        split.add(id_, concepts, record, texts)
     if not split.ids:
       faults.add_empty(
         f'{self._source or ARCHIVE_URL}: {name}', 'document', before

@@ -30,6 +30,7 @@ from xjax.data.formats.draft import (
   choose_splits,
 )
 from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
+from xjax.data.formats.eurlex57k.published import differences
 from xjax.data.formats.eurlex57k.records import (
   FULL_TEXT,
   ZONES,
@@ -60,7 +61,7 @@ class Eurlex57kData(DataConfig):
     return input_document(fields, default_id, need_labels)
 
 
-FORMAT = 2  # version of prepared data; data of another version is not read
+FORMAT = 3  # version of prepared data; data of another version is not read
 INDEX = 'index.json'
 
 
@@ -71,7 +72,9 @@ def read_eurlex57k(
 
   Args:
     data: config; data.dir is the archive (zipped or unpacked) or a folder of
-      JSON lines. If data.dir is empty, the official archive is downloaded.
+      JSON lines. If data.dir is empty, the official archive is downloaded. The
+      documents of a download must be the published ones; a warning is logged if
+      those in data.dir are not.
     splits: names of splits that must exist.
     usual: whether to open train, dev and test too, if they exist.
 
@@ -95,6 +98,13 @@ def read_eurlex57k(
       raise UserError(f'{folder}: cannot be written: {error}') from error
     raw = _open(folder, source)
   chosen = choose_splits(source, raw.splits, splits, usual)
+  if faults := differences({name: raw.splits[name].ids for name in chosen}):
+    logging.warning(
+      '%s: these are not the documents of the published EURLEX57K (%s), so '
+      'results cannot be compared with published results',
+      source,
+      '; '.join(faults),
+    )
   return dataclasses.replace(
     raw, splits={name: raw.splits[name] for name in chosen}
   )
@@ -152,7 +162,8 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
       raise
     raise DataError(
       f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '
-      f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir'
+      f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir '
+      'in training, or as --data_dir in evaluate'
     ) from error
   _write_index(folder, builder)
 
@@ -171,7 +182,11 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
     index['splits'][name] = {'ids': done.ids, 'digest': done.digest}
     write_npz(
       folder / f'{name}.npz',
-      {'indptr': done.gold.indptr, 'values': done.gold.values},
+      {
+        'indptr': done.gold.indptr,
+        'values': done.gold.values,
+        'text_digests': done.text_digests,
+      },
     )
   index['sizes'] = {
     str(path.relative_to(folder)): path.stat().st_size
@@ -217,14 +232,17 @@ def _open_split(
   with (folder / f'{name}.npz').open('rb') as file:
     arrays = np.load(file, allow_pickle=False)
     gold = Ragged(arrays['indptr'], arrays['values'])
+    text_digests = arrays['text_digests']
   records = builder.as_data_source(split=name)
-  if not len(records) == len(gold) == len(row['ids']):
+  sizes = {len(records), len(gold), len(row['ids']), len(text_digests)}
+  if len(sizes) > 1:
     raise ValueError(f'{name} lacks documents')
   return RawSplit(
     ids=tuple(row['ids']),
     gold=gold,
     documents=StoredDocuments(records, _document),
     digest=row['digest'],
+    text_digests=text_digests,
   )
 
 

@@ -195,7 +195,9 @@ def _read_each(
     except Fault as fault:
       faults.add(name, fault.line, str(fault))
     except DAMAGE as error:
+      # The fault is fatal, because the file may be one of many that are lost.
       # The message is cut, since zipfile quotes the damaged bytes.
-      faults.add(name, None, f'cannot be read: {str(error)[:80]}')
+      message = f'cannot be read: {str(error)[:80]}'
+      faults.add(name, None, message, fatal=True)
     else:
       yield name, 1, row

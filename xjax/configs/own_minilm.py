@@ -9,9 +9,9 @@ al. 2019, https://aclanthology.org/P19-1636). The sizes suit TIB-SID, library
 records with 26,976 labels (D'Souza et al., "SemEval-2025 Task 5:
 LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
 
-  xjax train --config=jsonl_minilm \
+  xjax train --config=own_minilm \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
-    --workdir=runs/jsonl_minilm
+    --workdir=runs/own_minilm
 
 FOLDER is a copy of the Hugging Face model.
 
@@ -29,7 +29,7 @@ from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
 from xjax.data.config import SubwordsConfig
-from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.contract import DescriptorConfig
@@ -39,8 +39,7 @@ from xjax.score.text_model import NeuralModel
 
 def get_config() -> Config:
   return Config(
-    data=JsonlData(
-      labels='all',
+    data=OwnData(
       tokens=SubwordsConfig(max_tokens=256, buckets=(64, 128, 192, 256)),
     ),
     model=NeuralModel(

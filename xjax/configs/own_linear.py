@@ -1,14 +1,15 @@
-r"""Trains XR-Linear on your own documents ({split}.jsonl and labels.jsonl).
+r"""Trains XR-Linear on your own documents: CSV, JSON lines, text files etc.
 
-Start with this config if you have your own documents. The model is a label tree
-of linear classifiers (Yu et al. 2022,
-https://jmlr.org/papers/v23/20-1085.html), as in eurlex57k_xr_linear.py:large.
-The features are TF-IDF of words and word pairs, from all zones.
+DIR is a file or a folder (see docs/data.md). Columns with usual names are
+guessed, and missing dev and test splits are drawn. The model is a label tree of
+linear classifiers (Yu et al. 2022, https://jmlr.org/papers/v23/20-1085.html),
+as in eurlex57k_xr_linear:large. The features are TF-IDF of words and word
+pairs, from all columns of text.
 
-  xjax train --config=jsonl_xr_linear \
+  xjax train --config=own_linear \
     --config.data.dir=DIR --workdir=runs/mine
 
-The variant `.py:small` has more clusters and removes more weights. Its model is
+The variant `:small` has more clusters and removes more weights. Its model is
 about ten times smaller than the default model. Use this variant for hundreds of
 thousands of documents or labels.
 
@@ -22,7 +23,7 @@ minutes for 50,000.
 from xjax.config.run import Config, EvalConfig
 from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
-from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.score.config import TreeModel
 from xjax.score.trees.clusters import ClusterTree
 
@@ -35,7 +36,7 @@ def get_config(system: str = 'large') -> Config:
   large = system == 'large'
   wide = ClusterTree(arity=100, max_leaf=100)
   return Config(
-    data=JsonlData(labels='all', tokens=TfidfConfig()),
+    data=OwnData(tokens=TfidfConfig()),
     model=TreeModel(tree=wide if large else ClusterTree()),
     train=TreeTrain(threshold=0.01 if large else 0.1),
     eval=EvalConfig(batch_size=512),

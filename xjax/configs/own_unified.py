@@ -7,10 +7,10 @@ The sizes in this file suit TIB-SID, a collection of library records with 26,976
 labels. Half of these labels have one training document (D'Souza et al.,
 "SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
 
-  xjax embeddings --config=jsonl_unified \
+  xjax embeddings --config=own_unified \
     --config.data.dir=DIR --output=runs/word_vectors.bin
-  xjax train --config=jsonl_unified \
-    --config.data.dir=DIR --workdir=runs/jsonl_unified
+  xjax train --config=own_unified \
+    --config.data.dir=DIR --workdir=runs/own_unified
 
 Labels without training documents are unseen: they have no trained weights and
 are scored only by their names. To make the scores of seen and unseen labels
@@ -26,7 +26,7 @@ not been run to the end.
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
 from xjax.data.config import WordsConfig
-from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
@@ -36,8 +36,7 @@ from xjax.score.text_model import NeuralModel
 
 def get_config() -> Config:
   return Config(
-    data=JsonlData(
-      labels='all',
+    data=OwnData(
       tokens=WordsConfig(max_tokens=128, buckets=(32, 64, 128)),
     ),
     model=NeuralModel(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.share import WHOLE, Share, own_share, shares
+from xjax.core.mesh_config import WHOLE, Share, own_share, shares
 
 
 def devices(*rows):

@@ -1,10 +1,10 @@
-r"""Trains BiGRU-LWAN on your own documents ({split}.jsonl and labels.jsonl).
+r"""Trains BiGRU-LWAN on your own documents (see own_linear for their form).
 
 The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) reads the
 first 256 words of all zones. With 27,000 labels, training needs less than 8 GiB
 of memory.
 
-  xjax train --config=jsonl_bigru_lwan \
+  xjax train --config=own_bigru_lwan \
     --config.data.dir=DIR --workdir=runs/mine
 
 Data: your own documents. Hardware: two CPU cores for small label sets, else a
@@ -16,7 +16,7 @@ Time: depends on the corpus.
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
 from xjax.data.config import WordsConfig
-from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
@@ -24,8 +24,7 @@ from xjax.score.text_model import NeuralModel
 
 def get_config() -> Config:
   return Config(
-    data=JsonlData(
-      labels='all',
+    data=OwnData(
       tokens=WordsConfig(max_tokens=256, buckets=(32, 64, 128, 256)),
     ),
     model=NeuralModel(

@@ -1,0 +1,85 @@
+"""Files that belong together: all of one set, or no mark."""
+
+import json
+
+import pytest
+
+from xjax.core.atomic import WriteError
+from xjax.core.errors import DataError
+from xjax.data.files.file_set import file_digest, read_mark, writing_set
+
+
+@pytest.fixture
+def mark(tmp_path):
+  return tmp_path / 'folder' / 'mark.json'
+
+
+def write(mark, **files):
+  with writing_set(mark, {'step': 3}) as new:
+    for name, text in files.items():
+      (new / name).write_text(text)
+
+
+def contents(folder):
+  return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_set_has_a_mark_with_facts_and_digests(mark):
+  write(mark, a='one', b='two')
+  assert sorted(contents(mark.parent)) == ['a', 'b', 'mark.json']
+  assert read_mark(mark, 'again') == {'step': 3}
+  listed = json.loads(mark.read_text())['files']
+  assert listed['a'] == file_digest(mark.parent / 'a')
+  assert len(listed['a']) == 64 and listed['a'] != listed['b']
+
+
+def test_a_block_that_fails_changes_nothing(mark):
+  write(mark, a='one')
+  before = contents(mark.parent)
+  with pytest.raises(KeyError), writing_set(mark, {}) as new:
+    (new / 'a').write_text('two')
+    raise KeyError
+  assert contents(mark.parent) == before
+
+
+def test_files_that_a_new_set_lacks_are_removed(mark):
+  write(mark, a='one', b='two', c='three')
+  (mark.parent / 'c').write_text('of the user')
+  (mark.parent / 'd').write_text('of the user')
+  write(mark, a='four')
+  left = contents(mark.parent)
+  assert sorted(left) == ['a', 'c', 'd', 'mark.json'] and left['a'] == 'four'
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda f: (f / 'mark.json').unlink(), 'folder: is not complete'),
+    (lambda f: (f / 'a').unlink(), 'a: is missing, but .*mark.json lists it'),
+    (lambda f: (f / 'a').write_text('two'), 'a: is not the file'),
+    (lambda f: (f / 'mark.json').write_text('[]'), 'not a JSON object'),
+    (lambda f: (f / 'mark.json').write_text('[' * 10**5), 'cannot be read'),
+    (
+      lambda f: (f / 'mark.json').write_text('{"files": ["a"]}'),
+      'must have the digest',
+    ),
+    (
+      lambda f: (f / 'mark.json').write_text('{"files": {"../a": ""}}'),
+      'must have the digest',
+    ),
+  ],
+)
+def test_what_is_wrong_with_a_set(mark, change, message):
+  write(mark, a='one')
+  change(mark.parent)
+  with pytest.raises(DataError, match=message):
+    read_mark(mark, 'again')
+  write(mark, a='three')
+  assert read_mark(mark, 'again') == {'step': 3}
+
+
+def test_a_message_names_the_folder_that_the_user_knows(mark):
+  (mark.parent / 'a').mkdir(parents=True)
+  with pytest.raises(WriteError, match='folder: cannot be written'):
+    write(mark, a='one')
+  assert [p.name for p in mark.parent.iterdir()] == ['a']

@@ -1,0 +1,108 @@
+"""Tables: kind, encoding and delimiter are told by the contents."""
+
+import io
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.files.encodings import encoding_of
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.tables import (
+  FileKind,
+  kind_of,
+  read_table,
+  rewindable,
+)
+
+
+def read(data: bytes, name: str = 'x.csv'):
+  faults = Faults()
+  table = read_table(io.BytesIO(data), name, faults)
+  return table.columns, list(table.rows), faults.shown
+
+
+@pytest.mark.parametrize(
+  ('data', 'encoding'),
+  [
+    (b'plain', 'utf-8-sig'),
+    ('é'.encode(), 'utf-8-sig'),
+    ('é'.encode('latin-1'), 'cp1252'),
+    ('“quoted”'.encode('cp1252'), 'cp1252'),
+    (b'\x81\xe9', 'latin-1'),
+    ('é'.encode('utf-16'), 'utf-16'),
+    # The only letter that is not ASCII is far from the start.
+    (b'a' * (1 << 20) + b'\xe9', 'cp1252'),
+    # A letter of two bytes lies across two pieces.
+    (b'a' * ((1 << 20) - 1) + 'é'.encode(), 'utf-8-sig'),
+  ],
+)
+def test_encodings(data, encoding):
+  file = io.BytesIO(data)
+  assert encoding_of(file) == encoding and file.tell() == 0
+  data.decode(encoding)
+
+
+def test_damaged_utf8_is_not_taken_for_another_encoding():
+  with pytest.raises(Fault, match='not UTF-8, although') as caught:
+    encoding_of(io.BytesIO('é\né\né\n'.encode() + b'\xe9\n'))
+  assert caught.value.line == 4
+
+
+@pytest.mark.parametrize(
+  ('data', 'name', 'kind'),
+  [
+    (b'{"text": "a,b"}', 'x.csv', FileKind.JSON_LINES),
+    (b'\xef\xbb\xbf {"a": 1}', 'x', FileKind.JSON_LINES),
+    (b'a,b\n', 'x', FileKind.TABLE),
+    (b'"a"\tb\n', 'x.jsonl', FileKind.TABLE),
+    (b'text\n', 'x.csv', FileKind.TABLE),
+    (b'text\n', '-', FileKind.JSON_LINES),
+    (b'', 'x.csv', FileKind.JSON_LINES),
+    (b'PAR1...', 'x', FileKind.PARQUET),
+  ],
+)
+def test_kinds(data, name, kind):
+  file = io.BytesIO(data)
+  assert kind_of(file, name) is kind and file.tell() == 0
+
+
+def test_a_comma_in_cells_is_not_the_delimiter():
+  data = b'a;b, c;d\n1, 2;3, 4;5, 6\n'
+  assert read(data)[:2] == (
+    ('a', 'b, c', 'd'),
+    [(2, {'a': '1, 2', 'b, c': '3, 4', 'd': '5, 6'})],
+  )
+
+
+def test_a_single_column_may_have_commas():
+  rows = read(b'text\none, two\n"three\nfour"\nfive\n')[1]
+  assert rows == [
+    (2, {'text': 'one, two'}),
+    (3, {'text': 'three\nfour'}),
+    (5, {'text': 'five'}),
+  ]
+
+
+def test_numbered_rows_need_no_name_for_their_numbers():
+  assert read(b',text\n0,x\n')[0] == ('column-1', 'text')
+
+
+@pytest.mark.parametrize('end', [b'\n', b'\r\n', b'\r'])
+def test_line_ends(end):
+  data = end.join([b'a,b', b'"x', b'y",z', b'1,2,3', b''])
+  _, rows, shown = read(data)
+  assert [line for line, _ in rows] == [2]
+  assert shown == ['x.csv:4: 3 cells, but 2 columns']
+
+
+def test_a_damaged_parquet_file_is_one_error():
+  with pytest.raises(DataError, match='^x.csv:1: not a Parquet file that can'):
+    read(b'PAR1 is all there is')
+
+
+def test_a_pipe_is_read_whole():
+  pipe = io.BytesIO(b'a,b\n1,2\n')
+  pipe.seekable = lambda: False
+  with rewindable(pipe) as file:
+    assert file.read() == b'a,b\n1,2\n'
+    file.seek(0)

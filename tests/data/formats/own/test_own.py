@@ -1,0 +1,326 @@
+"""Corpora of one's own: any usual form is read, and splits are drawn."""
+
+import csv
+import gzip
+import json
+import logging
+import pathlib
+import sys
+
+import pyarrow as pa
+from pyarrow import parquet
+import pytest
+
+from tests.fixtures.own_corpus import make_rows, write_csv
+from xjax.core.errors import ConfigError, DataError, UserError
+from xjax.data.config import OnError
+from xjax.data.formats.own.own import OwnData
+from xjax.data.load import load_corpus
+
+ROWS = make_rows(40, 6)
+SPLITS = ['train', 'dev', 'test']
+
+
+def documents_of(path, **fields) -> dict[str, tuple]:
+  """Text and labels of all documents of a corpus, by id."""
+  raw = OwnData(dir=str(path), **fields).read()
+  return {
+    document.id: (document.text(), document.labels)
+    for split in raw.splits.values()
+    for document in split.documents
+  }
+
+
+def expected(rows=ROWS):
+  return sorted(
+    (
+      '\n'.join((row['title'], row['summary'], row['body'])),
+      tuple(row['tags'].split(';')),
+    )
+    for row in rows
+  )
+
+
+@pytest.mark.parametrize(
+  'encoding', ['latin-1', 'utf-8', 'utf-8-sig', 'utf-16']
+)
+@pytest.mark.parametrize('delimiter', [',', ';', '\t', '|'])
+def test_a_table_is_told_by_its_contents(tmp_path, delimiter, encoding):
+  path = tmp_path / 'news.table'
+  write_csv(path, ROWS, delimiter, encoding)
+  assert sorted(documents_of(path).values()) == expected()
+
+
+def test_a_table_may_be_gzipped(tmp_path):
+  write_csv(tmp_path / 'plain', ROWS)
+  path = tmp_path / 'news.csv.gz'
+  path.write_bytes(gzip.compress((tmp_path / 'plain').read_bytes()))
+  assert sorted(documents_of(path).values()) == expected()
+
+
+def test_a_document_without_an_id_has_its_line(tmp_path):
+  path = tmp_path / 'news.csv'
+  write_csv(path, ROWS)
+  ids = set(documents_of(path))
+  # Each body has a line break, so a row takes two lines.
+  assert ids == {f'line-{2 + 2 * i}' for i in range(len(ROWS))}
+
+
+@pytest.mark.parametrize('lists', [True, False])
+def test_a_parquet_file(tmp_path, lists):
+  table = {key: [row[key] for row in ROWS] for key in ROWS[0]}
+  if lists:
+    table['tags'] = [tags.split(';') for tags in table['tags']]
+  parquet.write_table(pa.table(table), tmp_path / 'news')
+  documents = documents_of(tmp_path / 'news')
+  assert sorted(documents.values()) == expected()
+  assert 'line-1' in documents
+
+
+def test_parquet_without_pyarrow_is_one_error(tmp_path, monkeypatch):
+  parquet.write_table(pa.table({'text': ['x']}), tmp_path / 'news.parquet')
+  monkeypatch.setitem(sys.modules, 'pyarrow', None)
+  with pytest.raises(UserError, match='news.parquet: .*pip install pyarrow$'):
+    documents_of(tmp_path / 'news.parquet')
+
+
+def test_json_lines_with_other_fields(tmp_path):
+  path = tmp_path / 'news.jsonl'
+  rows = [{**row, 'tags': row['tags'].split(';')} for row in ROWS]
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  assert sorted(documents_of(path).values()) == expected()
+  renamed = documents_of(path, text=('body', 'title'), labels='tags')
+  assert renamed['line-1'][0] == f'{ROWS[0]["body"]}\n{ROWS[0]["title"]}'
+
+
+def test_json_lines_in_the_usual_form(tmp_path):
+  rows = [
+    {'id': f'd{i}', 'zones': {'t': f'text {i}'}, 'labels': ['a']}
+    for i in range(20)
+  ]
+  for name in ('train', 'dev'):
+    (tmp_path / f'{name}.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+  (tmp_path / 'labels.jsonl').write_text('{"id": "b"}\n{"id": "a"}\n')
+  data = OwnData(dir=str(tmp_path))
+  assert data.settled() == data
+  raw = data.read()
+  # There is a dev split, so no test split is drawn.
+  assert list(raw.splits) == ['train', 'dev'] and raw.drawn == ()
+  assert raw.splits['train'].ids == tuple(f'd{i}' for i in range(20))
+  corpus = load_corpus(data, 0)
+  assert corpus.label_space.ids == ('b', 'a')
+
+
+def write_texts(folder: pathlib.Path, n: int = 12):
+  for i in range(n):
+    path = folder / ('sport', 'law')[i % 2] / f'{i}.txt'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(
+      f'text {i} ü'.encode(('utf-8', 'latin-1', 'utf-16')[i % 3])
+    )
+
+
+def test_a_folder_per_label(tmp_path):
+  write_texts(tmp_path)
+  (tmp_path / 'sport' / 'notes.pdf').write_bytes(b'\0')
+  (tmp_path / 'law' / '.hidden').write_bytes(b'\0')
+  documents = documents_of(tmp_path)
+  assert len(documents) == 12
+  assert documents['sport/0.txt'] == ('text 0 ü', ('sport',))
+  assert documents['law/1.txt'] == ('text 1 ü', ('law',))
+
+
+def test_a_folder_per_split_and_label(tmp_path):
+  write_texts(tmp_path / 'news-train')
+  write_texts(tmp_path / 'news-test', 4)
+  raw = OwnData(dir=str(tmp_path)).read()
+  assert raw.splits['test'].ids == (
+    'law/1.txt',
+    'law/3.txt',
+    'sport/0.txt',
+    'sport/2.txt',
+  )
+  # A dev split is drawn from train, since there is none.
+  assert raw.drawn == ('train', 'dev') and len(raw.splits['dev'].ids) == 1
+  assert len(raw.splits['train'].ids) == 11
+
+
+def test_splits_do_not_depend_on_the_order_of_the_file(tmp_path):
+  path = tmp_path / 'news.csv'
+  rows = [{**row, 'id': f'n{i}'} for i, row in enumerate(ROWS)]
+  write_csv(path, rows)
+  first = OwnData(dir=str(path)).read()
+  assert list(first.splits) == SPLITS and first.drawn == tuple(SPLITS)
+  sizes = [len(split.ids) for split in first.splits.values()]
+  assert sizes == [32, 4, 4]
+  write_csv(path, rows[::-1])
+  again = OwnData(dir=str(path)).read()
+  for name in SPLITS:
+    assert set(again.splits[name].ids) == set(first.splits[name].ids)
+  other = OwnData(dir=str(path), split_seed=1).read()
+  assert set(other.splits['dev'].ids) != set(first.splits['dev'].ids)
+
+
+def test_one_split_is_the_same_as_in_the_whole_corpus(tmp_path):
+  write_csv(tmp_path / 'news.csv', ROWS)
+  data = OwnData(dir=str(tmp_path / 'news.csv'))
+  corpus = load_corpus(data, 0)
+  space = corpus.label_space
+  for name in SPLITS:
+    alone = load_corpus(data, 0, space, [name])
+    assert list(alone.splits) == [name]
+    assert alone.split(name).digest == corpus.split(name).digest
+    assert alone.label_space.labels == space.labels
+
+
+def test_documents_of_the_same_text_stay_together(tmp_path):
+  rows = [{'text': f'text {i % 15}', 'label': 'a'} for i in range(60)]
+  write_csv(tmp_path / 'news.csv', rows)
+  raw = OwnData(dir=str(tmp_path / 'news.csv')).read()
+  texts = [
+    {document.text() for document in split.documents}
+    for split in raw.splits.values()
+  ]
+  assert sum(map(len, texts)) == 15
+
+
+def test_too_few_documents_are_one_error(tmp_path):
+  write_csv(tmp_path / 'news.csv', ROWS[:9])
+  with pytest.raises(DataError, match='news.csv: 9 documents are too few'):
+    documents_of(tmp_path / 'news.csv')
+  assert (
+    len(documents_of(tmp_path / 'news.csv', dev_share=0, test_share=0)) == 9
+  )
+
+
+def test_a_column_names_the_splits(tmp_path, caplog):
+  names = ['train', 'Validation', 'test', 'train']
+  rows = [{**row, 'split': names[i % 4]} for i, row in enumerate(ROWS)]
+  write_csv(tmp_path / 'news.csv', rows)
+  with caplog.at_level(logging.INFO, logger='absl'):
+    raw = OwnData(dir=str(tmp_path / 'news.csv')).read()
+  assert [len(raw.splits[name].ids) for name in SPLITS] == [20, 10, 10]
+  assert raw.drawn == () and 'the column split names the splits' in caplog.text
+
+
+def test_a_column_of_numbers_names_no_splits(tmp_path):
+  rows = [{**row, 'fold': i % 5} for i, row in enumerate(ROWS)]
+  write_csv(tmp_path / 'news.csv', rows)
+  assert OwnData(dir=str(tmp_path / 'news.csv')).read().drawn == tuple(SPLITS)
+
+
+def test_a_folder_with_a_table_per_split(tmp_path):
+  write_csv(tmp_path / 'train.csv', ROWS[:20])
+  write_csv(tmp_path / 'valid.tsv', ROWS[20:25], '\t')
+  write_csv(tmp_path / 'test.csv', ROWS[25:], ';')
+  raw = OwnData(dir=str(tmp_path)).read()
+  assert [len(raw.splits[name].ids) for name in SPLITS] == [20, 5, 15]
+
+
+def test_guesses_are_logged_and_settled(tmp_path, caplog):
+  write_csv(tmp_path / 'news.csv', ROWS)
+  with caplog.at_level(logging.INFO, logger='absl'):
+    data = OwnData(dir=str(tmp_path / 'news.csv')).settled()
+  assert '--config.data.text=title,summary,body' in caplog.text
+  assert (data.labels, data.label_separator) == ('tags', ';')
+  assert data.settled() == data
+
+
+def test_labels_are_stripped_and_counted(tmp_path, caplog):
+  rows = [{'text': f'text {i}', 'tags': 'a; b ;;a'} for i in range(20)]
+  write_csv(tmp_path / 'news.csv', rows)
+  with caplog.at_level(logging.INFO, logger='absl'):
+    documents = documents_of(tmp_path / 'news.csv')
+  assert {labels for _, labels in documents.values()} == {('a', 'b')}
+  told = [r.getMessage() for r in caplog.records if 'left out' in r.message]
+  assert told == [
+    f'{tmp_path}/news.csv: labels left out: 20 that the document has already '
+    'and 20 that are empty'
+  ]
+
+
+def test_faults_name_the_line_not_the_row(tmp_path):
+  path = tmp_path / 'news.csv'
+  path.write_text('text,labels\n"two\nlines",a\ntoo,many,cells\n\nfew\n  ,a\n')
+  with pytest.raises(DataError) as caught:
+    documents_of(path)
+  told = str(caught.value).replace(f'{path}:', '').splitlines()
+  assert told[:3] == [
+    '4: 3 cells, but 2 columns',
+    '6: 1 cells, but 2 columns',
+    '7: the document has no text',
+  ]
+
+
+def test_faulty_rows_can_be_skipped(tmp_path):
+  path = tmp_path / 'news.csv'
+  path.write_text('text,labels\n' + 'x,y,z\n' + 'good,a\n')
+  shares = {'dev_share': 0.0, 'test_share': 0.0}
+  documents = documents_of(path, on_error=OnError.SKIP, **shares)
+  assert list(documents) == ['line-3']
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    (b'text,labels\n"open,a\nx,b\n', ':2: .* quote that is never closed'),
+    (b'text,labels\nx,\0a\n', ':2: a NUL byte: the file is not text'),
+    (
+      b'text,labels\n' + 'ä,ö\n'.encode() * 9 + b'\xff,a\n',
+      ':11: a by',
+    ),
+    (b'A long day in court,law\nx,b\ny,c\n', 'cannot tell which columns hold'),
+    (b'1,law\n2,b\n', ':1: the first row must be the header.* is a number'),
+    (b'text,text\n2,b\n', ":1: the first row must .*is 'text', like another"),
+    (b'story,mood\nx,b\n', 'the columns are: story, mood. .*data.text=COLUMN'),
+    (b'text,tags,topics\nx,b,c\n', 'which columns hold the labels;'),
+    (b'', 'no document in it'),
+  ],
+)
+def test_what_is_no_table_is_one_error(tmp_path, text, says):
+  path = tmp_path / 'news.csv'
+  path.write_bytes(text)
+  with pytest.raises(DataError, match=says) as caught:
+    documents_of(path)
+  assert str(path) in str(caught.value)
+
+
+def test_a_column_that_does_not_exist_is_one_error(tmp_path):
+  write_csv(tmp_path / 'news.csv', ROWS)
+  with pytest.raises(
+    DataError, match="there is no column 'topic' .data.labels."
+  ):
+    documents_of(tmp_path / 'news.csv', labels='topic')
+
+
+def test_a_very_long_cell_is_read(tmp_path):
+  text = 'word ' * 100_000
+  rows = [{'text': f'{i} {text}', 'label': 'a'} for i in range(2)]
+  write_csv(tmp_path / 'news.csv', rows)
+  assert csv.field_size_limit() > 0
+  shares = {'dev_share': 0.0, 'test_share': 0.0}
+  documents = documents_of(tmp_path / 'news.csv', **shares)
+  assert all(len(text) > 500_000 for text, _ in documents.values())
+
+
+def test_a_folder_without_documents_is_one_error(tmp_path):
+  with pytest.raises(DataError, match='no documents in it; expected'):
+    OwnData(dir=str(tmp_path)).read()
+  with pytest.raises(ConfigError, match='data.dir=FILE_OR_FOLDER'):
+    OwnData().read()
+  with pytest.raises(DataError, match='no such file or folder'):
+    OwnData(dir=str(tmp_path / 'none.csv')).read()
+
+
+def test_unknown_labels_are_one_line_each(tmp_path):
+  rows = [{'text': f'text {i}', 'label': 'qz'[i % 2]} for i in range(30)]
+  write_csv(tmp_path / 'train.csv', rows)
+  (tmp_path / 'labels.jsonl').write_text('{"id": "z"}\n')
+  with pytest.raises(DataError) as caught:
+    OwnData(dir=str(tmp_path)).read()
+  lines = str(caught.value).splitlines()
+  assert lines[0].endswith(
+    "train.csv:2: unknown label 'q': it has no descriptor "
+    '(the first of 15 such faults)'
+  )
+  assert len(lines) == 2

@@ -1,0 +1,88 @@
+"""Measurements of a corpus: sizes, counts, repeated texts, similar labels."""
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.formats.draft import RawCorpus
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.load import build_corpus
+from xjax.data.quality import (
+  check_train_labels,
+  check_train_split,
+  find_twins,
+  measure,
+)
+from xjax.data.schema import Document, Label
+
+
+def corpus_of(labels=(), zones=(), **splits):
+  """Makes a corpus of triples (id, zones, labels), by split."""
+  documents = {
+    name: [Document(*row) for row in rows] for name, rows in splits.items()
+  }
+  data = JsonlData(zones=zones)
+  return build_corpus(RawCorpus.of('it', labels, documents), data, 0)
+
+
+def body(text):
+  return {'body': text}
+
+
+TRAIN = [
+  ('t1', body('one two  three'), ('a', 'b')),
+  ('t2', body('one\ntwo three'), ('a',)),
+  ('t3', body('four'), ()),
+]
+
+
+def test_documents_and_labels_are_counted():
+  test = [('e1', body('five six'), ('a', 'new')), ('e2', body('four'), ('b',))]
+  quality = measure(corpus_of(train=TRAIN, test=test))
+  train, test = quality.splits
+  assert train.labels.tolist() == [2, 1, 0] and test.labels.tolist() == [2, 1]
+  assert train.sizes.tolist() == [3, 3, 1] and quality.unit == 'word'
+  assert (train.repeats, train.repeat_examples) == (1, (('t2', 't1'),))
+  assert (test.repeats, test.repeat_examples) == (0, ())
+  assert quality.train_counts.tolist() == [2, 1, 0] and quality.unseen == 1
+  (overlap,) = quality.overlaps
+  assert overlap.text_examples == (('e2', 't3'),)
+
+
+def test_sizes_are_those_of_the_zones_that_models_read():
+  rows = [
+    ('t1', {'title': 'one two', 'body': 'three'}, ('a',)),
+    ('t2', {'title': 'four'}, ('a',)),
+  ]
+  (train,) = measure(corpus_of(zones=('body',), train=rows)).splits
+  assert train.sizes.tolist() == [1, 0] and train.empty_example == 't2'
+  (train,) = measure(corpus_of(train=rows)).splits
+  assert train.sizes.tolist() == [3, 1] and train.empty_example is None
+
+
+def test_labels_that_differ_in_case_or_white_space_are_twins():
+  ids = ('Tax', 'a  b', 'a b', 'c', 'tax', 'TAX')
+  space = corpus_of(train=[('t', body('x'), ids)]).label_space
+  groups = [[space.ids[i] for i in group] for group in find_twins(space)]
+  assert sorted(map(sorted, groups)) == [['TAX', 'Tax', 'tax'], ['a  b', 'a b']]
+
+
+def test_labels_with_names_are_compared_by_their_names():
+  labels = (
+    Label('1', 'law'),
+    Label('2', 'Law'),
+    Label('x', 'y'),
+    Label('X', 'z'),
+  )
+  rows = [('t', body('x'), ('1', '2', 'x', 'X'))]
+  space = corpus_of(labels, train=rows).label_space
+  (group,) = find_twins(space)
+  assert [space.ids[i] for i in group] == ['1', '2']
+
+
+def test_a_corpus_that_no_model_can_learn_from():
+  check_train_split(corpus_of(train=TRAIN))
+  check_train_labels(corpus_of(train=TRAIN))
+  with pytest.raises(DataError, match='no split train; its splits are dev'):
+    check_train_split(corpus_of(dev=TRAIN))
+  with pytest.raises(DataError, match='nothing to learn'):
+    check_train_labels(corpus_of(train=TRAIN[2:], dev=TRAIN[:2]))

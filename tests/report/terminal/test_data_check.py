@@ -1,0 +1,123 @@
+"""The check of data: tables, warnings, and whether a run would start."""
+
+import json
+import re
+
+from xjax.data.config import GivenFeaturesConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.report.terminal.data_check import check_data
+
+
+def write(folder, name, *documents):
+  rows = [json.dumps(document) + '\n' for document in documents]
+  (folder / f'{name}.jsonl').write_text(''.join(rows))
+  return JsonlData(dir=str(folder))
+
+
+def document(id_, text, *labels):
+  return {'id': id_, 'text': text, 'labels': labels}
+
+
+def rows_of(text, first):
+  """Returns {first cell: other cells} of the table with this first header."""
+  lines = text[re.search(rf'(?m)^ *{first}  ', text).start() :].splitlines()
+  table = [re.split(r' {2,}', line.strip()) for line in lines]
+  ends = [i for i, row in enumerate(table) if len(row) < 3]
+  return {name: rest for name, *rest in table[1 : ends[0]]}
+
+
+def test_a_sound_corpus_is_accepted_without_a_duplicate():
+  text, would_run = check_data(SyntheticData(n_train=90, n_dev=9, n_test=9))
+  assert would_run and text.endswith('A run would accept these data.')
+  assert 'no text is in two splits, or twice in one split' in text
+  assert max(map(len, text.splitlines())) <= 80 and text.isascii()
+  splits = rows_of(text, 'split')
+  assert {name: row[0] for name, row in splits.items()} == {
+    'train': '90',
+    'dev': '9',
+    'test': '9',
+  }
+
+
+def test_counts_of_a_small_corpus(tmp_path):
+  write(
+    tmp_path,
+    'train',
+    *(document(f't{i}', f'word {i} ' * 9, 'often') for i in range(10)),
+    document('u', 'short', 'often', 'rare'),
+    document('v', 'not so short'),
+  )
+  data = write(tmp_path, 'dev', document('d', 'one two three', 'new', 'rare'))
+  text, would_run = check_data(data)
+  assert would_run
+  splits = rows_of(text, 'split')
+  assert splits['train'] == ['12', '1', '1.00', '2', '18', '18', '18', '0', '1']
+  assert splits['dev'] == ['1', '0', '2.00', '2', '3', '3', '3', '0', '0']
+  labels = rows_of(text, 'training documents')
+  assert labels['0'][:2] == ['1', '0%'] and labels['1'][:2] == ['1', '8%']
+  assert labels['10-49'][:2] == ['1', '92%'] and labels['2-4'][0] == '0'
+  words = rows_of(text, 'words')
+  assert words['1'][:2] == ['1', '8%'] and words['16-31'][:2] == ['10', '77%']
+  assert words['16-31'][2] == '#' * 40 and words['1'][2] == '#' * 4
+  told = ' '.join(text.split())
+  assert '3 labels, with 0 to 11 training documents' in told
+  assert '! 1 of 12 documents of train has no label.' in told
+  assert '! 1 label of dev or test has no training document.' in told
+
+
+def test_warnings_say_what_to_do(tmp_path):
+  write(
+    tmp_path,
+    'train',
+    document('t1', 'a text', 'Tax'),
+    document('t2', 'a  text', 'tax'),
+    document('t3', 'other', 'x'),
+  )
+  data = write(tmp_path, 'test', document('t3', 'a text', 'x'))
+  text, would_run = check_data(data)
+  told = ' '.join(text.split())
+  assert would_run
+  assert "same text as a document of train, such as 't3' and 't1'" in told
+  assert 'test and train share ids: 1 of 1 document of test has' in told
+  assert "an earlier document of train, such as 't2' and 't1'. Keep" in told
+  assert "'Tax' (1), 'tax' (1). Merge" in told
+  assert '! there is no split dev' in told
+
+
+def test_faults_are_listed_and_refused(tmp_path):
+  data = write(
+    tmp_path,
+    'train',
+    document('t1', 'a text', 'a'),
+    document('t1', 'b text', 'b'),
+    {'id': 't3', 'text': 'c'},
+  )
+  text, would_run = check_data(data)
+  assert not would_run and text.endswith('A run would refuse these data.')
+  assert "train.jsonl:2: duplicate id 't1'" in text
+  assert 'train.jsonl:3: no field' in text and '2 faults in all' in text
+
+
+def test_data_that_cannot_be_read_or_learned_from_are_refused(tmp_path):
+  text, would_run = check_data(JsonlData(dir=str(tmp_path / 'absent')))
+  assert not would_run and 'absent' in text
+  data = write(tmp_path, 'dev', document('d', 'a text', 'a'))
+  text, would_run = check_data(data)
+  assert not would_run and 'no split train' in text
+  write(tmp_path, 'train', document('t', 'b text'))
+  text, would_run = check_data(data)
+  assert not would_run and 'nothing to learn' in text
+  assert rows_of(text, 'split')['train'][:2] == ['1', '1']
+
+
+def test_files_of_features_have_no_words(tmp_path):
+  (tmp_path / 'train.txt').write_text('2 3 2\n0,1 0:1 2:1\n1 1:1\n')
+  (tmp_path / 'test.txt').write_text('1 3 2\n0 0:1 2:1\n')
+  data = XcFeaturesData(dir=str(tmp_path), tokens=GivenFeaturesConfig())
+  text, would_run = check_data(data)
+  assert would_run and 'words' not in text and 'two splits' not in text
+  splits = rows_of(text, 'split')
+  assert splits['train'] == ['2', '0', '1.50', '2', '2', '2', '2', '0']
+  assert rows_of(text, 'features')['2-3'][:2] == ['2', '67%']

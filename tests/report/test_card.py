@@ -1,0 +1,177 @@
+"""The model card in a workdir."""
+
+import dataclasses
+import json
+import logging
+import math
+import re
+
+import numpy as np
+import pytest
+
+from xjax.config.json import to_json
+from xjax.config.run import Config
+from xjax.core.atomic import write_json
+from xjax.core.types import Ragged
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.schema import Corpus, Document, Split
+from xjax.judge.calibration import Calibration
+from xjax.judge.predictions import Predictions
+from xjax.report.card import CARD, MARK, document_intervals, write_card
+from xjax.run.fit import FitResult
+from xjax.score.config import ExactMatchModel, LinearModel
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.train.workdir import Workdir
+
+TEXTS = np.array([1, 2, 3], np.uint64)
+
+
+def split_of(name, digests):
+  n = len(digests)
+  return Split(
+    name=name,
+    ids=tuple(f'{name}-{i}' for i in range(n)),
+    gold=Ragged.of([[0, 1]] * n),
+    documents=[Document('d', {'text': 'x'})] * n,
+    digest='',
+    text_digests=digests,
+  )
+
+
+@pytest.fixture
+def result(workdir):
+  """The result of a run that was made by hand."""
+  folder = Workdir.at(workdir('one', 3))
+  splits = {
+    'train': split_of('train', TEXTS),
+    'dev': split_of('dev', TEXTS + np.uint64(9)),
+  }
+  metrics = json.loads((folder.evaluation('dev') / 'metrics.json').read_text())
+  return FitResult(
+    workdir=folder.path,
+    steps=40,
+    best_step=20,
+    metrics={'dev': metrics},
+    prior={},
+    paths={'dev': folder.evaluation('dev')},
+    corpus=Corpus(folder.label_space(), splits, 'f00d'),
+    calibration=Calibration.load(folder.calibration),
+  )
+
+
+def rows_of(text, first):
+  """Returns {first cell: other cells} of the table with this first header."""
+  table = text[text.index(f'| {first} |') :].partition('\n\n')[0]
+  cells = [line.strip('| ').split(' | ') for line in table.splitlines()[2:]]
+  return {name: rest for name, *rest in cells}
+
+
+def test_a_card_says_what_the_run_was(result):
+  path = write_card(result, ['xjax', 'train', '--config=a b'])
+  text = path.read_text()
+  assert path == result.workdir / CARD and text.startswith(f'{MARK}\n\n# one\n')
+  assert 'A NeuralModel that tags documents with 8 labels.' in text
+  assert rows_of(text, 'split')['train'] == ['3', '2.00', 'xjax, by a seed']
+  labels = rows_of(text, 'labels')
+  assert [count for (count,) in labels.values()] == ['2', '5', '1']
+  fields = rows_of(text, 'field')
+  assert fields['seed'] == ['`3`'] and fields['model.encoder.units'] == ['`16`']
+  assert fields['model'] == ['`NeuralModel`'] and 'train.steps' not in fields
+  assert "xjax train '--config=a b'" in text and "xjax.load('.')" in text
+  assert 'the checkpoint of step 20 is used' in text
+  assert 'by the method platt, which was fitted on 12 documents' in text
+  assert 'Warning' not in text
+
+
+def test_a_card_has_the_metrics_with_intervals(result):
+  text = write_card(result).read_text()
+  value = result.metrics['dev']['xjax']['all']['P@1']
+  low, high = re.search(r' P@1 \[(\S+), (\S+)\]', text).groups()
+  half = 1.96 * math.sqrt(value * (1 - value) / 11)  # 12 documents
+  assert float(low) == pytest.approx(max(value - half, 0), abs=6e-4)
+  assert float(high) == pytest.approx(min(value + half, 1), abs=6e-4)
+  assert re.search(rf'(?m)^all .* {value:.3f} ', text)
+
+
+def test_intervals_are_those_of_the_metrics_that_are_shown(result):
+  path = result.paths['dev'] / 'predictions.npz'
+  predictions, metrics = Predictions.load(path), result.metrics['dev']
+  intervals = document_intervals(predictions, metrics)
+  assert intervals.keys() >= {'P@1', 'P@5', 'RP@5', 'nDCG@5'}
+  for name, (low, high) in intervals.items():
+    assert low < metrics['xjax']['all'][name] < high
+  metrics['xjax']['all']['P@5'] += 0.1  # another definition
+  assert 'P@5' not in document_intervals(predictions, metrics)
+  saved = {'xjax': {'all': {'P@1': [0.25, 0.75], 'R@5': [0, 1]}}}
+  metrics['intervals'] = saved
+  text = write_card(result).read_text()
+  assert 'slice all: P@1 [0.250, 0.750]\n' in text
+
+
+def test_the_readme_of_a_user_is_kept(result, caplog):
+  path = result.workdir / CARD
+  first = write_card(result).read_text()
+  path.write_text(first + 'changed')
+  assert write_card(result) == path and path.read_text() == first
+  own = [first.removeprefix(MARK), '', MARK[:-1], f'{MARK} mine\n']
+  for text in own:
+    path.write_text(text)
+    with caplog.at_level(logging.WARNING, logger='absl'):
+      assert write_card(result) is None
+    assert path.read_text() == text
+    assert 'was not written by xjax, so it is kept' in caplog.messages[-1]
+  path.unlink()
+  path.symlink_to('nowhere')
+  assert write_card(result) is None and path.is_symlink()
+
+
+def test_documents_in_two_splits_are_a_warning_on_the_card(result):
+  splits = {
+    'train': split_of('train', TEXTS),
+    'dev': split_of('dev', np.arange(3, 6, dtype=np.uint64)),
+  }
+  corpus = dataclasses.replace(result.corpus, splits=splits)
+  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
+  assert '**Warning:** dev and train share documents: 1 of 3 documents' in text
+
+
+@pytest.mark.parametrize(
+  ('model', 'told'),
+  [
+    (LinearModel(), 'has learned nothing'),
+    (ExactMatchModel(), 'whose names occur in a text'),
+    (ZeroShotConfig(), 'scores labels by their names'),
+  ],
+)
+def test_what_labels_without_training_documents_get(result, model, told):
+  config = Config()
+  if isinstance(model, ZeroShotConfig):
+    config.model.head = model
+  else:
+    config.model, config.data.tokens = model, TfidfConfig()
+  write_json(Workdir.at(result.workdir).config, to_json(config))
+  text = ' '.join(write_card(result).read_text().split())
+  assert told in text and '1 label has no training document' in text
+
+
+def test_a_run_without_dev_has_a_card(result):
+  text = write_card(
+    dataclasses.replace(
+      result, metrics={}, prior={}, paths={}, calibration=None, steps=0
+    )
+  ).read_text()
+  assert 'It was not judged' in text and 'Scores are not calibrated.' in text
+  assert '###' not in text and 'checkpoint of step' not in text
+
+
+def test_a_drawn_split_is_told_from_that_of_the_data(result):
+  config = dataclasses.replace(Config(), data=JsonlData(dir='my `dät\na`'))
+  write_json(Workdir.at(result.workdir).config, to_json(config))
+  (result.workdir / 'splits').mkdir()
+  (result.workdir / 'splits' / 'dev.txt').write_text('dev-0\n')
+  text = write_card(result).read_text()
+  assert 'JsonlData from `my däta`, fingerprint `f00d`' in text
+  splits = rows_of(text, 'split')
+  assert splits['train'][-1] == 'the data'
+  assert splits['dev'][-1] == 'xjax, by a seed'

@@ -1,0 +1,72 @@
+"""One process at a time writes to a workdir; readers need no lock."""
+
+import functools
+import os
+import shutil
+
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.core.lock import locked
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit, load
+
+BUSY = 'another process is running here: process'
+
+
+@pytest.fixture
+def workdir(finished, tmp_path):
+  shutil.copytree(finished.workdir, tmp_path / 'run')
+  return tmp_path / 'run'
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+  now = functools.partial(locked, wait=0)
+  monkeypatch.setattr('xjax.train.workdir.locked', now)
+
+
+def contents(folder):
+  """All files but TensorBoard's: every start adds one of those."""
+  paths = (path for path in folder.rglob('*') if path.is_file())
+  return {p: p.read_bytes() for p in paths if p.parent.name != 'tb'}
+
+
+def test_who_writes_is_kept_out_and_who_reads_is_not(
+  impatient, workdir, config
+):
+  with locked(workdir):
+    before = contents(workdir)
+    with pytest.raises(ConfigError, match=BUSY):
+      fit(config, workdir)
+    with pytest.raises(ConfigError, match=BUSY):
+      evaluate_split(workdir, 'dev')
+    model = load(workdir)
+    assert model.predict(['some words'], k=1)
+    assert contents(workdir) == before
+  evaluate_split(workdir, 'dev')
+
+
+def test_a_workdir_that_nobody_has_made_yet_is_kept_too(
+  impatient, config, tmp_path
+):
+  with locked(tmp_path / 'run'), pytest.raises(ConfigError, match=BUSY):
+    fit(config, tmp_path / 'run')
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_evaluate_makes_no_workdir(tmp_path):
+  with pytest.raises(Exception, match='has no run of xjax'):
+    evaluate_split(tmp_path / 'run', 'dev')
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_start_removes_what_a_killed_one_left(workdir, config):
+  before = contents(workdir).keys()
+  dead = f'xjax-{os.getpid()}-abcdefgh.tmp'
+  (workdir / f'.metrics.jsonl.{dead}').touch()
+  (workdir / 'eval' / 'dev' / f'.predictions.npz.{dead}').touch()
+  (workdir / 'eval' / 'dev' / '.predictions.npz.mine').touch()
+  fit(config, workdir)
+  mine = workdir / 'eval' / 'dev' / '.predictions.npz.mine'
+  assert contents(workdir).keys() == {*before, mine}

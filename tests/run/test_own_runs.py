@@ -1,0 +1,251 @@
+"""Runs on a table of one's own, from the file to tagged documents."""
+
+import io
+import json
+import logging
+import sys
+import types
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+import pytest
+
+from tests.fixtures.own_corpus import make_rows, write_csv
+from xjax.config.json import load_config
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import LinearTrain, TreeTrain
+from xjax.configs import auto
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import SubwordsConfig, TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.load import read_input
+from xjax.data.schema import Label, Labels, LabelSpace
+from xjax.run.auto import choose
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import FitResult, fit
+from xjax.run.tag import tag_file
+from xjax.score.config import LinearModel, TreeModel
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.unified import UnifiedConfig
+
+ROWS = make_rows(220, 12)
+
+
+def own_config(path) -> Config:
+  config = auto.get_config()
+  config.data.dir = str(path)
+  config.eval = EvalConfig(batch_size=32, depth=8, ks=(1, 5))
+  return config
+
+
+@pytest.fixture(scope='module')
+def table(tmp_path_factory):
+  path = tmp_path_factory.mktemp('own') / 'news.csv'
+  write_csv(path, ROWS)
+  return path
+
+
+@pytest.fixture(scope='module')
+def run(devices, table, tmp_path_factory) -> FitResult:
+  with devices(1):
+    return fit(own_config(table), tmp_path_factory.mktemp('auto') / 'run')
+
+
+def test_drawn_splits_are_written_beside_the_run(run):
+  ids = {
+    path.stem: path.read_text().splitlines()
+    for path in (run.workdir / 'splits').iterdir()
+  }
+  assert {name: len(rows) for name, rows in ids.items()} == {
+    'train': 176,
+    'dev': 22,
+    'test': 22,
+  }
+  assert ids['dev'] == list(run.corpus.split('dev').ids)
+
+
+def test_the_choice_and_the_columns_are_saved(run):
+  saved = load_config(run.workdir / 'config.json')
+  assert isinstance(saved.model, LinearModel)
+  assert isinstance(saved.train, LinearTrain)
+  assert saved.data.tokens == TfidfConfig(max_ngram=1)
+  assert saved.data.text == ('title', 'summary', 'body')
+  assert (saved.data.labels, saved.data.label_separator) == ('tags', ';')
+  assert run.metrics['test']['xjax']['all']['P@1'] > 0.7
+
+
+def test_a_second_start_takes_the_model_of_the_workdir(run, table, caplog):
+  before = (run.workdir / 'config.json').read_bytes()
+  with caplog.at_level(logging.INFO, logger='absl'):
+    again = fit(own_config(table), run.workdir)
+  assert again.metrics == run.metrics and 'auto:' not in caplog.text
+  assert (run.workdir / 'config.json').read_bytes() == before
+
+
+def test_evaluate_draws_the_same_split(run):
+  path = run.paths['test'] / 'metrics.json'
+  before = path.read_bytes()
+  path.unlink()
+  evaluation = evaluate_split(run.workdir, 'test')
+  assert evaluation.folder == run.paths['test']
+  assert path.read_bytes() == before
+
+
+def tagged(workdir, source, tmp_path) -> list[dict]:
+  tag_file(workdir, str(source), str(tmp_path / 'x.jsonl'), k=2)
+  lines = (tmp_path / 'x.jsonl').read_text().splitlines()
+  return [json.loads(line) for line in lines]
+
+
+def best(rows):
+  return [[label['id'] for label in row['labels']] for row in rows]
+
+
+def test_new_documents_are_read_like_those_of_the_run(
+  run, table, tmp_path, monkeypatch
+):
+  """Another delimiter and encoding, other columns, and no labels are right."""
+  expected = best(tagged(run.workdir, table, tmp_path))[:5]
+  metrics = json.loads((tmp_path / 'x.metrics.json').read_text())
+  assert metrics['xjax']['all']['P@1'] > 0.7
+  rows = [
+    {
+      'author': 'x',
+      'body': row['body'],
+      'title': row['title'],
+      'id': f'n{i}',
+      'summary': row['summary'],
+    }
+    for i, row in enumerate(ROWS[:5])
+  ]
+  write_csv(tmp_path / 'new.txt', rows, '\t', 'utf-16')
+  answer = tagged(run.workdir, tmp_path / 'new.txt', tmp_path)
+  assert best(answer) == expected
+  assert [row['id'] for row in answer] == [f'n{i}' for i in range(5)]
+  assert not (tmp_path / 'x.metrics.json').exists()
+
+  columns = {key: [row[key] for row in rows] for key in rows[0]}
+  parquet.write_table(pa.table(columns), tmp_path / 'new.parquet')
+  answer = tagged(run.workdir, tmp_path / 'new.parquet', tmp_path)
+  assert best(answer) == expected
+
+  lines = ''.join(json.dumps(row) + '\n' for row in rows)
+  (tmp_path / 'new.jsonl').write_text(lines)
+  answer = tagged(run.workdir, tmp_path / 'new.jsonl', tmp_path)
+  assert best(answer) == expected
+
+  for data in (lines.encode(), (tmp_path / 'new.txt').read_bytes()):
+    pipe = io.BytesIO(data)
+    pipe.seekable = lambda: False
+    monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=pipe))
+    assert best(tagged(run.workdir, '-', tmp_path)) == expected
+
+
+def test_a_new_table_without_the_text_is_one_error(run, tmp_path):
+  write_csv(tmp_path / 'new.csv', [{'title': 'x', 'text': 'y'}])
+  with pytest.raises(DataError, match="no column 'summary' .data.text.; the"):
+    tagged(run.workdir, tmp_path / 'new.csv', tmp_path)
+
+
+def test_a_folder_of_text_files_is_tagged(run, tmp_path):
+  (tmp_path / 'in').mkdir()
+  for i, row in enumerate(ROWS[:3]):
+    (tmp_path / 'in' / f'{i}.txt').write_text(row['body'])
+  answer = tagged(run.workdir, tmp_path / 'in', tmp_path)
+  assert [row['id'] for row in answer] == ['0.txt', '1.txt', '2.txt']
+
+
+def test_json_lines_runs_name_the_config_that_reads_tables(tmp_path, table):
+  with pytest.raises(DataError) as caught:
+    read_input(JsonlData(), str(table))
+  message = str(caught.value)
+  assert message.startswith(f'{table}:1: this looks like the first line of a')
+  assert '--config=own_linear' in message and '\n' not in message
+  for source in (table, table.parent):
+    with pytest.raises(DataError, match='--config=own_linear'):
+      JsonlData(dir=str(source)).read()
+
+
+def space_of(n_train, counts, names=False) -> LabelSpace:
+  labels = Labels.of(
+    Label(f'l{i}', f'name {i}' if names else f'l{i}')
+    for i in range(len(counts))
+  )
+  return LabelSpace(labels, np.array(counts, np.int32), n_train, len(counts))
+
+
+@pytest.mark.parametrize('accelerator', [False, True])
+@pytest.mark.parametrize(
+  ('n_train', 'n_labels', 'model', 'train', 'max_ngram'),
+  [
+    (2400, 200, LinearModel, LinearTrain, 1),
+    (6000, 3000, LinearModel, LinearTrain, 2),
+    (40_000, 4000, TreeModel, TreeTrain, 2),
+    (900_000, 30_000, TreeModel, TreeTrain, 2),
+  ],
+)
+def test_sizes_choose_a_linear_model_or_a_tree(
+  n_train, n_labels, model, train, max_ngram, accelerator
+):
+  space = space_of(n_train, [1] * n_labels)
+  chosen = choose(auto.get_config(), space, accelerator).config
+  assert isinstance(chosen.model, model) and isinstance(chosen.train, train)
+  assert chosen.data.tokens.max_ngram == max_ngram
+
+
+def test_tokens_that_the_user_set_are_kept():
+  config = auto.get_config()
+  config.data.tokens.min_count = 7
+  chosen = choose(config, space_of(100, [1, 2]), False).config
+  assert chosen.data.tokens == TfidfConfig(min_count=7)
+
+
+@pytest.mark.parametrize(
+  ('counts', 'names', 'head'),
+  [([3, 0, 2], True, UnifiedConfig), ([3, 0, 2], False, OneVsAllConfig)],
+)
+def test_an_encoder_is_fine_tuned_on_an_accelerator_only(counts, names, head):
+  config = auto.get_config()
+  config.model.encoder = 'folder'
+  space = space_of(50_000, counts, names)
+  chosen = choose(config, space, True).config
+  assert isinstance(chosen.train, NeuralTrain)
+  assert isinstance(chosen.data.tokens, SubwordsConfig)
+  assert isinstance(chosen.model.head, head)
+  assert chosen.model.encoder.folder == 'folder'
+  without = choose(config, space, False)
+  assert isinstance(without.config.model, LinearModel)
+  assert 'no accelerator (so folder is not used)' in without.why
+
+
+def test_the_choice_is_told_in_three_lines(table, tmp_path, caplog):
+  class Stop(Exception):
+    """Ends the run after the choice."""
+
+  def stop(*_):
+    raise Stop
+
+  with (
+    pytest.MonkeyPatch.context() as patch,
+    caplog.at_level(logging.INFO, logger='absl'),
+    pytest.raises(Stop),
+  ):
+    patch.setattr('xjax.run.fit.prior_metrics', stop)
+    fit(own_config(table), tmp_path / 'run')
+  told = [r.message for r in caplog.records if r.message.startswith('auto:')]
+  assert len(told) == 3
+  assert 'LinearModel' in told[0] and '176 training documents' in told[1]
+  assert '--config=own_linear' in told[2]
+
+
+def test_wrong_columns_leave_no_files(table, tmp_path):
+  config = own_config(table)
+  config.data.text = ('nothing',)
+  with pytest.raises(DataError, match="there is no column 'nothing'"):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  config = own_config('')
+  with pytest.raises(ConfigError, match='data.dir is not set'):
+    fit(config, tmp_path / 'run')

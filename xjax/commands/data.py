@@ -1,0 +1,45 @@
+"""Checks a corpus before a run: faults, duplicates, labels, lengths.
+
+  xjax data check DIR [--config.data.FIELD=VALUE ...]
+  xjax data check --config=NAME [--config.data.FIELD=VALUE ...]
+
+DIR is a file or folder of your own documents, in a format that the config
+own_linear reads. With --config, the corpus of another config is checked. The
+exit code is 1 if a run would refuse the corpus.
+"""
+
+import sys
+
+from xjax.commands.flags import config, program
+from xjax.core.errors import ConfigError
+
+_CONFIG = config.define()
+_USAGE = 'write: xjax data check DIR, or xjax data check --config=NAME'
+
+
+def main(arguments: list[str]) -> None:
+  """Prints what is in the corpus, and what is wrong with it."""
+  from xjax.report.terminal.data_check import check_data
+
+  if arguments != ['check']:
+    raise ConfigError(_USAGE)
+  text, accepted = check_data(_CONFIG.value.data, _CONFIG.value.seed)
+  print(text)
+  if not accepted:
+    sys.exit(program.EXIT_USER_ERROR)
+
+
+def with_folder(words: list[str]) -> list[str]:
+  """Turns `check DIR` into flags: own_linear reads the corpus in DIR."""
+  names = [word for word in words if not word.startswith('-')]
+  if len(names) == 2 and names[0] == 'check':
+    words = [word for word in words if word != names[1]]
+    words.append(f'--config.data.dir={names[1]}')
+  if not any(word.startswith('--config=') for word in words):
+    words.append('--config=own_linear')
+  return words
+
+
+if __name__ == '__main__':
+  sys.argv[1:] = with_folder(sys.argv[1:])
+  program.run_with_arguments(main)

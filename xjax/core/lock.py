@@ -1,0 +1,159 @@
+"""Lets only one process at a time write to a folder."""
+
+from collections.abc import Iterator
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import shlex
+import socket
+import sys
+import time
+
+from absl import logging
+
+from xjax.core.atomic import WriteError, writing
+from xjax.core.errors import ConfigError
+
+NAME = '.xjax.lock'
+_WAIT = 10.0  # seconds; a process that was asked to stop may still be saving
+_LOOK_EVERY = 0.2  # seconds between two tries to lock the file
+
+# These errors say that a file system has no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
+  """Locks a folder until the context is left, and makes the folder if absent.
+
+  The operating system releases the lock when the process ends, however it ends.
+  The lock file says who holds the lock. It is removed when the context is left,
+  and so is a folder that was made here and is still empty. A process that is
+  killed leaves the file, which locks nobody out.
+
+  Args:
+    folder: the folder.
+    wait: seconds to wait for another process that has locked the folder.
+
+  Raises:
+    ConfigError: another process has locked the folder; the message says who.
+    WriteError: the folder cannot be written, or it was deleted or moved while
+      it was locked.
+  """
+  folder = pathlib.Path(folder)
+  created: list[pathlib.Path] = []
+  path = folder / NAME
+  try:
+    with writing(path):
+      lock = _lock(path, time.monotonic() + wait, created)
+    try:
+      yield
+      if not _is_at(lock, path):
+        raise WriteError(
+          f'{folder}: was deleted or moved while this process wrote to it, so '
+          'files are missing; start again'
+        )
+    finally:
+      # The file goes before the lock, so that nobody can lock a file that is
+      # about to go.
+      if _is_at(lock, path):
+        with contextlib.suppress(OSError):
+          path.unlink()
+      os.close(lock)
+  finally:
+    with contextlib.suppress(OSError):  # folders with files stay
+      for made in reversed(created):
+        made.rmdir()
+
+
+def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
+  """Makes, locks and fills a lock file; returns its descriptor.
+
+  Args:
+    path: the lock file.
+    until: time.monotonic() at which to give up.
+    created: the folders that were made are added to this list.
+  """
+  waiting = False
+  while True:
+    _make_folder(path.parent, created)
+    try:
+      flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+      lock = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+      continue  # another process has just removed the folder, which was empty
+    try:
+      if _try_to_lock(lock, path) and _is_at(lock, path):
+        os.ftruncate(lock, 0)
+        os.write(lock, json.dumps(_this_process()).encode())
+        return lock
+      holder = _holder(lock)
+    except BaseException:
+      os.close(lock)
+      raise
+    os.close(lock)
+    if time.monotonic() >= until:
+      raise ConfigError(
+        f'{path.parent}: another process is running here: {holder}. Wait '
+        'until it ends, stop it, or choose another folder'
+      )
+    if not waiting:
+      waiting = True
+      logging.info('%s: waiting until it is free of %s', path.parent, holder)
+    time.sleep(_LOOK_EVERY)
+
+
+def _make_folder(folder: pathlib.Path, created: list[pathlib.Path]) -> None:
+  """Makes a folder and its parents, and adds the new ones to a list."""
+  absent = [p for p in (folder, *folder.parents) if not p.exists()]
+  for path in reversed(absent):
+    with contextlib.suppress(FileExistsError):
+      path.mkdir()
+      created.append(path)
+
+
+def _try_to_lock(lock: int, path: pathlib.Path) -> bool:
+  """Returns whether the file is now locked for this process."""
+  try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  except OSError as error:
+    if error.errno not in _NO_LOCKS:
+      raise
+    logging.warning(
+      '%s: this file system has no locks; take care that only one process at '
+      'a time writes to this folder',
+      path.parent,
+    )
+  return True
+
+
+def _is_at(lock: int, path: pathlib.Path) -> bool:
+  """Returns whether an open file is the file at a path."""
+  try:
+    return os.path.samestat(os.fstat(lock), os.stat(path))
+  except OSError:
+    return False
+
+
+def _this_process() -> dict[str, str | int]:
+  return {
+    'host': socket.gethostname(),
+    'pid': os.getpid(),
+    'since': time.strftime('%Y-%m-%d %H:%M:%S'),
+    'command': f'{sys.argv[0]} {shlex.join(sys.argv[1:])}',
+  }
+
+
+def _holder(lock: int) -> str:
+  """Describes the process that has written a lock file."""
+  try:
+    holder = json.loads(os.pread(lock, 1 << 16, 0))
+    text = '{pid} on {host}, since {since}: {command}'.format(**holder)
+  except (ValueError, TypeError, KeyError):
+    return 'an unknown process'  # the process has not written the file yet
+  return f'process {text}'

@@ -1,0 +1,73 @@
+"""Tells the encoding of text files by their bytes."""
+
+import codecs
+from typing import BinaryIO
+
+from xjax.data.files.faults import Fault
+from xjax.data.files.json_lines import UTF16_MARKS
+
+_PIECE = 1 << 20  # bytes that are read at a time
+_NOT_IN_CP1252 = frozenset(b'\x81\x8d\x8f\x90\x9d')
+
+
+def encoding_of(file: BinaryIO) -> str:
+  """Returns the encoding of an open text file, which is read to its end.
+
+  Args:
+    file: the open file, at its start. Afterwards it is at its start again.
+
+  Returns:
+    'utf-16' if the file starts with a byte order mark of UTF-16; 'utf-8-sig' if
+    all bytes are UTF-8; else 'cp1252', or 'latin-1' if cp1252 lacks a byte.
+
+  Raises:
+    Fault: the file has a NUL byte, or some bytes that are not UTF-8 among many
+      that are. The fault has the number of the line.
+  """
+  decoder = codecs.getincrementaldecoder('utf-8')()
+  line, encoding = 1, 'utf-8-sig'
+  try:
+    while piece := file.read(_PIECE):
+      if line == 1 and piece.startswith(UTF16_MARKS):
+        return 'utf-16'
+      if (at := piece.find(0)) >= 0:
+        line += piece.count(b'\n', 0, at)
+        raise Fault('a NUL byte: the file is not text', line)
+      if encoding == 'utf-8-sig':
+        encoding = _check_utf8(decoder, piece, line)
+      elif _NOT_IN_CP1252.intersection(piece):
+        encoding = 'latin-1'
+      line += piece.count(b'\n')
+    if encoding == 'utf-8-sig' and decoder.getstate()[0]:
+      return 'cp1252'  # the last character is cut off
+    return encoding
+  finally:
+    file.seek(0)
+
+
+def _check_utf8(
+  decoder: codecs.IncrementalDecoder, piece: bytes, line: int
+) -> str:
+  """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1.
+
+  Args:
+    decoder: has decoded the pieces before this one.
+    piece: bytes that follow.
+    line: int, line number of the first byte.
+
+  Raises:
+    Fault: the piece is damaged UTF-8.
+  """
+  try:
+    decoder.decode(piece)
+  except UnicodeDecodeError as error:
+    text = piece.decode('utf-8', 'replace')
+    broken = text.count('\ufffd')
+    # Text in another encoding is hardly ever valid UTF-8 by accident.
+    if len(text) - len(text.encode('ascii', 'ignore')) > 2 * broken:
+      raise Fault(
+        'a byte that is not UTF-8, although most of the text is UTF-8',
+        line + piece.count(b'\n', 0, error.start),
+      ) from error
+    return 'latin-1' if _NOT_IN_CP1252.intersection(piece) else 'cp1252'
+  return 'utf-8-sig'

@@ -1,0 +1,150 @@
+"""Writes files that belong together as one set, and checks such a set.
+
+A set has a mark, which is a JSON file in the same folder. The mark is written
+last, and has the SHA-256 of each file of the set. So a set with a mark is
+complete, and all its files are from the same command.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from typing import Any
+
+from xjax.core.atomic import WriteError, write_json, writing
+from xjax.core.errors import DataError
+
+FILES = 'files'  # the field of a mark with the digests
+
+
+def file_digest(path: str | os.PathLike) -> str:
+  """Returns the SHA-256 of a file's content, as hexadecimal digits.
+
+  Raises:
+    DataError: the file cannot be read.
+  """
+  try:
+    with open(path, 'rb') as file:
+      return hashlib.file_digest(file, 'sha256').hexdigest()
+  except OSError as error:
+    raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+
+
+def read_json(path: str | os.PathLike) -> dict[str, Any]:
+  """Reads a JSON object.
+
+  Raises:
+    DataError: the file is absent or damaged.
+  """
+  try:
+    value = json.loads(pathlib.Path(path).read_text('utf-8'))
+  except (OSError, ValueError, RecursionError) as error:
+    raise DataError(f'{path}: cannot be read: {error}') from error
+  if not isinstance(value, dict):
+    raise DataError(f'{path}: is not a JSON object')
+  return value
+
+
+@contextlib.contextmanager
+def writing_set(
+  mark: pathlib.Path, facts: Mapping[str, Any]
+) -> Iterator[pathlib.Path]:
+  """Replaces a set by the files that the `with` block writes.
+
+  The block writes the new files into a temporary folder. If the block fails,
+  the old set stays as it was. Otherwise the old mark is removed, then the new
+  files replace the old files, and then the new mark is written. So a process
+  that is killed leaves a complete set, or files without a mark. Files that only
+  the old set has are removed, unless they have changed since they were written.
+
+  Args:
+    mark: path of the mark. The files of the set are in the same folder.
+    facts: further fields of the mark, as JSON values.
+
+  Yields:
+    The temporary folder.
+
+  Raises:
+    WriteError: a file cannot be written.
+  """
+  folder = mark.parent
+  with writing(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    new = pathlib.Path(tempfile.mkdtemp(prefix=f'.{mark.name}.', dir=folder))
+  try:
+    yield new
+    digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
+    dropped = _unlisted(mark, digests)
+    with writing(folder):
+      mark.unlink(missing_ok=True)
+      for name in digests:
+        os.replace(new / name, folder / name)
+      for path in dropped:
+        path.unlink(missing_ok=True)
+    write_json(mark, {**facts, FILES: digests})
+  except WriteError as error:
+    # Users know the folder, but not the temporary folder.
+    raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
+  finally:
+    shutil.rmtree(new, ignore_errors=True)
+
+
+def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
+  """Reads the mark of a set, and checks that every file of the set is as then.
+
+  Earlier versions of xjax wrote the mark last too, but without digests. With
+  such a mark, the set is complete, but changes of its files are not noticed.
+
+  Args:
+    mark: path of the mark.
+    remedy: what the user must do if the set is not complete.
+
+  Returns:
+    The facts in the mark.
+
+  Raises:
+    DataError: the mark is absent or damaged, or a file of the set is missing or
+      has changed.
+  """
+  if not mark.is_file():
+    raise DataError(
+      f'{mark.parent}: is not complete, because {mark.name} is missing: the '
+      f'command that writes this folder was interrupted; {remedy}'
+    )
+  facts = read_json(mark)
+  for name, digest in _digests(facts, mark).items():
+    path = mark.parent / name
+    if not path.is_file():
+      raise DataError(f'{path}: is missing, but {mark} lists it; {remedy}')
+    if file_digest(path) != digest:
+      raise DataError(
+        f'{path}: is not the file that was written together with {mark}; '
+        f'{remedy}'
+      )
+  facts.pop(FILES, None)
+  return facts
+
+
+def _digests(facts: Mapping[str, Any], mark: pathlib.Path) -> dict[str, str]:
+  """Returns the digests in a mark, by name of the file."""
+  digests = facts.get(FILES, {})
+  if not isinstance(digests, dict) or not all(
+    isinstance(digest, str) and pathlib.PurePath(name).name == name
+    for name, digest in digests.items()
+  ):
+    raise DataError(f'{mark}: {FILES} must have the digest of each file')
+  return digests
+
+
+def _unlisted(mark: pathlib.Path, names: Collection[str]) -> list[pathlib.Path]:
+  """Returns the unchanged files of a set whose names are not in `names`."""
+  try:
+    digests = _digests(read_json(mark), mark)
+    old = {mark.parent / n: d for n, d in digests.items() if n not in names}
+    return [path for path, digest in old.items() if file_digest(path) == digest]
+  except DataError:
+    return []

@@ -1,0 +1,311 @@
+"""Reads tables: CSV and TSV files, Parquet files, and JSON lines as tables.
+
+The kind of a file, its encoding and its delimiter are told by its contents.
+"""
+
+import codecs
+from collections.abc import Iterator, Sequence
+import contextlib
+import csv
+import dataclasses
+import enum
+import io
+import itertools
+import re
+import shutil
+import tempfile
+from typing import Any, BinaryIO
+import zlib
+
+from xjax.core.errors import DataError, UserError
+from xjax.data.files.encodings import encoding_of
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import (
+  UTF16_MARKS,
+  looks_like_table,
+  parse_rows,
+)
+
+PARQUET_MAGIC = b'PAR1'
+_HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
+_LONGEST_CELL = 1 << 27  # characters
+_LONGEST_NAME = 100  # characters in the name of a column
+_DELIMITERS = ',;\t|'
+_NO_DELIMITER = '\x1f'  # for tables with a single column
+_SAMPLED = 1000  # rows that tell the columns of JSON lines
+
+
+class FileKind(enum.Enum):
+  """Says how the documents of a file are written."""
+
+  JSON_LINES = 'JSON lines'
+  TABLE = 'a table (CSV or TSV)'
+  PARQUET = 'Parquet'
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """Holds a table that is being read.
+
+  Attributes:
+    kind: how the table is written.
+    columns: names of the columns.
+    rows: the number and the cells of each row, by column. The number is the
+      line on which the row starts; in a Parquet file, it is the number of the
+      row. Rows can be read once. Faulty rows are left out.
+  """
+
+  kind: FileKind
+  columns: tuple[str, ...]
+  rows: Iterator[tuple[int, dict[str, Any]]]
+
+
+def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
+  """Begins to read a table from an open file.
+
+  Args:
+    file: the open file, at its start. It must be rewindable, and stay open
+      while rows are read.
+    name: name of the file, for messages.
+    faults: collects what is wrong with the rows.
+
+  Raises:
+    DataError: the file is no table, or its header is faulty.
+    UserError: the file is Parquet, but pyarrow is not installed.
+  """
+  try:
+    kind = kind_of(file, name)
+    match kind:
+      case FileKind.PARQUET:
+        return _parquet(file, name, faults)
+      case FileKind.TABLE:
+        return _csv(file, name, faults)
+  except Fault as fault:
+    raise DataError(f'{name}:{fault.line}: {fault}') from fault
+  rows = parse_rows(file, name, faults)
+  sample = list(itertools.islice(rows, _SAMPLED))
+  columns = dict.fromkeys(key for _, row in sample for key in row)
+  return Table(kind, tuple(columns), itertools.chain(sample, rows))
+
+
+@contextlib.contextmanager
+def rewindable(file: BinaryIO) -> Iterator[BinaryIO]:
+  """Yields a file that can be read twice: a pipe is copied to a file.
+
+  Raises:
+    UserError: the copy cannot be written.
+  """
+  if file.seekable():
+    yield file
+    return
+  with contextlib.ExitStack() as stack:
+    try:
+      copy = stack.enter_context(tempfile.TemporaryFile())
+      shutil.copyfileobj(file, copy)
+      copy.seek(0)
+    except OSError as error:
+      raise UserError(
+        f'temporary data cannot be written ({error.strerror}); give another '
+        'folder in the variable TMPDIR'
+      ) from error
+    yield copy
+
+
+def kind_of(file: BinaryIO, name: str) -> FileKind:
+  """Tells the kind of an open file by its contents, and rewinds the file.
+
+  Args:
+    file: the open file, at its start.
+    name: name of the file. A file with a single column can only be told by a
+      name that ends in .csv or .tsv.
+
+  Raises:
+    Fault: the file is damaged.
+  """
+  with _damage():
+    head = file.read(_HEAD)
+  file.seek(0)
+  if head.startswith(PARQUET_MAGIC):
+    return FileKind.PARQUET
+  start = _decoded(head).lstrip('\ufeff \t\r\n')
+  is_json = start.startswith(('{', '['))
+  named = re.search(r'\.(csv|tsv)(\.gz)?$', name, re.I)
+  first = start.partition('\n')[0]
+  if start and not is_json and (named or looks_like_table(first)):
+    return FileKind.TABLE
+  return FileKind.JSON_LINES
+
+
+def _decoded(head: bytes) -> str:
+  """Decodes the first bytes of a file; characters may be wrong."""
+  if head.startswith(UTF16_MARKS):
+    return codecs.getincrementaldecoder('utf-16')('replace').decode(head)
+  return head.decode('utf-8', 'replace')
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+  """Turns errors of reading into Faults."""
+  try:
+    yield
+  except (OSError, EOFError, zlib.error) as error:
+    raise Fault(f'the file is damaged: {error}') from error
+
+
+def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
+  """Begins to read a CSV or TSV file.
+
+  Raises:
+    Fault: the text cannot be decoded, or the file has no header.
+  """
+  csv.field_size_limit(_LONGEST_CELL)
+  with _damage():
+    encoding = encoding_of(file)
+    head = file.read(_HEAD)
+  file.seek(0)
+  whole = len(head) < _HEAD
+  decoder = codecs.getincrementaldecoder(encoding)('replace')
+  delimiter = _delimiter(decoder.decode(head), whole)
+  lines = _text_lines(file, encoding)
+  reader = csv.reader(lines, delimiter=delimiter, strict=True)
+  rows = _csv_rows(reader, name, faults)
+  _, header = next(rows, (1, []))
+  columns = _header(header)
+  return Table(
+    FileKind.TABLE, columns, _with_names(rows, columns, name, faults)
+  )
+
+
+def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
+  """Yields the lines of a file, with their ends; the file stays open."""
+  text = io.TextIOWrapper(file, encoding, newline='')
+  try:
+    yield from text
+  finally:
+    with contextlib.suppress(ValueError):  # the file has been closed already
+      text.detach()
+
+
+def _delimiter(text: str, whole: bool) -> str:
+  """Returns the delimiter that divides the first rows most evenly.
+
+  Args:
+    text: the start of the file.
+    whole: whether the text is the whole file. If not, its last row is cut off.
+  """
+  best = (0.0, 0, _NO_DELIMITER)
+  for delimiter in _DELIMITERS:
+    lines = io.StringIO(text, newline='')
+    rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    if not whole and len(rows) > 2:
+      rows.pop()
+    width = len(rows[0]) if rows else 0
+    if width > 1:
+      share = sum(len(row) == width for row in rows) / len(rows)
+      best = max(best, (share, width, delimiter), key=lambda b: b[:2])
+  return best[2]
+
+
+def _header(cells: Sequence[str]) -> tuple[str, ...]:
+  """Returns the names of the columns.
+
+  Raises:
+    Fault: the cells do not look like names of columns.
+  """
+  names = tuple(cell.strip().lstrip('\ufeff') for cell in cells)
+  # Programs that number the rows often give the numbers no name.
+  if len(names) > 1 and not names[0]:
+    names = ('column-1', *names[1:])
+  for at, name in enumerate(names, 1):
+    fault = ''
+    if not name:
+      fault = 'is empty'
+    elif len(name) > _LONGEST_NAME or '\n' in name:
+      fault = f'is a long text, {name[:40]!a}...'
+    elif re.fullmatch(r'[-+]?[\d.,]+', name):
+      fault = f'is a number, {name}'
+    elif name in names[: at - 1]:
+      fault = f'is {name!a}, like another cell'
+    if fault:
+      raise Fault(
+        'the first row must be the header, with the names of the columns; '
+        f'its cell {at} {fault}'
+      )
+  if not names:
+    raise Fault('the table is empty')
+  return names
+
+
+def _csv_rows(
+  reader: Iterator[list[str]], name: str, faults: Faults
+) -> Iterator[tuple[int, list[str]]]:
+  """Yields the first line and the cells of each row that is not blank."""
+  while True:
+    line = reader.line_num + 1
+    try:
+      cells = next(reader, None)
+    except csv.Error as error:
+      is_open = 'unexpected end' in str(error)
+      message = (
+        'a cell in this row begins with a quote that is never closed'
+        if is_open
+        else f'not a row of a table: {error}'
+      )
+      faults.add(name, line, message, fatal=is_open)
+      continue
+    except (OSError, EOFError, zlib.error, UnicodeError) as error:
+      message = f'the file is damaged: {error}'
+      faults.add(name, line, message, fatal=True)
+      return
+    if cells is None:
+      return
+    if cells:
+      yield line, cells
+
+
+def _with_names(
+  rows: Iterator[tuple[int, list[str]]],
+  columns: Sequence[str],
+  name: str,
+  faults: Faults,
+) -> Iterator[tuple[int, dict[str, str]]]:
+  """Yields rows as {column: cell}, and leaves out rows of another width."""
+  for line, cells in rows:
+    if len(cells) == len(columns):
+      yield line, dict(zip(columns, cells, strict=True))
+    else:
+      faults.add(name, line, f'{len(cells)} cells, but {len(columns)} columns')
+
+
+def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:
+  """Begins to read a Parquet file.
+
+  Raises:
+    Fault: the file is damaged.
+    UserError: pyarrow is not installed.
+  """
+  try:
+    import pyarrow as pa
+    from pyarrow import parquet
+  except ImportError as error:
+    raise UserError(
+      f'{name}: reading Parquet needs pyarrow: pip install pyarrow'
+    ) from error
+  try:
+    table = parquet.ParquetFile(file)
+    columns = tuple(table.schema_arrow.names)
+  except (pa.ArrowException, OSError) as error:
+    raise Fault(f'not a Parquet file that can be read: {error}') from error
+
+  def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    try:
+      for batch in table.iter_batches(_SAMPLED):
+        for row in batch.to_pylist():
+          number += 1
+          yield number, row
+    except (pa.ArrowException, OSError, ValueError) as error:
+      message = f'the file is damaged: {error}'
+      faults.add(name, number + 1, message, fatal=True)
+
+  return Table(FileKind.PARQUET, columns, rows())

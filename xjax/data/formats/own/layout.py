@@ -1,0 +1,132 @@
+"""Finds the files of a corpus of one's own, in a file or a folder."""
+
+from collections.abc import Iterable, Iterator
+import dataclasses
+import pathlib
+import re
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.faults import Faults
+from xjax.data.files.json_lines import find_files, only_file
+from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.jsonl import LABELS
+from xjax.data.formats.own.columns import SPLIT_NAMES, split_of
+
+_ENDINGS = 'jsonl|ndjson|json|csv|tsv|parquet'
+_EXPECTED = (
+  'a file or a folder of CSV, TSV, Parquet or JSON lines, such as train.csv, '
+  'or a folder per label with text files, such as sport/1.txt'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """Says where the documents of a corpus are.
+
+  Attributes:
+    splits: name of a split -> its file, or its folder of label folders.
+    by_label: whether the documents are files in one folder per label.
+    divided: whether the source says which documents are in which split. If not,
+      `splits` has only the entry train, with all documents.
+    labels: the file of label descriptors; None if there is none.
+  """
+
+  splits: dict[str, pathlib.Path]
+  by_label: bool = False
+  divided: bool = True
+  labels: pathlib.Path | None = None
+
+
+def find_layout(source: str, faults: Faults) -> Layout:
+  """Finds the documents of a corpus.
+
+  Args:
+    source: path of a file or a folder.
+    faults: receives a fault if a split has two files.
+
+  Raises:
+    ConfigError: the path is empty.
+    DataError: there is no such path, or no documents are in it.
+  """
+  if not source:
+    raise ConfigError(
+      'data.dir is not set: give your file or folder as '
+      '--config.data.dir=FILE_OR_FOLDER'
+    )
+  path = pathlib.Path(source).expanduser()
+  if not path.exists():
+    raise DataError(f'{source}: no such file or folder (data.dir)')
+  if not path.is_dir():
+    return Layout({TRAIN: path}, divided=False)
+  files = find_files(path, _ENDINGS)
+  labels = None
+  if LABELS in files:
+    labels = only_file(files.pop(LABELS), faults)
+  if files:
+    return _of_files(files, labels, faults)
+  folders = label_folders(path)
+  if not folders:
+    raise DataError(f'{source}: no documents in it; expected {_EXPECTED}')
+  splits = {_split_in(folder.name): folder for folder in folders}
+  # Only if each folder is a split, its folders are the labels.
+  if TRAIN in splits and '' not in splits and len(splits) == len(folders):
+    if all(map(label_folders, folders)):
+      return Layout(splits, by_label=True, labels=labels)
+  return Layout({TRAIN: path}, by_label=True, divided=False, labels=labels)
+
+
+def _of_files(
+  files: dict[str, list[pathlib.Path]],
+  labels: pathlib.Path | None,
+  faults: Faults,
+) -> Layout:
+  """Returns the layout of a folder of files; a single file is not divided."""
+  if len(files) == 1 and not _split_in(*files):
+    [paths] = files.values()
+    only = only_file(paths, faults)
+    return Layout({TRAIN: only}, divided=False, labels=labels)
+  splits: dict[str, list[pathlib.Path]] = {}
+  for stem, paths in files.items():
+    splits.setdefault(SPLIT_NAMES.get(stem, stem), []).extend(paths)
+  if TRAIN not in splits:  # names such as news_train.csv
+    for stem, paths in files.items():
+      if name := _split_in(stem):
+        splits.setdefault(name, []).extend(paths)
+  chosen = {name: only_file(paths, faults) for name, paths in splits.items()}
+  return Layout(chosen, labels=labels)
+
+
+def _split_in(name: str) -> str:
+  """Returns the split that the last word of a name means; '' if it is none."""
+  return split_of(re.split(r'[\W_]+', name)[-1])
+
+
+def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the folders in a folder that have documents, sorted by name."""
+  inner = sorted(p for p in _entries(folder) if p.is_dir())
+  return [path for path in inner if next(text_files(path), None)]
+
+
+def text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields the text files below a folder, sorted by path.
+
+  A text file has a name that ends in .txt or that has no ending. Hidden files
+  and folders are left out.
+
+  Raises:
+    DataError: the folder cannot be read.
+  """
+  for path in sorted(_entries(folder), key=lambda p: p.name):
+    if path.is_dir():
+      if not path.is_symlink():  # a link may lead back to this folder
+        yield from text_files(path)
+    elif path.suffix.lower() in ('', '.txt') and path.is_file():
+      yield path
+
+
+def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
+  """Returns the files and folders in a folder, without hidden ones."""
+  try:
+    return [p for p in folder.iterdir() if not p.name.startswith('.')]
+  except OSError as error:
+    raise DataError(f'{folder}: not a folder that can be read') from error

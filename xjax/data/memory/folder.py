@@ -1,0 +1,204 @@
+"""Writes documents that are in memory as the data folder of a run."""
+
+from collections.abc import Mapping
+import dataclasses
+import filecmp
+import json
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.atomic import build_folder, writing
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.rng import host_generator
+from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.memory.labels import GivenLabels, check_lengths, labels_of
+from xjax.data.memory.texts import documents_of, repeated_ids, without_text
+from xjax.data.schema import Document, label_row
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelledDocuments:
+  """Holds the documents of a split, with their gold labels.
+
+  Attributes:
+    documents: N documents.
+    labels: their gold labels.
+  """
+
+  documents: list[Document] | SparseDocuments
+  labels: GivenLabels
+
+  def __len__(self) -> int:
+    return len(self.documents)
+
+  def select(self, rows: np.ndarray) -> 'LabelledDocuments':
+    """Returns some of the documents, in the order of `rows`."""
+    if isinstance(self.documents, SparseDocuments):
+      documents = self.documents.select(rows)
+    else:
+      documents = [self.documents[row] for row in rows]
+    return LabelledDocuments(documents, self.labels.select(rows))
+
+
+def labelled_documents(
+  texts: object,
+  labels: object,
+  label_names: object = None,
+  names: tuple[str, str] = ('texts', 'labels'),
+) -> LabelledDocuments:
+  """Returns the documents and gold labels that a caller has in memory.
+
+  Args:
+    texts: see documents_of. If all are Documents with labels, `labels` may be
+      None.
+    labels, label_names: see labels_of.
+    names: names of the arguments `texts` and `labels`, for messages.
+
+  Raises:
+    DataError: the texts or the labels have a fault, or their numbers differ.
+  """
+  documents = documents_of(texts, names[0])
+  if labels is None and isinstance(documents, list):
+    labels = [document.labels for document in documents]
+    if None in labels:
+      raise DataError(
+        f'{names[1]} is None: give the labels of the documents, or give '
+        'Documents with labels'
+      )
+  gold = labels_of(labels, label_names, names[1])
+  check_lengths(len(documents), len(gold), *names)
+  return LabelledDocuments(documents, gold)
+
+
+def check_trainable(split: LabelledDocuments, name: str) -> None:
+  """Checks that a model can be trained or judged on documents.
+
+  Args:
+    split: the documents.
+    name: name of the argument that gave the documents, for messages.
+
+  Raises:
+    DataError: there are no documents, a document has no text, or two documents
+      have the same id.
+  """
+  if not len(split):
+    raise DataError(f'{name} is empty: there are no documents')
+  if isinstance(split.documents, SparseDocuments):
+    return
+  if empty := without_text(split.documents):
+    raise DataError(
+      f'{name}[{empty[0]}] has no text ({len(empty)} such documents); leave '
+      'out documents without text, and their labels'
+    )
+  if again := repeated_ids(split.documents):
+    id_ = split.documents[again[0]].id
+    raise DataError(f'{name}[{again[0]}]: the id {id_!a} occurs twice')
+
+
+def draw_dev(
+  train: LabelledDocuments, share: float, seed: int
+) -> dict[str, LabelledDocuments]:
+  """Divides documents into train and dev at random.
+
+  Args:
+    train: all documents.
+    share: share of the documents that go to dev.
+    seed: decides which documents go to dev.
+
+  Returns:
+    Name of the split -> its documents, in their first order. If the share is
+    less than one document, there is no dev.
+  """
+  n_dev = int(len(train) * share)
+  if not n_dev:
+    return {'train': train}
+  order = host_generator(seed, 'dev').permutation(len(train))
+  dev, rest = np.sort(order[:n_dev]), np.sort(order[n_dev:])
+  return {'train': train.select(rest), 'dev': train.select(dev)}
+
+
+def write_folder(
+  folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
+) -> None:
+  """Writes splits as JSON lines, or as feature files of the XC repository.
+
+  If the folder exists, nothing is written: the folder must have the same
+  contents.
+
+  Args:
+    folder: path of the new folder.
+    splits: name -> documents. The labels of all splits are those of `train`.
+
+  Raises:
+    ConfigError: the folder exists, and its contents differ.
+    WriteError: the folder cannot be written.
+  """
+  is_sparse = isinstance(splits['train'].documents, SparseDocuments)
+
+  def write(target: pathlib.Path) -> None:
+    with writing(target):
+      (_write_features if is_sparse else _write_lines)(target, splits)
+
+  if not folder.exists():
+    build_folder(folder, write)
+    return
+  with writing(folder):
+    new = pathlib.Path(tempfile.mkdtemp(prefix='.data.', dir=folder.parent))
+  try:
+    write(new)
+    names = sorted(path.name for path in new.iterdir())
+    before = sorted(path.name for path in folder.iterdir())
+    same = (
+      names == before and not filecmp.cmpfiles(folder, new, names, False)[1]
+    )
+  finally:
+    shutil.rmtree(new, ignore_errors=True)
+  if not same:
+    raise ConfigError(
+      f'{folder.parent}: this workdir was made from other texts or labels '
+      f'({folder.name}/ differs); use a new workdir'
+    )
+
+
+def _write_lines(
+  folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
+) -> None:
+  for name, split in splits.items():
+    with (folder / f'{name}.jsonl').open('w', encoding='utf-8') as file:
+      for row, document in enumerate(split.documents):
+        line = {'id': document.id, 'zones': dict(document.zones)}
+        line['labels'] = split.labels.ids(row)
+        file.write(json.dumps(line, ensure_ascii=False) + '\n')
+  gold = splits['train'].labels
+  if gold.ordered:
+    with (folder / 'labels.jsonl').open('w', encoding='utf-8') as file:
+      for label in gold.labels:
+        file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
+
+
+def _write_features(
+  folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
+) -> None:
+  names = [label.id for label in splits['train'].labels.labels]
+  text = ''.join(f'{name}\n' for name in names)
+  (folder / 'Y.txt').write_text(text, 'utf-8')
+  for name, split in splits.items():
+    rows = split.documents.rows
+    with (folder / f'{name}.txt').open('w', encoding='ascii') as file:
+      file.write(f'{rows.shape[0]} {rows.shape[1]} {len(names)}\n')
+      for row in range(len(split)):
+        file.write(_feature_line(rows, split.labels, row))
+
+
+def _feature_line(rows: sparse.csr_array, labels: GivenLabels, row: int) -> str:
+  """Returns the line of a document: its labels, features and values."""
+  part = slice(rows.indptr[row], rows.indptr[row + 1])
+  ids = ','.join(map(str, labels.rows[row].tolist()))
+  # The shortest decimal text of a float32 is read back as the same number.
+  values = rows.data[part].astype(str)
+  pairs = zip(rows.indices[part].tolist(), values, strict=True)
+  return f'{ids} {" ".join(f"{i}:{value}" for i, value in pairs)}\n'

@@ -1,0 +1,229 @@
+"""Turns the labels that a caller has in memory into lists of label ids."""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.files.json_lines import Fields
+from xjax.data.memory.texts import is_frame, is_missing, items_of, kind_of
+from xjax.data.schema import Label
+
+_EXPECTED = (
+  'expected a list of labels for each document, one label for each document, '
+  'or an indicator matrix of zeros and ones, [documents, labels]'
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GivenLabels:
+  """Holds the gold labels of N documents.
+
+  Attributes:
+    labels: L labels, in the order of the caller, or sorted by id.
+    rows: N rows of indices into `labels`; each row is sorted.
+    ordered: whether the caller has given all labels and their order.
+  """
+
+  labels: tuple[Label, ...]
+  rows: Ragged
+  ordered: bool
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def ids(self, row: int) -> tuple[str, ...]:
+    """Returns the label ids of a document."""
+    return tuple(self.labels[i].id for i in self.rows[row].tolist())
+
+  def select(self, rows: np.ndarray) -> 'GivenLabels':
+    """Returns the labels of some documents, in the order of `rows`."""
+    chosen = Ragged.of([self.rows[row] for row in rows])
+    return dataclasses.replace(self, rows=chosen)
+
+  def with_labels(self, labels: tuple[Label, ...]) -> 'GivenLabels':
+    """Returns the same gold labels as indices into other labels."""
+    index = {label.id: i for i, label in enumerate(labels)}
+    rows = [sorted(index[x] for x in self.ids(i)) for i in range(len(self))]
+    return GivenLabels(labels, Ragged.of(rows), self.ordered)
+
+
+def with_same_labels(
+  first: GivenLabels, second: GivenLabels
+) -> tuple[GivenLabels, GivenLabels]:
+  """Returns the gold labels of two splits as indices into the same labels.
+
+  If the caller has given all labels of the first split, nothing is changed,
+  because the second split must be read with the same label_names.
+  """
+  if first.ordered:
+    return first, second
+  by_id = {label.id: label for label in first.labels + second.labels}
+  labels = tuple(by_id[id_] for id_ in sorted(by_id))
+  return first.with_labels(labels), second.with_labels(labels)
+
+
+def labels_of(
+  labels: Any,
+  label_names: Sequence[str | Label] | None = None,
+  name: str = 'labels',
+) -> GivenLabels:
+  """Returns labels that are given in one of many forms.
+
+  The id of a label is a text. An integer stands for its decimal digits.
+
+  Args:
+    labels: one of these forms:
+
+      - a list, tuple, generator, array or Series. Its items are lists, tuples,
+        sets or arrays of label ids, or each item is the only label of its
+        document;
+      - an indicator matrix [N, L] with the values 0 and 1: a two-dimensional
+        array, a sparse matrix or a DataFrame.
+    label_names: all labels. For a matrix, these are the labels of the columns.
+      None means the labels that documents have. For a matrix, None means the
+      names of a DataFrame's columns, or else the numbers of the columns.
+    name: name of the argument, for messages.
+
+  Raises:
+    DataError: the labels have a fault; the message has its position.
+  """
+  if label_names is None and is_frame(labels):
+    label_names = [str(column) for column in labels.columns]
+  known = _known(label_names)
+  if is_frame(labels):
+    labels = labels.to_numpy()
+  if sparse.issparse(labels) or getattr(labels, 'ndim', 1) == 2:
+    return _of_matrix(labels, known, name)
+  lists = _id_lists(items_of(labels, name, _EXPECTED), name)
+  if known is None:
+    ids = sorted({id_ for row in lists for id_ in row})
+    known = tuple(Label(id_, id_) for id_ in ids)
+  index = {label.id: i for i, label in enumerate(known)}
+  for row, ids in enumerate(lists):
+    for id_ in ids:
+      if id_ not in index:
+        raise DataError(f'{name}[{row}]: {id_!a} is not in label_names')
+  rows = Ragged.of([sorted(index[id_] for id_ in ids) for ids in lists])
+  return GivenLabels(known, rows, label_names is not None)
+
+
+def _known(
+  label_names: Sequence[str | Label] | None,
+) -> tuple[Label, ...] | None:
+  """Returns the labels of the argument label_names."""
+  if label_names is None:
+    return None
+  items = items_of(label_names, 'label_names', 'expected a list of labels')
+  labels = []
+  for row, item in enumerate(items):
+    where = f'label_names[{row}]'
+    id_ = _id_of(item.id if isinstance(item, Label) else item, where)
+    labels.append(item if isinstance(item, Label) else Label(id_, id_))
+  if not labels:
+    raise DataError('label_names is empty')
+  seen: set[str] = set()
+  for row, label in enumerate(labels):
+    if label.id in seen:
+      raise DataError(f'label_names[{row}]: {label.id!a} occurs twice')
+    seen.add(label.id)
+  return tuple(labels)
+
+
+def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
+  """Returns the label ids of each document."""
+  single = bool(items) and not _is_list(items[0])
+  lists = []
+  for row, item in enumerate(items):
+    where = f'{name}[{row}]'
+    if is_missing(item):
+      raise DataError(
+        f'{where} is {kind_of(item)}; use [] for a document without labels'
+      )
+    if _is_list(item) == single:
+      raise DataError(
+        f'{where} is {kind_of(item)}, but {name}[0] is {kind_of(items[0])}; '
+        'give a list of labels for every document, or one label for every '
+        'document'
+      )
+    values = [item] if single else list(item)
+    ids = [_id_of(v, f'{where}[{i}]') for i, v in enumerate(values)]
+    if len(set(ids)) < len(ids):
+      twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+      raise DataError(f'{where}: the label {twice!a} occurs twice')
+    lists.append(tuple(ids))
+  return lists
+
+
+def _is_list(item: Any) -> bool:
+  return isinstance(item, list | tuple | set | frozenset | np.ndarray)
+
+
+def _id_of(value: Any, where: str) -> str:
+  """Returns a label id; an integer becomes its decimal digits."""
+  if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    return str(value)
+  if not isinstance(value, str):
+    raise DataError(
+      f'{where} is {kind_of(value)}; a label must be a text or an integer'
+    )
+  fields = Fields({})
+  id_ = fields.as_id(str(value), where)
+  if fields.faults:
+    raise DataError(fields.faults[0])
+  return id_
+
+
+def _of_matrix(
+  matrix: Any, known: tuple[Label, ...] | None, name: str
+) -> GivenLabels:
+  """Returns the labels of an indicator matrix."""
+  if matrix.ndim != 2 or matrix.dtype.kind not in 'biufO':
+    raise DataError(
+      f'{name} is an array of shape {matrix.shape} and type {matrix.dtype}; '
+      f'{_EXPECTED}'
+    )
+  if not sparse.issparse(matrix):
+    _check_binary(np.asarray(matrix), name)
+    matrix = np.asarray(matrix).astype(bool)
+  gold = sparse.csr_array(matrix)
+  gold.sum_duplicates()
+  if not np.isin(gold.data, (0, 1)).all():
+    raise DataError(f'{name} has other values than 0 and 1; {_EXPECTED}')
+  n_labels = gold.shape[1]
+  if known is None:
+    known = tuple(Label(str(i), str(i)) for i in range(n_labels))
+  if len(known) != n_labels:
+    raise DataError(
+      f'{name} has {n_labels} columns, but label_names has {len(known)} labels'
+    )
+  rows = Ragged(gold.indptr.astype(np.int64), gold.indices.astype(np.int32))
+  return GivenLabels(known, rows.keep(gold.data != 0), True)
+
+
+def _check_binary(matrix: np.ndarray, name: str) -> None:
+  """Checks that a matrix has only the values 0 and 1."""
+  wrong = np.argwhere(~np.isin(matrix, (0, 1)))
+  if len(wrong):
+    row, column = wrong[0].tolist()
+    raise DataError(
+      f'{name}[{row}, {column}] is {matrix[row, column]}; an indicator matrix '
+      'has only the values 0 and 1'
+    )
+
+
+def check_lengths(n_texts: int, n_labels: int, texts: str, labels: str) -> None:
+  """Checks that there are as many documents as lists of labels.
+
+  Raises:
+    DataError: the numbers differ.
+  """
+  if n_texts != n_labels:
+    raise DataError(
+      f'{texts} has {n_texts} documents, but {labels} has labels of {n_labels} '
+      'documents'
+    )

@@ -1,0 +1,205 @@
+"""Turns the texts or features that a caller has in memory into documents."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.schema import Document
+
+_EXPECTED = (
+  'expected a list, an array or a Series of texts, a DataFrame of texts, a '
+  'list of xjax.Document, or a matrix of features'
+)
+
+
+def documents_of(
+  texts: Any, name: str = 'texts'
+) -> list[Document] | SparseDocuments:
+  """Returns documents that are given in one of many forms.
+
+  Args:
+    texts: one of these forms:
+
+      - a list, tuple, generator, one-dimensional array or Series. Its items are
+        texts, or all of them are Documents;
+      - a DataFrame, whose columns are the zones of the documents;
+      - a sparse matrix or a two-dimensional array of features, [N, D].
+    name: name of the argument, for messages.
+
+  Returns:
+    The documents. The id of a text is its position, from 0. Features become
+    SparseDocuments, float32.
+
+  Raises:
+    DataError: the argument has another form, or an item has a fault; the
+      message has the position of the item.
+  """
+  if sparse.issparse(texts) or _is_numeric(texts):
+    return _rows_of(texts, name)
+  if is_frame(texts):
+    return _documents_of_frame(texts, name)
+  items = items_of(texts, name, _EXPECTED)
+  if items and isinstance(items[0], Document):
+    return _check_documents(items, name)
+  return [
+    Document(str(row), {'text': text_of(item, f'{name}[{row}]')}, None)
+    for row, item in enumerate(items)
+  ]
+
+
+def items_of(values: Any, name: str, expected: str) -> list[Any]:
+  """Returns the items of a list, tuple, generator, array or Series.
+
+  Args:
+    values: the argument of the caller.
+    name: name of the argument, for messages.
+    expected: says which forms are allowed, for messages.
+
+  Raises:
+    DataError: the argument has another form, or an array has not one axis.
+  """
+  if isinstance(values, np.ndarray) and values.ndim != 1:
+    raise DataError(f'{name} is an array of shape {values.shape}; {expected}')
+  wrong = str | bytes | Mapping | set | frozenset | Document
+  if isinstance(values, wrong) or not isinstance(values, Iterable):
+    raise DataError(f'{name} is {kind_of(values)}; {expected}')
+  return list(values)
+
+
+def text_of(value: Any, where: str) -> str:
+  """Returns a value as text.
+
+  Raises:
+    DataError: the value is no text, or has half of a surrogate pair.
+  """
+  if not isinstance(value, str):
+    advice = "; use '' for a missing text" if is_missing(value) else ''
+    raise DataError(f'{where} is {kind_of(value)}, not text{advice}')
+  try:
+    value.encode('utf-8')
+  except UnicodeEncodeError as error:
+    raise DataError(
+      f'{where} holds a broken Unicode character (half of a surrogate pair) at '
+      f'position {error.start}'
+    ) from error
+  return str(value)
+
+
+def is_frame(values: Any) -> bool:
+  """Returns whether a value looks like a DataFrame (pandas or Polars)."""
+  return hasattr(values, 'columns') and hasattr(values, 'to_numpy')
+
+
+def is_missing(value: Any) -> bool:
+  """Returns whether a value is None, NaN or the missing value of pandas."""
+  if value is None or type(value).__name__ in ('NAType', 'NaTType'):
+    return True
+  return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def kind_of(value: Any) -> str:
+  """Returns words for what a value is, such as `None` or `a dict`."""
+  if value is None:
+    return 'None'
+  if isinstance(value, float | np.floating) and np.isnan(value):
+    return 'NaN'
+  if isinstance(value, bytes):
+    return "bytes, which must be decoded first (such as x.decode('utf-8'))"
+  if isinstance(value, str):
+    return 'one text'
+  return f'of type {type(value).__name__}'
+
+
+def _is_numeric(values: Any) -> bool:
+  two_axes = isinstance(values, np.ndarray) and values.ndim == 2
+  return two_axes and values.dtype.kind in 'biuf'
+
+
+def _documents_of_frame(frame: Any, name: str) -> list[Document]:
+  """Returns the rows of a DataFrame; each column is a zone."""
+  zones = list(frame.columns)
+  for zone in zones:
+    if not isinstance(zone, str) or not zone.strip():
+      raise DataError(
+        f'{name} has the column {zone!r}; the columns must have names, because '
+        'they are the zones of the documents'
+      )
+  if not zones:
+    raise DataError(f'{name} is a DataFrame without columns')
+  if len(set(zones)) < len(zones):
+    raise DataError(f'{name} has two columns of the same name: {zones}')
+  columns = [
+    [text_of(value, f'{name}[{zone!r}][{row}]') for row, value in enumerate(x)]
+    for zone, x in ((zone, list(frame[zone])) for zone in zones)
+  ]
+  return [
+    Document(str(row), dict(zip(zones, texts)), None)
+    for row, texts in enumerate(zip(*columns, strict=True))
+  ]
+
+
+def _check_documents(items: Sequence[Any], name: str) -> list[Document]:
+  """Checks that all items are Documents that hold texts."""
+  for row, item in enumerate(items):
+    where = f'{name}[{row}]'
+    if not isinstance(item, Document):
+      raise DataError(
+        f'{where} is {kind_of(item)}, but {name}[0] is a Document; give only '
+        'texts, or only Documents'
+      )
+    if not isinstance(item.zones, Mapping):
+      raise DataError(f'{where}.zones is {kind_of(item.zones)}, not a dict')
+    for zone, text in item.zones.items():
+      text_of(text, f'{where}.zones[{zone!r}]')
+  return list(items)
+
+
+def _rows_of(values: Any, name: str) -> SparseDocuments:
+  """Returns the rows of a matrix of features as documents."""
+  if values.ndim != 2 or values.dtype.kind not in 'biuf':
+    raise DataError(
+      f'{name} is a matrix of shape {values.shape} and type {values.dtype}; '
+      'features must be real numbers, [documents, features]'
+    )
+  rows = sparse.csr_array(values)
+  rows.sum_duplicates()  # ascending columns, as SparseDocuments needs
+  entries = rows.data.astype(np.float64)
+  fits = np.abs(entries) <= np.finfo(np.float32).max
+  if not fits.all():
+    at = int(np.flatnonzero(~fits)[0])
+    row = int(np.searchsorted(rows.indptr, at, side='right')) - 1
+    raise DataError(
+      f'{name}[{row}, {rows.indices[at]}] is {entries[at]}; features must be '
+      'finite float32 numbers'
+    )
+  indptr = rows.indptr
+  if indptr[-1] < 2**31:  # the trainers of linear models need int32
+    indptr = indptr.astype(np.int32)
+  parts = entries.astype(np.float32), rows.indices.astype(np.int32), indptr
+  return SparseDocuments(name, sparse.csr_array(parts, shape=rows.shape))
+
+
+def without_text(documents: Sequence[Document]) -> list[int]:
+  """Returns the positions of the documents whose zones are all empty."""
+  rows = enumerate(documents)
+  return [
+    row
+    for row, document in rows
+    if not any(text.strip() for text in document.zones.values())
+  ]
+
+
+def repeated_ids(documents: Sequence[Document]) -> list[int]:
+  """Returns the positions of the documents with the id of an earlier one."""
+  seen: set[str] = set()
+  return list(
+    itertools.compress(
+      range(len(documents)),
+      (doc.id in seen or bool(seen.add(doc.id)) for doc in documents),
+    )
+  )

@@ -1,0 +1,140 @@
+"""Measures the documents and labels of a corpus, before a model is trained."""
+
+import dataclasses
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.progress import progress
+from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.formats.draft import TRAIN
+from xjax.data.overlaps import Overlap, find_overlaps, find_repeats
+from xjax.data.schema import Corpus, LabelSpace, Split
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SplitQuality:
+  """Measures the N documents of a split.
+
+  Attributes:
+    name: name of the split.
+    labels: int [N], number of gold labels of each document.
+    sizes: int32 [N], number of words of each document, in the zones that models
+      read. If documents have no text, it is the number of features.
+    repeats: number of documents whose text an earlier document of the split
+      has too.
+    repeat_examples: up to 3 pairs of ids: such a document, and the earlier one.
+    empty_example: id of a document of size 0; None if there is none.
+  """
+
+  name: str
+  labels: np.ndarray
+  sizes: np.ndarray
+  repeats: int
+  repeat_examples: tuple[tuple[str, str], ...]
+  empty_example: str | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quality:
+  """Measures a corpus.
+
+  Attributes:
+    splits: the splits, in the order of the corpus.
+    unit: what the sizes of documents count: 'word' or 'feature'.
+    train_counts: int [L], training documents of each label.
+    unseen: number of labels of dev or test without a training document.
+    twins: groups of labels with similar names; see find_twins.
+    overlaps: documents that are in two splits.
+  """
+
+  splits: tuple[SplitQuality, ...]
+  unit: str
+  train_counts: np.ndarray
+  unseen: int
+  twins: tuple[tuple[int, ...], ...]
+  overlaps: tuple[Overlap, ...]
+
+
+def measure(corpus: Corpus) -> Quality:
+  """Measures a corpus; reads each document once."""
+  splits = corpus.splits.values()
+  counts = corpus.label_space.train_counts
+  golden = np.zeros(len(counts), bool)
+  for split in splits:
+    golden[split.gold.values] = True
+  sparse = any(isinstance(s.documents, SparseDocuments) for s in splits)
+  return Quality(
+    splits=tuple(map(_measure_split, splits)),
+    unit='feature' if sparse else 'word',
+    train_counts=counts,
+    unseen=int((golden & (counts == 0)).sum()),
+    twins=find_twins(corpus.label_space),
+    overlaps=tuple(find_overlaps(corpus)),
+  )
+
+
+def _measure_split(split: Split) -> SplitQuality:
+  sizes = _sizes(split)
+  empty = np.flatnonzero(sizes == 0)
+  repeats, examples = find_repeats(split)
+  return SplitQuality(
+    name=split.name,
+    labels=split.gold.lengths,
+    sizes=sizes,
+    repeats=repeats,
+    repeat_examples=examples,
+    empty_example=split.ids[empty[0]] if len(empty) else None,
+  )
+
+
+def _sizes(split: Split) -> np.ndarray:
+  """Returns the numbers of words or of features, int32 [N]."""
+  if isinstance(split.documents, SparseDocuments):
+    return np.diff(split.documents.rows.indptr).astype(np.int32)
+  work = f'counting the words of {split.name}'
+  with progress(split.documents, work, unit='document') as documents:
+    sizes = (len(document.text().split()) for document in documents)
+    return np.fromiter(sizes, np.int32, len(split))
+
+
+def find_twins(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
+  """Finds labels whose names are equal, or differ only in case or white space.
+
+  A label without a name is compared by its id.
+
+  Returns:
+    Groups of label indices, each group ascending.
+  """
+  first: dict[str, int] = {}
+  groups: dict[int, list[int]] = {}
+  for index, label in enumerate(space.labels):
+    key = ' '.join(label.name.split()).casefold()
+    if (twin := first.setdefault(key, index)) != index:
+      groups.setdefault(twin, [twin]).append(index)
+  return tuple(map(tuple, groups.values()))
+
+
+def check_train_split(corpus: Corpus) -> None:
+  """Checks that a corpus has a split to train on.
+
+  Raises:
+    DataError: there is no split train.
+  """
+  if TRAIN not in corpus.splits:
+    raise DataError(
+      'the corpus has no split train; its splits are '
+      + ', '.join(corpus.splits)
+    )
+
+
+def check_train_labels(corpus: Corpus) -> None:
+  """Checks that at least one label has training documents.
+
+  Raises:
+    DataError: no label has training documents.
+  """
+  if not corpus.label_space.train_counts.any():
+    raise DataError(
+      'no document of the split train has a label, so there is nothing to learn'
+    )

@@ -1,0 +1,362 @@
+"""Writes the model card of a run: README.md in its workdir."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import datetime
+import json
+import math
+import pathlib
+import shlex
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from xjax.config.json import load_config, to_json
+from xjax.config.run import Config
+from xjax.core.atomic import atomic_write
+from xjax.core.config_part import ConfigPart
+from xjax.data.files.faults import plural
+from xjax.data.overlaps import find_overlaps
+from xjax.data.schema import FREQUENT_FROM, LabelSpace
+from xjax.judge.calibration import Method
+from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.predict import PREDICTIONS
+from xjax.judge.predictions import Predictions
+from xjax.report.page.markdown import escape
+from xjax.report.tables.plain import USUAL_K, plain_slice_table
+from xjax.run.fit import FitResult
+from xjax.score.config import ExactMatchModel
+from xjax.score.text_model import NeuralModel
+from xjax.train.workdir import Workdir
+from xjax.version import __version__
+
+CARD = 'README.md'
+# A file without this first line is the user's, so it is never replaced.
+MARK = (
+  '<!-- written by xjax at the end of each run; to edit, remove this line -->'
+)
+# Metrics that have an interval; each is a mean over documents.
+_METRICS = ('P@1', *(f'{kind}@{USUAL_K}' for kind in ('P', 'RP', 'nDCG')))
+_WIDE = 1.96  # a 95 % interval has this many standard errors on each side
+
+
+def write_card(
+  result: FitResult, command: Sequence[str] = ()
+) -> pathlib.Path | None:
+  """Writes the model card of a finished run.
+
+  A README.md that xjax did not write is kept, and the log says so.
+
+  Args:
+    result: the run.
+    command: words of the command that started the run; () if it is not known.
+
+  Returns:
+    The path of the card; None if another README.md is kept.
+
+  Raises:
+    DataError: config.json or predictions.npz is missing or damaged.
+    WriteError: the file cannot be written.
+  """
+  path = result.workdir / CARD
+  if (path.exists() or path.is_symlink()) and not _is_card(path):
+    logging.warning(
+      '%s was not written by xjax, so it is kept and there is no model card',
+      path,
+    )
+    return None
+  text = card_text(result, command)
+  with atomic_write(path) as file:
+    file.write(f'{MARK}\n\n{text}')
+  return path
+
+
+def _is_card(path: pathlib.Path) -> bool:
+  """Returns whether the first line of a file is MARK."""
+  try:
+    with path.open('rb') as file:
+      return file.readline(len(MARK) + 1).rstrip(b'\n') == MARK.encode()
+  except OSError:
+    return False
+
+
+def card_text(result: FitResult, command: Sequence[str] = ()) -> str:
+  """Returns the model card of a finished run, as Markdown.
+
+  The arguments are those of write_card.
+  """
+  config = load_config(Workdir.at(result.workdir).config)
+  sections = {
+    'Use': _use(result, config),
+    'Data': _data(result, config),
+    'Metrics': _metrics(result),
+    'Probabilities': _probabilities(result),
+    'Labels that training has not seen': _unseen(result, config),
+    'Configuration': _configuration(result, config, command),
+  }
+  parts = [
+    f'# {escape(result.workdir.name)}',
+    f'{_article(type(config.model).__name__)} that tags documents with '
+    f'{plural(result.corpus.label_space.n_inside, "label")}. '
+    f'xjax {__version__} finished the run on {_date(result)}.',
+  ]
+  for title, blocks in sections.items():
+    parts += [f'## {title}', *blocks]
+  return '\n\n'.join(parts) + '\n'
+
+
+def _article(noun: str) -> str:
+  return f'An {noun}' if noun[0] in 'AEIOU' else f'A {noun}'
+
+
+def _date(result: FitResult) -> str:
+  """Returns the date on which the last split was judged, in UTC."""
+  folder = Workdir.at(result.workdir)
+  marks = [folder.judged(name) for name in result.paths]
+  times = [mark.stat().st_mtime for mark in marks if mark.exists()]
+  at = max(times) if times else time.time()
+  return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
+
+
+def _use(result: FitResult, config: Config) -> Iterator[str]:
+  judged = ' and '.join(result.metrics)
+  judged = f'It was judged on {judged}' if judged else 'It was not judged'
+  what = 'rows of features' if config.data.sparse else 'texts'
+  yield (
+    f'The model ranks labels for {what} like those that it was trained on. '
+    f'{judged}. On other kinds of documents or other languages its quality is '
+    'not known. A list may lack right labels and have wrong ones, so decisions '
+    'that matter need a person.'
+  )
+  yield 'On the command line, in this folder:'
+  more = ' --features=FILES' if config.data.tokens.dense else ''
+  source = 'FILE' if config.data.sparse else 'docs.jsonl'
+  yield _code(
+    f'xjax predict --workdir=. --input={source}{more} --output=tagged.jsonl '
+    '--k=5'
+  )
+  yield 'In Python:'
+  documents = "['a text']"
+  if config.data.sparse or config.data.tokens.dense:
+    documents = 'documents'
+  yield _code(
+    f"import xjax\nmodel = xjax.load('.')\nmodel.predict({documents}, k=5)"
+  )
+
+
+def _data(result: FitResult, config: Config) -> Iterator[str]:
+  corpus, data = result.corpus, config.data
+  source = f' from {_quoted(data.dir)}' if data.dir else ''
+  yield f'{type(data).__name__}{source}, fingerprint `{corpus.fingerprint}`.'
+  rows = [('split', 'documents', 'labels per document', 'chosen by')]
+  for name, split in corpus.splits.items():
+    drawn = (result.workdir / 'splits' / f'{name}.txt').exists()
+    chosen = 'xjax, by a seed' if drawn or data.generated else 'the data'
+    mean = f'{split.gold.lengths.mean():.2f}' if len(split) else '-'
+    rows.append((name, f'{len(split):,}', mean, chosen))
+  yield _table(rows)
+  yield _table([('labels', 'number'), *_label_rows(corpus.label_space)])
+  for overlap in find_overlaps(corpus):
+    for message in overlap.warnings():
+      yield f'**Warning:** {escape(message)}.'
+
+
+def _label_rows(space: LabelSpace) -> Iterator[tuple[str, str]]:
+  names = {
+    'frequent': f'frequent: at least {FREQUENT_FROM} training documents',
+    'few': f'few: 1 to {FREQUENT_FROM - 1} training documents',
+    'zero': 'zero: no training documents',
+    'held_out': 'held out of training (also in zero)',
+  }
+  for name, mask in space.masks().items():
+    yield names[name], f'{mask.sum():,}'
+  if space.n_outside:
+    yield 'never predicted (also in zero)', f'{space.n_outside:,}'
+
+
+def _metrics(result: FitResult) -> Iterator[str]:
+  if not result.metrics:
+    yield 'There is no split dev or test.'
+  if 'dev' in result.metrics:
+    yield 'Thresholds, and checkpoints if there are several, are chosen on dev.'
+  for name, metrics in result.metrics.items():
+    yield f'### {name}'
+    yield _code(plain_slice_table(metrics, result.prior.get(name)))
+    shown = ', '.join(
+      f'{metric} [{low:.3f}, {high:.3f}]'
+      for metric, (low, high) in _intervals(result, name).items()
+    )
+    if shown:
+      yield f'95 % intervals over documents, slice {ALL}: {shown}'
+
+
+def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
+  """Returns intervals of the metrics of the slice `all` of a split.
+
+  If the metrics have intervals, these are returned. Otherwise the intervals of
+  means over documents are computed from standard errors.
+  """
+  metrics = result.metrics[name]
+  saved = metrics.get(INTERVALS, {}).get(PROTOCOL, {}).get(ALL)
+  if saved:
+    return {name: tuple(saved[name]) for name in _METRICS if name in saved}
+  predictions = Predictions.load(result.paths[name] / PREDICTIONS)
+  return document_intervals(predictions, metrics)
+
+
+def document_intervals(
+  predictions: Predictions, metrics: Metrics
+) -> dict[str, tuple[float, float]]:
+  """Computes 95 % intervals of means over documents, by standard errors.
+
+  Args:
+    predictions: the predictions, with gold.
+    metrics: their metrics. A metric that is defined in another way than here
+      gets no interval; nor does a metric with the same value for all documents.
+
+  Returns:
+    Metric -> lowest and highest value.
+  """
+  values = metrics[PROTOCOL][ALL]
+  gold = predictions.gold
+  hits_NK = predictions.lists[ALL].hits(gold, len(predictions.labels))
+  hits_NK, n_gold_N = hits_NK[gold.lengths > 0], gold.lengths[gold.lengths > 0]
+  values_of = {}
+  for k in (1, USUAL_K):
+    first_NK = hits_NK[:, :k].astype(np.float64)
+    discounts = 1 / np.log2(np.arange(2, first_NK.shape[1] + 2))
+    best_N = np.cumsum(discounts)[np.minimum(n_gold_N, len(discounts)) - 1]
+    values_of |= {
+      f'P@{k}': first_NK.sum(1) / k,
+      f'RP@{k}': first_NK.sum(1) / np.minimum(n_gold_N, k),
+      f'nDCG@{k}': first_NK @ discounts / best_N,
+    }
+  return {
+    metric: _interval(values_N)
+    for metric in _METRICS
+    if len(set(values_N := values_of[metric])) > 1
+    and values.get(metric) is not None
+    and abs(values_N.mean() - values[metric]) < 1e-6
+  }
+
+
+def _interval(values_N: np.ndarray) -> tuple[float, float]:
+  mean = float(values_N.mean())
+  half = _WIDE * float(values_N.std(ddof=1)) / math.sqrt(len(values_N))
+  return max(mean - half, 0.0), min(mean + half, 1.0)
+
+
+def _probabilities(result: FitResult) -> Iterator[str]:
+  calibration = result.calibration
+  if calibration is None or calibration.method is Method.NONE:
+    yield 'Scores are not calibrated.'
+  else:
+    yield (
+      'Scores are shown as probabilities. They are calibrated by the method '
+      f'{calibration.method.value}, which was fitted on '
+      f'{plural(calibration.n_documents, "document")} of dev.'
+    )
+    before, after = calibration.ece_before, calibration.ece_after
+    if after is not None:
+      was = '' if before is None else f' ({before:.3f} before)'
+      yield (
+        f'The expected calibration error of the entries of lists is {after:.3f}'
+        f'{was}, on documents of dev that the calibration did not see.'
+      )
+  rows = [
+    (name, metric, f'{value:.3f}')
+    for name, metrics in result.metrics.items()
+    for metric, value in metrics[PROTOCOL][ALL].items()
+    if metric.startswith(('ECE', 'threshold')) and value is not None
+  ]
+  if rows:
+    yield (
+      'Saved with the metrics (`ECE[>0.1]` is the calibration error of the '
+      'entries with probability above 0.1):'
+    )
+    yield _table([('split', 'value', ''), *rows])
+
+
+def _unseen(result: FitResult, config: Config) -> Iterator[str]:
+  space, model = result.corpus.label_space, config.model
+  unseen = int((space.train_counts[: space.n_inside] == 0).sum())
+  if isinstance(model, ExactMatchModel):
+    told = (
+      'The model needs no training documents: it predicts the labels whose '
+      'names occur in a text.'
+    )
+  elif isinstance(model, NeuralModel) and model.head.describes:
+    told = (
+      'The model scores labels by their names, so it also scores labels '
+      'without training documents. The slices zero and held_out show how well. '
+      'Further labels can be added with `xjax predict --labels=FILE`.'
+    )
+  else:
+    told = (
+      'The model knows labels only from their training documents. For labels '
+      'without training documents it has learned nothing, so they are not '
+      'predicted or come last.'
+    )
+  yield (
+    f'{told} In the label space of this run, {plural(unseen, "label")} '
+    f'{"has" if unseen == 1 else "have"} no training document. Labels outside '
+    f'the label space ({space.n_outside:,} in dev and test) are never '
+    'predicted, and count as missed in the metrics.'
+  )
+
+
+def _configuration(
+  result: FitResult, config: Config, command: Sequence[str]
+) -> Iterator[str]:
+  if result.steps:
+    yield (
+      f'The run took {plural(result.steps, "step")}; the checkpoint of step '
+      f'{result.best_step:,} is used.'
+    )
+  if command:
+    yield 'Command:'
+    yield _code(shlex.join(command))
+  yield 'Kinds, and fields with other values than by default:'
+  rows = [('field', 'value'), ('seed', _quoted(config.seed))]
+  yield _table(rows + [row for row in _fields(config, '') if row[0] != 'seed'])
+
+
+def _fields(part: ConfigPart, path: str) -> Iterator[tuple[str, str]]:
+  """Yields the kinds of parts, and the fields without default values."""
+  for field in dataclasses.fields(part):
+    value, where = getattr(part, field.name), f'{path}{field.name}'
+    if isinstance(value, ConfigPart):
+      if kind := to_json(value).get('kind'):
+        yield where, _quoted(kind)
+      yield from _fields(value, f'{where}.')
+    elif value != _default(field):
+      yield where, _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+  """Marks a text, or the JSON of a value, as code."""
+  text = value
+  if not isinstance(value, str):
+    text = json.dumps(to_json(value), ensure_ascii=False)
+  safe = (c for c in text if c.isprintable() and c != '`')
+  return f'`{"".join(safe)}`'
+
+
+def _default(field: dataclasses.Field) -> Any:
+  if field.default_factory is not dataclasses.MISSING:
+    return field.default_factory()
+  return field.default
+
+
+def _code(text: str) -> str:
+  return f'```\n{text}\n```'
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+  """Returns a Markdown table; the first row is its header."""
+  header, *others = ([cell.replace('|', '\\|') for cell in row] for row in rows)
+  lines = [header, ['---'] * len(header), *others]
+  return '\n'.join(f'| {" | ".join(row)} |' for row in lines)

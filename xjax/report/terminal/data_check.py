@@ -1,0 +1,243 @@
+"""Checks the data of a run, and shows what is in them as text."""
+
+from collections.abc import Iterator, Sequence
+import textwrap
+
+import numpy as np
+
+from xjax.core.errors import UserError
+from xjax.data.files.faults import plural
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.draft import TRAIN
+from xjax.data.load import read_corpus
+from xjax.data.overlaps import pairs_text, share_text
+from xjax.data.quality import (
+  Quality,
+  SplitQuality,
+  check_train_labels,
+  check_train_split,
+  measure,
+)
+from xjax.data.schema import Label, Labels
+from xjax.report.tables.align import align
+
+_SHORT = 3  # a text with fewer words is very short
+_WIDTH = 80
+_BAR = 40  # characters of the longest bar
+_SHOWN = 5  # groups of labels in a warning
+# Ranges of a label's number of training documents; None is no upper end.
+_BINS = ((0, 0), (1, 1), (2, 4), (5, 9), (10, 49), (50, None))
+_QUANTILES = (10, 25, 50, 75, 90)
+
+
+def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
+  """Reads a corpus as a run would, and describes its documents and labels.
+
+  Args:
+    data: config of the corpus.
+    seed: int, seed of the run; it decides which labels are held out.
+
+  Returns:
+    text: tables, histograms and warnings. If a run would refuse the corpus, the
+      text says why.
+    would_run: whether a run would accept the corpus.
+  """
+  try:
+    corpus = read_corpus(data, seed)
+    check_train_split(corpus)
+  except UserError as error:
+    return f'{error}\n\nA run would refuse these data.', False
+  text = quality_text(measure(corpus), corpus.label_space.labels)
+  try:
+    check_train_labels(corpus)
+  except UserError as error:
+    return f'{text}\n\n{error}\n\nA run would refuse these data.', False
+  return f'{text}\n\nA run would accept these data.', True
+
+
+def quality_text(quality: Quality, labels: Labels) -> str:
+  """Returns tables, histograms and warnings about a corpus.
+
+  Args:
+    quality: the measurements.
+    labels: descriptors by label index.
+  """
+  parts = [
+    '\n'.join([*_split_table(quality), *_legend(quality)]),
+    '\n'.join(_label_table(quality)),
+    '\n'.join(_size_table(quality)),
+  ]
+  if quality.unit == 'word' and not any(
+    [*quality.overlaps, *(split.repeats for split in quality.splits)]
+  ):
+    parts.append('no text is in two splits, or twice in one split')
+  parts += [_wrap(message) for message in _warnings(quality, labels)]
+  return '\n\n'.join(parts)
+
+
+def _wrap(message: str) -> str:
+  """Marks a warning, and breaks it into lines."""
+  return textwrap.fill(
+    message,
+    _WIDTH,
+    initial_indent='! ',
+    subsequent_indent='  ',
+    break_long_words=False,
+    break_on_hyphens=False,
+  )
+
+
+def _split_table(quality: Quality) -> list[str]:
+  unit = f'{quality.unit}s'
+  header = ('split', 'documents', 'no label', 'labels', 'most')
+  header += (unit, '90 %', 'most', 'empty')
+  header += ('short',) if quality.unit == 'word' else ()
+  rows = [_split_row(split, len(header)) for split in quality.splits]
+  return align([header, *rows], 1)
+
+
+def _split_row(split: SplitQuality, width: int) -> list[str]:
+  labels, sizes = split.labels, split.sizes
+  short = int((sizes < _SHORT).sum())
+  row = [
+    split.name,
+    f'{len(labels):,}',
+    f'{int((labels == 0).sum()):,}',
+    f'{labels.mean():.2f}',
+    f'{labels.max():,}',
+    f'{np.median(sizes):,.0f}',
+    f'{np.percentile(sizes, 90):,.0f}',
+    f'{sizes.max():,}',
+    f'{int((sizes == 0).sum()):,}',
+    f'{short:,}',
+  ]
+  return row[:width]
+
+
+def _legend(quality: Quality) -> list[str]:
+  unit = f'{quality.unit}s'
+  lines = [
+    'labels: mean and maximum per document',
+    f'{unit}: median, 90 % quantile and maximum per document',
+  ]
+  short = f'short: documents with fewer than {_SHORT} words'
+  return [*lines, short] if quality.unit == 'word' else lines
+
+
+def _label_table(quality: Quality) -> list[str]:
+  counts = quality.train_counts
+  quantiles = (
+    f'{q} % {value:,.0f}'
+    for q, value in zip(_QUANTILES, np.percentile(counts, _QUANTILES))
+  )
+  rows = []
+  for low, high in _BINS:
+    inside = (counts >= low) & (counts <= (np.inf if high is None else high))
+    name = f'{low}+' if high is None else f'{low}-{high}'
+    name = f'{low}' if low == high else name
+    share = counts[inside].sum() / max(counts.sum(), 1)
+    rows.append((name, int(inside.sum()), f'{share:.0%}'))
+  return [
+    f'{plural(len(counts), "label")}, with {counts.min():,} to '
+    f'{counts.max():,} training documents',
+    f'quantiles of training documents: {", ".join(quantiles)}',
+    *_histogram(('training documents', 'labels', 'of gold'), rows),
+    'of gold: share of all gold labels of train',
+  ]
+
+
+def _size_table(quality: Quality) -> list[str]:
+  """Returns a histogram of sizes, whose bins double: 0, 1, 2-3, 4-7, ..."""
+  sizes = np.concatenate([split.sizes for split in quality.splits])
+  # frexp gives the number of binary digits of an integer.
+  counts = np.bincount(np.frexp(sizes)[1])
+  rows = []
+  for digits in range(np.flatnonzero(counts)[0], len(counts)):
+    low, high = 2**digits // 2, max(2**digits - 1, 0)
+    name = f'{low:,}' if low == high else f'{low:,}-{high:,}'
+    share = counts[digits] / len(sizes)
+    rows.append((name, int(counts[digits]), f'{share:.0%}'))
+  title = f'{quality.unit}s', 'documents', 'share'
+  return _histogram(title, rows)
+
+
+def _histogram(
+  header: Sequence[str], rows: Sequence[tuple[str, int, str]]
+) -> list[str]:
+  """Returns an aligned table of names, counts and shares, with bars."""
+  cells = [(name, f'{count:,}', share) for name, count, share in rows]
+  width = max(len(name) for name, *_ in [header, *cells])
+  padded = [(name.rjust(width), *rest) for name, *rest in [header, *cells]]
+  lines = align(padded, 1)
+  largest = max(count for _, count, _ in rows) or 1
+  bars = ['', *('#' * -(-_BAR * count // largest) for _, count, _ in rows)]
+  return [
+    f'{line}  {bar}'.rstrip() for line, bar in zip(lines, bars, strict=True)
+  ]
+
+
+def _warnings(quality: Quality, labels: Labels) -> Iterator[str]:
+  """Yields messages that say what is suspicious, and what to do."""
+  for overlap in quality.overlaps:
+    yield from overlap.warnings()
+  for split in quality.splits:
+    yield from _split_warnings(split, quality.unit)
+  if quality.unseen:
+    verb = 'has' if quality.unseen == 1 else 'have'
+    yield (
+      f'{plural(quality.unseen, "label")} of dev or test {verb} no training '
+      "document. Only models that read labels' names can predict such labels"
+    )
+  if quality.twins:
+    yield _twin_warning(quality, labels)
+  if not any(split.name == 'dev' for split in quality.splits):
+    yield (
+      'there is no split dev: probabilities are not calibrated, and no '
+      'checkpoint or threshold is chosen. Move some documents of train to dev'
+    )
+
+
+def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
+  """Yields messages about repeated, empty and unlabelled documents."""
+  name, total = split.name, len(split.labels)
+  if split.repeats:
+    yield (
+      f'{share_text(split.repeats, total, name)} the same text as an earlier '
+      f'document of {name}, such as {pairs_text(split.repeat_examples)}. Keep '
+      'one document of each text'
+    )
+  if split.empty_example is not None:
+    empty = int((split.sizes == 0).sum())
+    yield (
+      f'{share_text(empty, total, name)} no {unit}, such as '
+      f'{split.empty_example!a}. Remove them, or add their text'
+    )
+  unlabelled = int((split.labels == 0).sum())
+  if unlabelled:
+    harm = 'Most metrics leave them out'
+    if name == TRAIN:
+      harm = 'A model learns that no label fits them'
+    yield (
+      f'{share_text(unlabelled, total, name)} no label. {harm}. Remove them if '
+      'their labels are not known'
+    )
+
+
+def _twin_warning(quality: Quality, labels: Labels) -> str:
+  """Returns a message that shows the first groups of similar labels."""
+  groups = [
+    ', '.join(_twin(labels[i], quality.train_counts[i]) for i in group)
+    for group in quality.twins[:_SHOWN]
+  ]
+  more = len(quality.twins) - len(groups)
+  groups += [f'and {plural(more, "more group")}'] if more else []
+  return (
+    'the names of some labels differ only in case or white space, or not at '
+    f'all (in brackets, their training documents): {"; ".join(groups)}. Merge '
+    'the labels of a group, unless they mean different things'
+  )
+
+
+def _twin(label: Label, count: int) -> str:
+  id_ = '' if label.name == label.id else f'{label.id!a} '
+  return f'{id_}{label.name!a} ({count:,})'

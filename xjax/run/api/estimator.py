@@ -1,0 +1,358 @@
+"""Defines a scikit-learn estimator around the models of xjax."""
+
+import dataclasses
+import enum
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import Tags, assert_all_finite
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import (
+  check_classification_targets,
+  type_of_target,
+)
+from sklearn.utils.validation import (
+  check_consistent_length,
+  check_is_fitted,
+  column_or_1d,
+  validate_data,
+)
+
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError
+from xjax.core.types import PAD
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.memory.labels import labels_of
+from xjax.data.memory.texts import is_frame
+from xjax.data.schema import Document
+from xjax.judge.judge import score_threshold
+from xjax.judge.predictions import Lists
+from xjax.run.api.fitting import AUTO, config_of, fit
+from xjax.run.api.model import score_matrix
+from xjax.run.evaluate import has_probabilities, saved_threshold
+from xjax.score.linear.problem import Loss
+
+_ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
+
+
+class _Form(enum.Enum):
+  """Says in which form the labels of documents are given and returned."""
+
+  CLASSES = 'one class per document'
+  LISTS = 'a list of label ids per document'
+  DENSE = 'a dense indicator matrix'
+  SPARSE = 'a sparse indicator matrix'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Target:
+  """Holds the labels of N training documents.
+
+  Attributes:
+    form: the form of the labels.
+    classes: the classes, as in XMCClassifier.classes_.
+    matrix: bool [N, L], an indicator matrix. For two classes, L is 1.
+    dtype: dtype of the matrix that predict returns.
+  """
+
+  form: _Form
+  classes: np.ndarray
+  matrix: sparse.csr_array
+  dtype: np.dtype
+
+  @classmethod
+  def of(cls, y: Any) -> Self:
+    """Reads labels that are given in one of the forms.
+
+    Raises:
+      ValueError, DataError: the labels have a fault.
+    """
+    if _is_lists(y):
+      gold = labels_of(y, name='y')
+      ids = np.array([label.id for label in gold.labels], object)
+      parts = np.ones(len(gold.rows.values), bool), gold.rows.values
+      shape = len(gold), len(ids)
+      matrix = sparse.csr_array((*parts, gold.rows.indptr), shape)
+      return cls(_Form.LISTS, ids, matrix, matrix.dtype)
+    if sparse.issparse(y) or type_of_target(y) == 'multilabel-indicator':
+      form = _Form.SPARSE if sparse.issparse(y) else _Form.DENSE
+      y = y if form is _Form.SPARSE else np.asarray(y)
+      labels_of(y, name='y')  # checks that all values are 0 or 1
+      matrix = sparse.csr_array(y).astype(bool)
+      return cls(form, np.arange(y.shape[1]), matrix, y.dtype)
+    return cls._of_classes(y)
+
+  @classmethod
+  def _of_classes(cls, y: Any) -> Self:
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name='y')
+    check_classification_targets(y)
+    classes, rows = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+      raise ValueError('y has only one class; at least two are needed')
+    hot = rows[:, None] == np.arange(len(classes))
+    hot = hot[:, 1:] if len(classes) == 2 else hot
+    return cls(_Form.CLASSES, classes, sparse.csr_array(hot), y.dtype)
+
+
+def _can_give_probabilities(estimator: 'XMCClassifier') -> bool:
+  """Returns whether the estimator has the method predict_proba."""
+  if hasattr(estimator, 'model_'):
+    return has_probabilities(estimator.model_.predictor)
+  return True
+
+
+class XMCClassifier(ClassifierMixin, BaseEstimator):
+  """Assigns labels to texts or to rows of features, as scikit-learn expects.
+
+  X is a list or array of texts, a DataFrame of texts, or a matrix [N, D] of
+  features, dense or sparse. y has one of these forms, and predict returns the
+  same form:
+
+  - an indicator matrix [N, L] of zeros and ones, a dense array or CSR;
+  - a list of label ids, which are texts, for each document;
+  - an array with one class for each document.
+
+  If there are more than 1,000 labels, only the config.eval.depth (usually 50)
+  best labels of a document are scored. The other labels count as not assigned.
+
+  Attributes:
+    classes_: the classes; for an indicator matrix, the numbers of its columns;
+      for lists of label ids, the sorted ids.
+    model_: the xjax.Model.
+    threshold_: float, a label is assigned if its score is above this number.
+    n_features_in_: number of features, if X is a matrix.
+  """
+
+  def __init__(
+    self,
+    config: Config | str = AUTO,
+    *,
+    c: float | None = None,
+    dev: float = 0.0,
+    scale: bool = True,
+    random_state: int = 0,
+    verbose: bool = False,
+  ) -> None:
+    """Sets the parameters of the estimator.
+
+    Args:
+      config: 'auto', the name of a config of xjax, or a Config. 'auto' is a
+        logistic model, which has probabilities.
+      c: factor of the sum of all losses in linear models and label trees (C in
+        LIBLINEAR); None means the config's value.
+      dev: share of the documents that is held out, to calibrate probabilities
+        and to tune the threshold. With 0, all documents are trained on, and
+        labels with a probability above 0.5 (or a margin above 0) are assigned.
+      scale: whether rows of features are scaled to length 1.
+      random_state: seed of training and of the dev split.
+      verbose: whether to show progress and the log.
+    """
+    self.config = config
+    self.c = c
+    self.dev = dev
+    self.scale = scale
+    self.random_state = random_state
+    self.verbose = verbose
+
+  def __sklearn_tags__(self) -> Tags:
+    tags = super().__sklearn_tags__()
+    tags.input_tags.sparse = True
+    tags.classifier_tags.multi_label = True
+    return tags
+
+  def fit(self, X: Any, y: Any) -> Self:
+    """Trains a model.
+
+    Args:
+      X: N texts, or features [N, D].
+      y: labels of the N documents; see the class.
+
+    Raises:
+      ValueError: X or y has a fault.
+      UserError: a text, a label or a parameter has a fault.
+    """
+    if y is None:
+      raise ValueError(
+        f'{type(self).__name__} requires y to be passed, but the target y is '
+        'None'
+      )
+    is_text = _is_text(X)
+    if not is_text:
+      X = validate_data(self, X, accept_sparse='csr')
+    check_consistent_length(X, y)
+    target = _Target.of(y)
+    names = target.classes if target.form is _Form.LISTS else None
+    self.classes_ = target.classes
+    self._form, self._dtype = target.form, target.dtype
+    self.model_ = fit(
+      X,
+      target.matrix,
+      self._full_config(target.matrix.shape[1], is_text),
+      dev=self.dev,
+      label_names=names,
+      seed=self.random_state,
+      verbose=self.verbose,
+    )
+    self.threshold_ = self._threshold()
+    return self
+
+  def predict(self, X: Any) -> Any:
+    """Returns the assigned labels, in the form of the y of `fit`.
+
+    Args:
+      X: N texts, or features [N, D].
+    """
+    lists = self._lists(X)
+    if self._form is _Form.CLASSES:
+      return self.classes_[self._best_class(lists)]
+    assigned_NK = lists.scores > self.threshold_
+    kept = Lists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
+    if self._form is _Form.LISTS:
+      return [self.classes_[ids[ids != PAD]].tolist() for ids in kept.ids]
+    ones = np.ones(kept.ids.shape, self._dtype)
+    return self._formed(score_matrix(kept, ones, len(self.classes_)))
+
+  @available_if(_can_give_probabilities)
+  def predict_proba(self, X: Any) -> Any:
+    """Returns probabilities float64 [N, L].
+
+    They are CSR if y was CSR or lists of labels, and else a dense array. If y
+    was one class per document, the probabilities of a document sum to 1.
+
+    Args:
+      X: N texts, or features [N, D].
+    """
+    lists, predictor = self._lists(X), self.model_.predictor
+    scores_NK = predictor.readable(lists.ids, lists.scores)
+    matrix = score_matrix(lists, scores_NK, predictor.n_labels)
+    if self._form is not _Form.CLASSES:
+      return self._formed(matrix)
+    dense_NL = matrix.toarray()
+    if len(self.classes_) == 2:
+      return np.concatenate([1 - dense_NL, dense_NL], axis=1)
+    return dense_NL / dense_NL.sum(axis=1, keepdims=True)
+
+  def decision_function(self, X: Any) -> np.ndarray:
+    """Returns scores float64 [N, L]; labels with a score above 0 are assigned.
+
+    For two classes, the scores have the shape [N]. A label that was not scored
+    has a score below 0, and below all scored labels of its document.
+
+    Args:
+      X: N texts, or features [N, D].
+    """
+    scores_NL = self._decision(self._lists(X))
+    two = self._form is _Form.CLASSES and len(self.classes_) == 2
+    return scores_NL[:, 0] if two else scores_NL
+
+  def score(
+    self,
+    X: Any,
+    y: Any,
+    sample_weight: np.ndarray | None = None,
+  ) -> float:
+    """Returns the accuracy, or micro-F1 if y is a list of labels per document.
+
+    Args:
+      X: N texts, or features [N, D].
+      y: labels in the form of the y of `fit`.
+      sample_weight: weights of the documents, only for accuracy.
+    """
+    predicted = self.predict(X)
+    if self._form is not _Form.LISTS:
+      return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+    gold = labels_of(y, name='y')
+    hits = sum(
+      len(set(gold.ids(row)) & set(ids)) for row, ids in enumerate(predicted)
+    )
+    sizes = sum(map(len, predicted)) + len(gold.rows.values)
+    return 2 * hits / sizes if sizes else 1.0
+
+  def _full_config(self, n_labels: int, is_text: bool) -> Config:
+    """Returns the config with the parameters c and scale."""
+    config = config_of(self.config, n_labels)
+    train, data = config.train, config.data
+    if self.config == AUTO:
+      train = dataclasses.replace(train, loss=Loss.LOGISTIC, c=10.0)
+    if self.c is not None and not hasattr(train, 'c'):
+      raise ConfigError(
+        f'c={self.c}: {type(train).__name__} has no such field; only linear '
+        'models and label trees have it'
+      )
+    if self.c is not None:
+      train = dataclasses.replace(train, c=self.c)
+    if not is_text:
+      norm = Norm.L2 if self.scale else Norm.NONE
+      data = XcFeaturesData(tokens=GivenFeaturesConfig(norm=norm))
+    return dataclasses.replace(config, train=train, data=data)
+
+  def _threshold(self) -> float:
+    """Returns the tuned threshold, or else the model's own threshold."""
+    predictor = self.model_.predictor
+    tuned = saved_threshold(predictor.workdir, predictor.step)
+    if tuned is not None:
+      return tuned
+    if predictor.assigned_above is not None:
+      return predictor.assigned_above
+    return score_threshold(predictor.score_kind, 0.5)
+
+  def _lists(self, X: Any) -> Lists:
+    """Returns the lists of scored labels of each document."""
+    check_is_fitted(self)
+    if not _is_text(X):
+      X = validate_data(self, X, accept_sparse='csr', reset=False)
+    predictor = self.model_.predictor
+    k = predictor.n_labels
+    k = k if k <= _ALL_LISTED else self.model_.config.eval.depth
+    return predictor.lists(self.model_.documents(X), k)
+
+  def _decision(self, lists: Lists) -> np.ndarray:
+    """Returns float64 [N, L], scores minus the threshold."""
+    real_NK = lists.ids != PAD
+    lowest_N = np.where(real_NK, lists.scores, np.inf).min(axis=1, initial=0)
+    lowest_N = np.minimum(lowest_N - self.threshold_, 0) - 1
+    shape = len(lists.ids), self.model_.predictor.n_labels
+    scores_NL = np.broadcast_to(lowest_N[:, None], shape).astype(np.float64)
+    rows = np.nonzero(real_NK)[0]
+    listed = lists.scores[real_NK].astype(np.float64)
+    scores_NL[rows, lists.ids[real_NK]] = listed - self.threshold_
+    return scores_NL
+
+  def _best_class(self, lists: Lists) -> np.ndarray:
+    """Returns the index of the best class of each document."""
+    scores_NL = self._decision(lists)
+    if len(self.classes_) == 2:
+      return (scores_NL[:, 0] > 0).astype(int)
+    return scores_NL.argmax(axis=1)
+
+  def _formed(self, matrix: sparse.csr_array) -> Any:
+    """Returns a matrix in the form of the y of `fit`."""
+    return matrix.toarray() if self._form is _Form.DENSE else matrix
+
+
+def _is_lists(y: Any) -> bool:
+  """Returns whether y has a list (or tuple, set) of texts per document."""
+  if sparse.issparse(y) or is_frame(y) or not hasattr(y, '__len__'):
+    return False
+  if isinstance(y, np.ndarray) and y.ndim != 1:
+    return False
+  lists = list(y)
+  if not all(isinstance(x, list | tuple | set | frozenset) for x in lists):
+    return False
+  # Lists of integers are the rows of an indicator matrix, as in scikit-learn.
+  return any(isinstance(label, str) for ids in lists for label in ids)
+
+
+def _is_text(X: Any) -> bool:
+  """Returns whether X has texts or Documents, not features."""
+  if is_frame(X):
+    return all(_is_text(list(X[column])) for column in X.columns)
+  if hasattr(X, 'to_numpy') or isinstance(X, list | tuple):
+    return len(X) > 0 and isinstance(next(iter(X)), str | Document)
+  is_array = isinstance(X, np.ndarray) and X.ndim == 1
+  return is_array and (X.dtype.kind in 'UT' or _is_text(X.tolist()))

@@ -1,0 +1,343 @@
+"""Defines the model that Python users work with."""
+
+from collections.abc import Sequence
+import operator
+import os
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import PAD
+from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.formats.xc_features import scale_rows
+from xjax.data.memory.folder import labelled_documents
+from xjax.data.memory.texts import documents_of
+from xjax.data.schema import Document, Label, Labels
+from xjax.judge.calibration import shown_probabilities
+from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.predict import predict
+from xjax.judge.predictions import Lists
+from xjax.run.api.saved import (
+  TemporaryFolder,
+  pack_run,
+  save_run,
+  unpack_run,
+)
+from xjax.run.evaluate import (
+  has_probabilities,
+  keep_assigned,
+  saved_threshold,
+)
+from xjax.run.fit import load as load_run
+from xjax.run.predictor import ExplainedPrediction, Prediction, Predictor
+from xjax.run.tag import labelled_split
+from xjax.train.inputs import features_from_arrays
+from xjax.train.workdir import Workdir
+
+
+class Model:
+  """Predicts labels of texts, and is judged, explained, saved and pickled.
+
+  A model comes from `xjax.fit` or `xjax.load`. The argument `texts` of its
+  methods can have one of these forms:
+
+  - one text (a str) or one Document, which counts as a list of one;
+  - a list, tuple, generator, NumPy array or Series of texts, or of Documents;
+  - a DataFrame, whose columns are the zones of documents;
+  - a matrix of features [N, D], for a model that was trained on features.
+
+  A pickle of a model has its saved files. The unpickled model has a temporary
+  folder of its own.
+
+  Attributes:
+    predictor: the part of the library that does the work. Its methods may
+      change with any version of xjax.
+  """
+
+  def __init__(
+    self, predictor: Predictor, folder: TemporaryFolder | None = None
+  ) -> None:
+    """Wraps a predictor.
+
+    Args:
+      predictor: the model of a run.
+      folder: the temporary folder of the run, which is deleted with the last
+        model that uses it; None if the folder of the run stays.
+    """
+    self.predictor = predictor
+    self._folder = folder
+    self._added: tuple[Label, ...] = ()
+
+  @property
+  def config(self) -> Config:
+    """Returns the config of the run."""
+    return self.predictor.config
+
+  @property
+  def workdir(self) -> Workdir:
+    """Returns the folder of the run; it may be temporary."""
+    return self.predictor.workdir
+
+  @property
+  def labels(self) -> Labels:
+    """Returns the labels, in the order of the columns of predict_proba."""
+    return self.predictor.space.labels[: self.predictor.n_labels]
+
+  def __repr__(self) -> str:
+    kind = type(self.config.model).__name__
+    path = 'a temporary folder' if self._folder else self.workdir.path
+    return f'<xjax.Model: {kind} with {len(self.labels)} labels, in {path}>'
+
+  def predict(
+    self,
+    texts: Any,
+    k: int | None = 5,
+    threshold: str | float | None = None,
+    features: Sequence[np.ndarray] | None = None,
+  ) -> list[list[Prediction]]:
+    """Returns the best labels of each document.
+
+    Args:
+      texts: the documents; see the class.
+      k: int, the largest number of labels of a document; None means
+        config.eval.depth.
+      threshold: a probability from 0 to 1. Only labels with at least this
+        probability are returned. 'tuned' means the threshold with the best
+        micro-F1 on dev. None returns k labels.
+      features: an array per document, float [D] or [tokens, D], for a run that
+        reads vectors of an outside encoder.
+
+    Returns:
+      A list of labels for each document, best label first.
+
+    Raises:
+      ConfigError: k or the threshold is impossible, the run has no such
+        threshold, or the model does not read such documents.
+      DataError: an item of `texts` or `features` has a fault.
+    """
+    documents = self.documents(texts)
+    rows = features_from_arrays(features, len(documents), self.config)
+    size = self.config.eval.depth if k is None else check_k(k)
+    lists = self.predictor.lists(documents, size, rows)
+    if threshold is not None:
+      lists = keep_assigned(lists, self.predictor, threshold)
+    return self.predictor.predictions(lists)
+
+  def predict_proba(self, texts: Any) -> sparse.csr_array:
+    """Returns the probabilities of the best labels of each document.
+
+    Only the config.eval.depth (usually 50) best labels of a document have an
+    entry. Entries of other labels are 0.
+
+    Args:
+      texts: the documents; see the class.
+
+    Returns:
+      float64 [N, L]. Column j is the label `labels[j]`.
+
+    Raises:
+      ConfigError: the scores of this model are not probabilities.
+      DataError: an item of `texts` has a fault.
+    """
+    predictor = self.predictor
+    if not has_probabilities(predictor):
+      raise ConfigError(
+        'the scores of this model are margins, not probabilities: train it '
+        'with a dev split, on which margins are calibrated, or with a logistic '
+        'loss'
+      )
+    lists = predictor.lists(self.documents(texts), self.config.eval.depth)
+    scores_NK = predictor.readable(lists.ids, lists.scores)
+    return score_matrix(lists, scores_NK, predictor.n_labels)
+
+  def evaluate(self, texts: Any, labels: Any = None) -> dict[str, Any]:
+    """Computes the metrics of the model on documents with gold labels.
+
+    Args:
+      texts: the documents; see the class.
+      labels: gold labels, in one of the forms of xjax.fit. An indicator matrix
+        has a column for each label of `labels`. None uses the labels of
+        Documents. A label that the model does not know is always a miss.
+
+    Returns:
+      {slice: {metric: value}} under the protocol of xjax, such as
+      metrics['all']['P@1']. docs/judging.md describes all metrics.
+
+    Raises:
+      ConfigError: the model does not read such documents.
+      DataError: the texts or the labels have a fault, or their numbers differ.
+    """
+    texts = _as_list(texts)
+    is_matrix = sparse.issparse(labels) or getattr(labels, 'ndim', 1) == 2
+    names = None
+    if is_matrix and not hasattr(labels, 'columns'):
+      names = list(self.labels.ids)
+    given = labelled_documents(texts, labels, names)
+    documents = self._scaled(given.documents)
+    ids = [given.labels.ids(row) for row in range(len(given))]
+    if not ids:
+      raise DataError('texts is empty: there are no documents to judge')
+    predictor, config = self.predictor, self.config.eval
+    split, space = labelled_split(documents, ids, predictor.space)
+    batches = predictor.text_batches(documents)
+    predictions = predict(predictor, batches, split, space, config.depth)
+    threshold = saved_threshold(predictor.workdir, predictor.step)
+    shown_NK = shown_probabilities(predictions, predictor.calibration)
+    return judge(predictions, config.criteria(), threshold, shown_NK)[PROTOCOL]
+
+  def explain(
+    self, texts: Any, k: int = 5, words: int = 5
+  ) -> list[list[ExplainedPrediction]]:
+    """Predicts labels, and finds the words that explain each label.
+
+    Args:
+      texts: the documents; see the class.
+      k: int, number of labels of a document.
+      words: int, the largest number of words of a label.
+
+    Returns:
+      A list of labels with words for each document, best label first.
+
+    Raises:
+      ConfigError: k or words is impossible, or the labels of this model cannot
+        be explained.
+      DataError: an item of `texts` has a fault.
+    """
+    size, words = check_k(k), check_k(words, 'words')
+    return self.predictor.explain(self.documents(texts), size, words)
+
+  def with_labels(self, labels: Sequence[Label]) -> 'Model':
+    """Returns a model that scores new labels too, by their names.
+
+    Args:
+      labels: labels with names, and with ids that the model does not score yet.
+
+    Raises:
+      ConfigError: the model does not read label names.
+      DataError: an id or a name has a fault.
+    """
+    model = Model(self.predictor.with_labels(labels), self._folder)
+    model._added = (*self._added, *labels)
+    return model
+
+  def save(self, folder: str | os.PathLike) -> None:
+    """Saves the model to a new folder, which xjax.load reads.
+
+    The folder has all that predicting needs, and nothing else of the run.
+
+    Args:
+      folder: the new folder. It must not exist, or be empty.
+
+    Raises:
+      ConfigError: the folder is not empty, or with_labels has added labels.
+      WriteError: the folder cannot be written.
+    """
+    if self._added:
+      raise ConfigError(
+        'labels that with_labels has added are not saved: save the model '
+        'without them, and call with_labels after loading it'
+      )
+    save_run(self.predictor, folder)
+
+  def warmup(self, explain: bool = False) -> None:
+    """Compiles all programs of a neural model, so that no later call waits.
+
+    Afterwards, predict compiles nothing, for texts of any number and length,
+    and k up to config.eval.depth. Models that read zones one by one (HAN) are
+    an exception: they compile a program for each number of zones.
+
+    Args:
+      explain: whether to compile the programs of `explain` too, for k up to 8.
+
+    Raises:
+      ConfigError: explain is True, but the labels cannot be explained.
+    """
+    self.predictor.warmup(explain)
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    return _unpickle, (pack_run(self.predictor), self._added)
+
+  def documents(self, texts: Any) -> list[Document] | SparseDocuments:
+    """Returns `texts` (see the class) as documents that the predictor reads.
+
+    Raises:
+      DataError: an item of `texts` has a fault.
+    """
+    return self._scaled(documents_of(_as_list(texts)))
+
+  def _scaled(
+    self, documents: list[Document] | SparseDocuments
+  ) -> list[Document] | SparseDocuments:
+    """Scales features as in training; texts stay as they are."""
+    tokens = self.config.data.tokens
+    if not isinstance(documents, SparseDocuments) or not tokens.sparse:
+      return documents
+    rows = scale_rows(documents.rows, tokens.norm)
+    return SparseDocuments(documents.source, rows)
+
+
+def load(workdir: str | os.PathLike, step: int | None = None) -> Model:
+  """Loads the best model of a run, or a model that Model.save has saved.
+
+  Args:
+    workdir: str or path, the folder of the run; nothing else is needed.
+    step: int, step of the checkpoint to load; None for the best checkpoint.
+
+  Returns:
+    The model, with the features, the labels and the calibration of the run.
+
+  Raises:
+    ConfigError: `step` is set, but the model has no optimizer steps.
+    DataError: the folder has no run, or a file of the run is missing or
+      damaged. If the newest or the best checkpoint is damaged, no other
+      checkpoint is loaded instead, unless `step` asks for it.
+  """
+  return Model(load_run(workdir, step))
+
+
+def check_k(k: Any, name: str = 'k') -> int:
+  """Returns k as an int.
+
+  Raises:
+    ConfigError: k is not an integer, or is below 1.
+  """
+  try:
+    number = 0 if isinstance(k, bool | np.bool_) else operator.index(k)
+  except TypeError:
+    number = 0
+  if number < 1:
+    raise ConfigError(f'{name}={k!r}: must be an integer of at least 1')
+  return number
+
+
+def _as_list(texts: Any) -> Any:
+  return [texts] if isinstance(texts, str | Document) else texts
+
+
+def score_matrix(
+  lists: Lists, scores_NK: np.ndarray, n_labels: int
+) -> sparse.csr_array:
+  """Returns scores of listed labels as a matrix.
+
+  Args:
+    lists: lists of N documents.
+    scores_NK: the score of each list entry.
+    n_labels: L.
+
+  Returns:
+    [N, L], with an entry for each listed label.
+  """
+  real_NK = lists.ids != PAD
+  rows = np.nonzero(real_NK)[0]
+  entries = scores_NK[real_NK], (rows, lists.ids[real_NK])
+  shape = len(lists.ids), n_labels
+  return sparse.csr_array(sparse.coo_array(entries, shape=shape))
+
+
+def _unpickle(packed: bytes, added: Sequence[Label]) -> Model:
+  folder = unpack_run(packed)
+  model = Model(load_run(folder.path), folder)
+  return model.with_labels(added) if added else model

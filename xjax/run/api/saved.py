@@ -1,0 +1,93 @@
+"""Saves what loading a model needs, as a folder or as bytes."""
+
+import dataclasses
+import io
+import os
+import pathlib
+import shutil
+import tarfile
+import tempfile
+import weakref
+
+from xjax.config.json import to_json
+from xjax.core.atomic import build_folder, write_json
+from xjax.core.errors import ConfigError
+from xjax.run.judging import DEV
+from xjax.run.predictor import Predictor
+from xjax.train.checkpoint import copy_for_loading
+from xjax.train.workdir import Workdir
+
+DATA = 'data'  # the folder of a workdir with documents that were in memory
+# What a workdir has, but loading its model does not need.
+_LEFT_OUT = (DATA, 'checkpoints', 'eval', 'metrics.jsonl', 'profile', 'tb')
+
+
+class TemporaryFolder:
+  """Owns a temporary folder, which is deleted with this object.
+
+  Attributes:
+    path: the folder.
+  """
+
+  def __init__(self) -> None:
+    self.path = pathlib.Path(tempfile.mkdtemp(prefix='xjax_'))
+    weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def save_run(predictor: Predictor, folder: str | os.PathLike) -> None:
+  """Copies what loading a model needs to a new folder.
+
+  The folder is a workdir without its training: predict and evaluate can use it.
+  It does not need the workdir of the predictor any more.
+
+  Args:
+    predictor: model of a run.
+    folder: the new folder. It appears only when it is complete.
+
+  Raises:
+    ConfigError: the folder exists and is not empty.
+    WriteError: the folder cannot be written.
+  """
+  path = pathlib.Path(os.path.expanduser(folder)).absolute()
+  if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    raise ConfigError(f'{path}: exists already; save the model to a new folder')
+  build_folder(path, lambda target: _copy(predictor, target))
+
+
+def pack_run(predictor: Predictor) -> bytes:
+  """Returns the files of save_run as the bytes of a tar archive."""
+  holder, buffer = TemporaryFolder(), io.BytesIO()
+  _copy(predictor, holder.path)
+  with tarfile.open(fileobj=buffer, mode='w') as archive:
+    archive.add(holder.path, arcname='.')
+  return buffer.getvalue()
+
+
+def unpack_run(packed: bytes) -> TemporaryFolder:
+  """Writes the files of pack_run to a temporary folder."""
+  holder = TemporaryFolder()
+  with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    archive.extractall(holder.path, filter='data')
+  return holder
+
+
+def _copy(predictor: Predictor, target: pathlib.Path) -> None:
+  """Copies the files of a run to an empty folder."""
+  source, saved = predictor.workdir, Workdir.at(target)
+  for path in sorted(source.path.iterdir()):
+    # Hidden files are locks, or temporary files of a process that was killed.
+    if path.name in _LEFT_OUT or path.name.startswith('.'):
+      continue
+    if path.is_dir():
+      shutil.copytree(path, target / path.name)
+    else:
+      shutil.copyfile(path, target / path.name)
+  if source.checkpoints.is_dir():
+    copy_for_loading(source.checkpoints, predictor.step, saved.checkpoints)
+  if source.evaluation(DEV).is_dir():  # it has the tuned threshold
+    shutil.copytree(source.evaluation(DEV), saved.evaluation(DEV))
+  data = predictor.config.data
+  if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
+    data = dataclasses.replace(data, dir='')
+  config = dataclasses.replace(predictor.config, data=data)
+  write_json(saved.config, to_json(config))

@@ -1,0 +1,111 @@
+"""Cleans the folder of checkpoints, and reports storage that fails in one line.
+
+If a file cannot be written, Orbax and TensorStore raise errors of many types,
+and print the same errors as tracebacks of their threads.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import functools
+import logging
+import os
+import pathlib
+import re
+import shutil
+import sys
+from typing import Any
+
+from xjax.core.atomic import writing
+from xjax.core.errors import DataError
+
+_STEP = re.compile('0|[1-9][0-9]*')
+_UNFINISHED = re.compile(r'[0-9]+\.orbax-checkpoint-tmp(-[0-9]+)?')
+_ORBAX_FILES = '_CHECKPOINT_METADATA', 'commit_success.txt'
+
+# TensorStore adds the number of the system's error to its messages.
+_NUMBER = re.compile(r"os_error_code='([0-9]+)'")
+_ORBAX = re.compile('[/ ]orbax/|OCDBT')  # in messages of Orbax's tasks
+_CLOSED = 'Event loop is closed'
+_SHOWN = 200  # characters of a message without such a number
+
+
+def is_step(name: str) -> bool:
+  """Returns whether a name is that of a checkpoint's folder."""
+  return bool(_STEP.fullmatch(name))
+
+
+def remove_unfinished(
+  folder: pathlib.Path, last: str, items: Sequence[str]
+) -> None:
+  """Removes checkpoints that a killed run has not completed, and nothing else.
+
+  Args:
+    folder: folder of all checkpoints.
+    last: name of the file of a checkpoint that is written last.
+    items: names of the folders in a checkpoint.
+
+  Raises:
+    DataError: something else has the name of a checkpoint.
+    WriteError: a checkpoint cannot be removed.
+  """
+  for path in sorted(folder.iterdir()):
+    is_folder = path.is_dir() and not path.is_symlink()
+    if is_step(path.name) and not (path / last).exists():
+      own = {*items, *_ORBAX_FILES}
+      if not is_folder or {p.name for p in path.iterdir()} - own:
+        raise DataError(
+          f'{path}: is no checkpoint of this run, but has the name of one; '
+          'move it to another folder'
+        )
+    elif not is_folder or not _UNFINISHED.fullmatch(path.name):
+      continue
+    with writing(path):
+      shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def saving(folder: pathlib.Path) -> Iterator[None]:
+  """Turns errors of the storage in this context into a WriteError.
+
+  Args:
+    folder: folder of all checkpoints.
+  """
+  with writing(folder):
+    try:
+      yield
+    except ValueError as error:
+      # TensorStore raises no other type. Orbax also raises it for files that
+      # have vanished.
+      text = str(error)
+      number = _NUMBER.search(text)
+      why = os.strerror(int(number[1])) if number else text[:_SHOWN]
+      raise OSError(why if folder.is_dir() else 'it was deleted') from error
+
+
+@functools.cache
+def hide_tracebacks() -> None:
+  """Hides tracebacks of Orbax's threads and tasks from now on.
+
+  Orbax raises the same errors in the main thread too. Some of its tasks print
+  a traceback only when Python exits, so the tracebacks stay hidden.
+  """
+  for name in ('absl', 'asyncio'):
+    logging.getLogger(name).addFilter(_is_shown)
+  sys.unraisablehook = functools.partial(_show, sys.unraisablehook)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+  source = f'{record.pathname} {record.getMessage()}'
+  return not record.exc_info or not _ORBAX.search(source)
+
+
+def _show(shown: Callable[[Any], object], error: Any) -> None:
+  """Shows an error that nothing can catch, unless it is one of Orbax.
+
+  Args:
+    shown: function that shows the error.
+    error: the argument of sys.unraisablehook.
+  """
+  closed = error.object is None and str(error.exc_value) == _CLOSED
+  if not closed and 'async_serialize' not in repr(error.object):
+    shown(error)
