@@ -12,16 +12,14 @@ from xjax.judge.calibration import (
   Calibration,
   Method,
   calibrate,
+  cross_fitted,
   decisions,
-  expected_calibration_error,
   readable_scores,
   reliability_of,
+  shown_probabilities,
 )
-from xjax.judge.metrics.calibration_error import (
-  fit_platt,
-  fit_temperature,
-  sigmoid,
-)
+from xjax.judge.metrics.calibration_error import fit_platt, reliability, sigmoid
+from xjax.judge.metrics.isotonic import fit_isotonic
 from xjax.judge.predictions import Lists, Predictions
 
 N, K, L = 200, 6, 40
@@ -68,22 +66,44 @@ def test_decisions_are_the_list_entries():
     decisions(dataclasses.replace(found, gold=None))
 
 
-@pytest.mark.parametrize(
-  ('kind', 'method', 'fit'),
-  [
-    (ScoreKind.LOGIT, Method.TEMPERATURE, fit_temperature),
-    (ScoreKind.MARGIN, Method.PLATT, fit_platt),
-  ],
-)
-def test_auto_is_by_kind(kind, method, fit):
+def shown_of(scores, kind, calibration=None):
+  return readable_scores(
+    scores, kind, calibration, np.ones(np.shape(scores), int)
+  )
+
+
+def error_of(found, calibration=None):
+  return reliability_of(found, shown_probabilities(found, calibration)).ece
+
+
+@pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.MARGIN])
+@pytest.mark.parametrize('enough', [True, False])
+def test_auto_is_isotonic_regression_where_enough_labels_are_correct(
+  kind, enough
+):
   found = predictions(kind, b=-1.0)
+  if not enough:
+    found = found.of_documents(np.arange(N) < N // 2)
   calibration = calibrate(found, Method.AUTO, 7, 'digest')
+  method = Method.ISOTONIC if enough else Method.PLATT
+  assert (calibration.n_correct >= 200) == enough
   assert calibration.method is method
   scores, correct = decisions(found)
-  expected = fit(scores, correct)
-  assert (calibration.a, calibration.b) == (expected.a, expected.b)
+  platt = fit_platt(scores, correct)
+  assert (calibration.a, calibration.b) == (platt.a, platt.b)
+  expected = platt
+  if enough:
+    # All labels have one training document, so one correction is for all.
+    curve = fit_isotonic(scores, correct, platt)
+    correction = fit_platt(curve.logits(scores), correct)
+    assert calibration.others == (correction.a, correction.b)
+    assert calibration.frequent == (1, 0)
+    expected = lambda scores: correction(curve.logits(scores))  # noqa: E731
+  np.testing.assert_array_equal(
+    shown_of(scores, kind, calibration), expected(scores)
+  )
   assert calibration == calibrate(found, method, 7, 'digest')
-  assert calibration.n_documents == N
+  assert calibration.n_documents == len(found)
   assert calibration.n_decisions == len(scores)
   assert calibration.n_correct == correct.sum()
   assert (calibration.step, calibration.digest) == (7, 'digest')
@@ -93,19 +113,16 @@ def test_auto_is_by_kind(kind, method, fit):
   assert calibration.reason is None
 
 
-@pytest.mark.parametrize('method', [Method.TEMPERATURE, Method.PLATT])
+@pytest.mark.parametrize('method', set(Method) - {Method.NONE, Method.AUTO})
 @pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.PROBABILITY])
 def test_overconfident_scores_get_better(kind, method):
   found = predictions(kind, a=0.3)
   calibration = calibrate(found, method, 0, '')
   assert calibration.log_loss_after < calibration.log_loss_before
   assert calibration.ece_after < calibration.ece_before
-  assert expected_calibration_error(found) == pytest.approx(
-    calibration.ece_before, abs=1e-6
-  )
-  assert expected_calibration_error(found, calibration) == pytest.approx(
-    calibration.ece_after, abs=1e-12
-  )
+  assert error_of(found) == calibration.ece_before
+  judged = reliability_of(found, cross_fitted(found, method))
+  assert judged.ece == calibration.ece_after
   logits = calibrate(predictions(a=0.3), method, 0, '')
   assert calibration.a == pytest.approx(logits.a, rel=1e-3)
 
@@ -113,7 +130,7 @@ def test_overconfident_scores_get_better(kind, method):
 def test_the_ranking_stays():
   scores, _ = decisions(predictions())
   calibration = calibrate(predictions(), Method.PLATT, 0, '')
-  shown = readable_scores(np.sort(scores), ScoreKind.LOGIT, calibration)
+  shown = shown_of(np.sort(scores), ScoreKind.LOGIT, calibration)
   assert (np.diff(shown) >= 0).all()
   assert ((shown > 0) & (shown < 1)).all()
 
@@ -124,10 +141,10 @@ def test_certain_probabilities_are_finite_logits():
   scores[:, 0] = 1
   scores[:, -1] = np.where(np.isinf(scores[:, -1]), -np.inf, 0)
   calibration = calibrate(with_scores(found, scores), Method.AUTO, 0, '')
-  assert calibration.method is Method.TEMPERATURE
+  assert calibration.method is Method.ISOTONIC
   assert np.isfinite([calibration.a, calibration.log_loss_before]).all()
   edges = np.array([-np.inf, 0, 1])
-  shown = readable_scores(edges, ScoreKind.PROBABILITY, calibration)
+  shown = shown_of(edges, ScoreKind.PROBABILITY, calibration)
   assert 0 < shown[0] == shown[1] < 0.5 < shown[2] < 1
 
 
@@ -141,10 +158,12 @@ def test_what_cannot_be_fitted_stays_and_says_why(kind):
   assert calibration.reason == 'all scores are equal'
   assert (calibration.a, calibration.b) == (1, 0)
   assert calibration.ece_after == calibration.ece_before
-  shown = readable_scores(scores, kind, calibration)
+  shown = shown_of(scores, kind, calibration)
   np.testing.assert_array_equal(shown, readable_scores(scores, kind))
   margin = kind is ScoreKind.MARGIN
-  assert (expected_calibration_error(found, calibration) is None) == margin
+  shown = shown_probabilities(found, calibration)
+  assert (shown is None) == margin
+  assert (reliability_of(found, shown) is None) == margin
 
 
 def test_infinite_logits_are_said_not_raised():
@@ -160,7 +179,8 @@ def test_no_documents(tmp_path):
   empty = predictions().of_documents(np.zeros(N, bool))
   calibration = calibrate(empty, Method.AUTO, 0, '')
   assert calibration.reason == 'no decisions to fit to'
-  assert expected_calibration_error(empty) is None
+  assert reliability_of(empty) is None
+  assert cross_fitted(empty, Method.AUTO).shape == (0, K)
   calibration.save(tmp_path / 'c.json')
   assert Calibration.load(tmp_path / 'c.json') == calibration
 
@@ -203,6 +223,21 @@ WRONG = [
   {'ece_after': float('inf')},
   {'log_loss_before': 'low'},
   {'more': 1},
+  {'schema': 3},
+  {'schema': 'new'},
+  {'knots': []},
+  {'knots': 5},
+  {'knots': [[0, 0], [1, 'x']]},
+  {'knots': [[0, 0], [1]]},
+  {'knots': [[0, 0, 0], [1, 1, 1]]},
+  {'knots': [[0, 0], [0, 1]]},
+  {'knots': [[0, 0], [1, -1]]},
+  {'knots': [[0, 0], [1, float('inf')]]},
+  {'method': 'platt'},
+  {'frequent': [1]},
+  {'frequent': [0, 0]},
+  {'others': [-1, 0]},
+  {'others': None},
 ]
 
 
@@ -215,6 +250,23 @@ def test_an_impossible_field_is_refused(tmp_path, change):
     Calibration.load(path)
 
 
+def test_a_file_of_an_older_version_is_one_sigmoid(tmp_path):
+  path = tmp_path / 'calibration.json'
+  found = predictions()
+  calibrate(found, Method.TEMPERATURE, 3, 'ab12').save(path)
+  values = json.loads(path.read_text())
+  for new in ('schema', 'knots', 'frequent', 'others'):
+    del values[new]
+  path.write_text(json.dumps(values))
+  old = Calibration.load(path)
+  assert old.knots == () and old.method is Method.TEMPERATURE
+  scores, _ = decisions(found)
+  np.testing.assert_array_equal(
+    shown_of(scores, ScoreKind.LOGIT, old),
+    sigmoid(old.a * scores.astype(np.float64)),
+  )
+
+
 @pytest.mark.parametrize('content', [b'', b'{', b'[]', b'3', b'\xff', b'{}'])
 def test_a_damaged_file_is_named(tmp_path, content):
   path = tmp_path / 'calibration.json'
@@ -223,3 +275,105 @@ def test_a_damaged_file_is_named(tmp_path, content):
   path.write_bytes(content)
   with pytest.raises(DataError, match='calibration.json.*to write it again'):
     Calibration.load(path)
+
+
+def many(n, likely, seed=0):
+  """Predictions with gold of probability likely(score, whether it is rare)."""
+  rng = np.random.default_rng(seed)
+  scores = np.sort(rng.normal(-2, 2, (n, 20)).astype(np.float32))[:, ::-1]
+  ids = np.argsort(rng.random((n, L)))[:, :20].astype(np.int32)
+  counts = np.where(np.arange(L) % 4, 70, 20)
+  gold = rng.random((n, 20)) < likely(scores, counts[ids] < 50)
+  return Predictions(
+    score_kind=ScoreKind.LOGIT,
+    n_scored=L,
+    n_train=100,
+    doc_ids=tuple(f'd{i}' for i in range(n)),
+    labels=tuple(f'l{i}' for i in range(L)),
+    train_counts=counts,
+    lists={'all': Lists(ids, scores.copy())},
+    gold=Ragged.of([sorted(ids[i][gold[i]].tolist()) for i in range(n)]),
+  )
+
+
+SHAPES = {
+  'a level where nothing is surer': lambda z, _: 0.6 * sigmoid(2 * z + 2),
+  'sure above a threshold': lambda z, _: np.where(z > -1, 0.7, 0.02),
+  'one sigmoid': lambda z, _: sigmoid(0.7 * z - 1),
+}
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_probabilities_hold_on_new_documents(shape):
+  dev, test = (many(2000, SHAPES[shape], seed) for seed in (0, 1))
+  calibration = calibrate(dev, Method.AUTO, 0, '')
+  new = shown_probabilities(test, calibration)
+  for found, shown in ((test, new), (dev, cross_fitted(dev, Method.AUTO))):
+    assert reliability_of(found, shown).ece_above < 0.03
+  platt = calibrate(dev, Method.PLATT, 0, '')
+  error = reliability_of(test, shown_probabilities(test, platt)).ece_above
+  assert (error < 0.03) == (shape == 'one sigmoid')
+
+
+@pytest.mark.parametrize('shift', [-1, 1])
+def test_probabilities_hold_for_rare_labels_too(shift):
+  dev, test = (
+    many(2000, lambda z, rare: sigmoid(z - 1 + shift * rare), seed)
+    for seed in (0, 1)
+  )
+  rare = test.train_counts[test.lists['all'].ids] < 50
+  gold = test.lists['all'].hits(test.gold, L)
+  errors = {}
+  for method in (Method.AUTO, Method.PLATT):
+    calibration = calibrate(dev, method, 0, '')
+    shown = shown_probabilities(test, calibration)
+    errors[method] = reliability(shown[rare], gold[rare]).ece_above
+  assert errors[Method.AUTO] < 0.03 < 0.1 < errors[Method.PLATT]
+
+
+def test_a_calibration_needs_to_know_how_frequent_labels_are():
+  calibration = calibrate(predictions(), Method.AUTO, 0, '')
+  with pytest.raises(ValueError, match='training counts'):
+    readable_scores(np.zeros(3), ScoreKind.LOGIT, calibration)
+
+
+def test_a_document_does_not_see_its_own_calibration():
+  found = many(60, SHAPES['one sigmoid'])
+  folds = cross_fitted(found, Method.PLATT)
+  for fold in range(5):
+    inside = np.zeros(60, bool)
+    inside[np.random.default_rng(0).permutation(60) % 5 == fold] = True
+    others = calibrate(found.of_documents(~inside), Method.PLATT, 0, '')
+    np.testing.assert_allclose(
+      folds[inside],
+      shown_probabilities(found.of_documents(inside), others),
+      rtol=1e-12,
+    )
+
+
+@pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.MARGIN])
+def test_folds_without_a_fit_have_raw_scores(kind):
+  found = predictions(kind).of_documents(np.arange(N) < 3)
+  listed = found.lists['all'].ids != PAD
+  one = found.lists['all'].ids[0, 0]
+  # In one fold all others are wrong.
+  alone = dataclasses.replace(found, gold=Ragged.of([[int(one)], [], []]))
+  shown = cross_fitted(alone, Method.AUTO)
+  if kind is ScoreKind.MARGIN:
+    assert shown is None
+  else:
+    raw = sigmoid(found.lists['all'].scores[0])
+    np.testing.assert_allclose(shown[0][listed[0]], raw[listed[0]])
+
+
+def test_errors_above_a_tenth_are_of_the_same_bins():
+  found = predictions(a=0.3)
+  shown = shown_probabilities(found)
+  listed = found.lists['all'].ids != PAD
+  above = listed & (shown > 0.1)
+  correct = found.lists['all'].hits(found.gold, L)
+  expected = reliability(shown[above], correct[above]).ece
+  assert reliability_of(found).ece_above == pytest.approx(expected, abs=1e-15)
+  assert (listed & ~above).any() and expected != reliability_of(found).ece
+  none = reliability_of(found, np.full_like(shown, 0.1))
+  assert none.ece_above is None

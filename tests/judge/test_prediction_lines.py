@@ -15,8 +15,8 @@ LABELS = [Label('c_1', 'food additive'), Label('c_2', 'cérale')]
 
 def test_a_line():
   ids = np.array([1, 0, PAD], np.int32)
-  scores = np.array([0, -np.log(3), -np.inf], np.float32)
-  line = prediction_line('d', ids, scores, LABELS, ScoreKind.LOGIT)
+  scores = np.array([0.5, 0.25, 0], np.float32)
+  line = prediction_line('d', ids, scores, LABELS)
   assert '\n' not in line and 'cérale' in line
   row = json.loads(line)
   assert [label['id'] for label in row['labels']] == ['c_2', 'c_1']
@@ -32,7 +32,7 @@ def test_a_line():
 
 def test_an_empty_list():
   ids, scores = np.array([PAD], np.int32), np.array([-np.inf], np.float32)
-  line = prediction_line('d', ids, scores, LABELS, ScoreKind.MARGIN)
+  line = prediction_line('d', ids, scores, LABELS)
   assert json.loads(line) == {'id': 'd', 'labels': []}
 
 

@@ -206,7 +206,7 @@ def test_a_calibrated_margin_is_a_probability(group, predictions_of):
 
 
 def test_a_calibration_fitted_here_is_told(group):
-  said = 'was fitted on the same dev documents'
+  said = 'from a calibration that was fitted to other documents'
   (picture,) = reliability_blocks([group])
   assert said in picture.caption
   (picture,) = reliability_blocks([changed(group, split='test')])

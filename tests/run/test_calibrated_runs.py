@@ -15,10 +15,14 @@ from xjax.judge.calibration import (
   Calibration,
   Method,
   calibrate,
-  expected_calibration_error,
+  cross_fitted,
+  readable_scores,
+  reliability_of,
+  shown_probabilities,
 )
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
+from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit, load
 from xjax.run.judging import calibrate_run, saved_calibration
@@ -45,13 +49,29 @@ def test_a_finished_run_is_calibrated(config, finished, dev):
   home = Workdir(finished.workdir)
   digest = home.digests()['dev']
   found = Calibration.load(finished.workdir / 'calibration.json')
-  assert found == calibrate(dev, Method.TEMPERATURE, finished.best_step, digest)
-  assert found.method is Method.TEMPERATURE
+  assert found == calibrate(dev, Method.AUTO, finished.best_step, digest)
   assert found == finished.calibration
   assert found == saved(home, finished.best_step)
-  assert found.log_loss_after < found.log_loss_before
-  after = expected_calibration_error(dev, found)
-  assert after == pytest.approx(found.ece_after, abs=1e-12)
+  assert None not in (found.log_loss_before, found.log_loss_after)
+  assert reliability_of(dev, cross_fitted(dev, Method.AUTO)).ece == (
+    found.ece_after
+  )
+
+
+def test_calibration_is_judged_on_documents_that_it_did_not_see(finished, dev):
+  test = Predictions.load(finished.paths['test'] / 'predictions.npz')
+  shown = {
+    'dev': (dev, cross_fitted(dev, Method.AUTO)),
+    'test': (test, shown_probabilities(test, finished.calibration)),
+  }
+  for name, (predictions, probabilities) in shown.items():
+    diagram = reliability_of(predictions, probabilities)
+    judged = finished.metrics[name]['xjax']['all']
+    assert judged['ECE'] == diagram.ece
+    assert judged['ECE[>0.1]'] == diagram.ece_above
+    request = JudgeRequest(ks=(3,))
+    again = evaluate_split(finished.workdir, name, request=request).metrics
+    assert again['xjax']['all']['ECE[>0.1]'] == diagram.ece_above
 
 
 def test_predictions_show_calibrated_probabilities(
@@ -62,7 +82,12 @@ def test_predictions_show_calibrated_probabilities(
   split = load_corpus(config.data, config.seed).split('dev')
   documents = [split.documents[row] for row in range(len(split))]
   lists = dev.lists['all']
-  expected = sigmoid(finished.calibration.a * lists.scores[:, :5])
+  expected = readable_scores(
+    lists.scores[:, :5],
+    ScoreKind.LOGIT,
+    finished.calibration,
+    dev.train_counts[lists.ids[:, :5]],
+  )
   raw = sigmoid(lists.scores[:, :5])
   assert np.abs(expected - raw).max() > 1e-3
   for row, shown in enumerate(predictor.predict(documents, 5)):
@@ -113,11 +138,12 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   ) in caplog.text
   assert 'run xjax evaluate --split=dev' in caplog.text
   fresh = load(finished.workdir)
-  a = finished.calibration.a
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
   np.testing.assert_allclose(
-    [p.score for p in calibrated], sigmoid(a * np.array(logits)), atol=1e-5
+    [p.score for p in calibrated],
+    sigmoid(finished.calibration.a * np.array(logits) + finished.calibration.b),
+    atol=1e-5,
   )
 
 

@@ -9,10 +9,16 @@ counts as wrong.
 List entries are not a fair sample of all (document, label) pairs. The
 calibration says nothing about labels that are not listed.
 
-Rankings, and metrics at a threshold such as probability 0.5, are computed from
-the raw scores. So a calibration does not change them.
+Among frequent labels, probabilities rise with the score, and so they do among
+the other labels. A score often says less about the other labels, so each of the
+two groups has a correction of its own.
+
+Rankings, and metrics at a threshold such as micro-F1, are computed from the raw
+scores. So a calibration does not change them.
 """
 
+from collections.abc import Callable
+import contextlib
 import dataclasses
 import enum
 import json
@@ -25,6 +31,7 @@ import numpy as np
 from xjax.core.atomic import write_json
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.types import PAD, ScoreKind
+from xjax.data.schema import FREQUENT_FROM
 from xjax.judge.metrics.calibration_error import (
   IDENTITY,
   CannotFit,
@@ -36,42 +43,71 @@ from xjax.judge.metrics.calibration_error import (
   reliability,
   sigmoid,
 )
+from xjax.judge.metrics.isotonic import Curve, fit_isotonic
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
 # Probabilities stay this far from 0 and 1, because the logits of 0 and 1 are
 # infinite.
 _TINY = 1e-12
+_SCHEMA = 2  # files without the field `schema` have no knots
+_FOLDS = 5
+# With fewer correct entries, isotonic regression is not better than Platt's
+# sigmoid, and a group of labels has no correction of its own.
+_ENOUGH, _ENOUGH_IN_GROUP = 200, 50
 
 
 class Method(enum.Enum):
   """Says how scores are calibrated.
 
-  AUTO: Platt's sigmoid for margins, a temperature for other scores.
+  AUTO: isotonic regression if at least 200 listed labels are correct, else
+    Platt's sigmoid.
   NONE: no calibration; scores stay as they are.
   TEMPERATURE: a temperature; see calibration_error.fit_temperature.
   PLATT: Platt's sigmoid; see calibration_error.fit_platt.
+  ISOTONIC: isotonic regression (see isotonic.fit_isotonic). Then the logits of
+    frequent labels are corrected by Platt's sigmoid, and so are the logits of
+    the other labels.
   """
 
   AUTO = 'auto'
   NONE = 'none'
   TEMPERATURE = 'temperature'
   PLATT = 'platt'
+  ISOTONIC = 'isotonic'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Function:
+  """Computes probabilities of frequent labels and of other labels."""
+
+  common: Sigmoid | Curve
+  frequent: Sigmoid = IDENTITY
+  others: Sigmoid = IDENTITY
+
+  def __call__(self, scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns probabilities; `counts` has the training documents of labels."""
+    logits = self.common.logits(scores)
+    is_other = np.asarray(counts) < FREQUENT_FROM
+    return np.where(is_other, self.others(logits), self.frequent(logits))
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
   """Holds the function from scores to probabilities, and its effect on dev.
 
-  The probability is sigmoid(a z + b), where z is a logit, a margin, or the
-  logit of a probability. The slope a is above 0, so the ranking does not
-  change. A temperature is 1 / a.
+  Let z be a logit, a margin, or the logit of a probability. If there are knots,
+  the probability is Curve(knots, a)(z), else it is sigmoid(a z + b). A
+  temperature is 1 / a. Let l be the logit of this probability. The probability
+  of a frequent label is sigmoid(c l + d), where (c, d) is the field `frequent`.
+  The probability of another label has the c and d of the field `others`.
 
   Attributes:
     method: how the calibration was fitted. If no fit was possible, the method
       is NONE, a is 1, b is 0, and margins do not become probabilities.
-    a: slope of the sigmoid.
-    b: shift of the sigmoid.
+    a: slope of the sigmoid, above 0.
+    b: shift of the sigmoid. If there are knots, sigmoid(a z + b) is Platt's
+      sigmoid, for searches that need a sigmoid.
     score_kind: kind of the scores that the calibration was fitted to.
     step: training step of the checkpoint that gave the scores.
     digest: digest of the dev documents.
@@ -81,10 +117,15 @@ class Calibration:
     reason: why no fit was possible; None if the fit was possible.
     ece_before: expected calibration error of the raw scores, in 15 bins, as a
       fraction; None if raw scores are not probabilities.
-    ece_after: expected calibration error of the calibrated scores.
+    ece_after: expected calibration error of the cross-fitted probabilities; see
+      cross_fitted.
     log_loss_before: mean log loss of the raw scores in nats; None if raw scores
       are not probabilities.
-    log_loss_after: mean log loss of the calibrated scores.
+    log_loss_after: mean log loss of the cross-fitted probabilities.
+    knots: the knots of isotonic regression; () for other methods.
+    frequent: slope, above 0, and shift for labels with at least 50 training
+      documents.
+    others: slope, above 0, and shift for labels with fewer training documents.
   """
 
   method: Method
@@ -101,10 +142,21 @@ class Calibration:
   ece_after: float | None
   log_loss_before: float | None
   log_loss_after: float | None
+  knots: tuple[tuple[float, float], ...] = ()
+  frequent: tuple[float, float] = (1.0, 0.0)
+  others: tuple[float, float] = (1.0, 0.0)
+
+  @property
+  def function(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Returns the function from z and training counts to probabilities."""
+    common = Sigmoid(self.a, self.b)
+    if self.knots:
+      common = Curve(self.knots, self.a)
+    return _Function(common, Sigmoid(*self.frequent), Sigmoid(*self.others))
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes the fields to a JSON file, atomically."""
-    values = dataclasses.asdict(self)
+    values = {'schema': _SCHEMA, **dataclasses.asdict(self)}
     values['method'] = self.method.value
     values['score_kind'] = self.score_kind.value
     write_json(path, values)
@@ -118,11 +170,14 @@ class Calibration:
     """
     try:
       values = json.loads(pathlib.Path(path).read_text('utf-8'))
-      kinds = {
-        'method': Method(values['method']),
-        'score_kind': ScoreKind(values['score_kind']),
-      }
-      calibration = cls(**{**values, **kinds})
+      if values.pop('schema', 1) not in (1, _SCHEMA):
+        raise ValueError('the field `schema` is of another version of xjax')
+      values['method'] = Method(values['method'])
+      values['score_kind'] = ScoreKind(values['score_kind'])
+      values['knots'] = tuple(map(tuple, values.get('knots', ())))
+      for name in ('frequent', 'others'):
+        values[name] = tuple(values.get(name, (1.0, 0.0)))
+      calibration = cls(**values)
       _check_fields(calibration)
     except DAMAGE as error:
       raise DataError(
@@ -147,19 +202,18 @@ def calibrate(
     DataError: the predictions have no gold.
   """
   kind = predictions.score_kind
-  if method is Method.AUTO:
-    margins = kind is ScoreKind.MARGIN
-    method = Method.PLATT if margins else Method.TEMPERATURE
   scores_N, correct_N = decisions(predictions)
   logits_N = _logits(scores_N, kind)
-  raw = None if kind is ScoreKind.MARGIN else IDENTITY
-  fitted, reason = raw, None
+  method, reason = _resolved(method, correct_N), None
+  used, fitted = IDENTITY, _Function(IDENTITY)
+  after_NK = shown_probabilities(predictions)
   try:
-    fitted = _FITS[method](logits_N, correct_N)
+    used, fitted = _fit(method, logits_N, correct_N, _counts(predictions))
+    after_NK = cross_fitted(predictions, method)
   except CannotFit as error:
     method, reason = Method.NONE, str(error)
-  before, after = (_errors(f, logits_N, correct_N) for f in (raw, fitted))
-  used = fitted or IDENTITY
+  before = _errors(predictions, shown_probabilities(predictions))
+  after = _errors(predictions, after_NK)
   return Calibration(
     method=method,
     a=used.a,
@@ -175,7 +229,56 @@ def calibrate(
     ece_after=after[0],
     log_loss_before=before[1],
     log_loss_after=after[1],
+    knots=fitted.common.knots if method is Method.ISOTONIC else (),
+    frequent=(fitted.frequent.a, fitted.frequent.b),
+    others=(fitted.others.a, fitted.others.b),
   )
+
+
+def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
+  """Computes probabilities by calibrations that did not see the documents.
+
+  The documents are divided into five folds. The probabilities of each fold are
+  from a calibration that was fitted to the other folds. So these probabilities
+  show how good the calibration is on new documents.
+
+  Args:
+    predictions: predictions with gold.
+    method: how to fit the calibrations.
+
+  Returns:
+    float64 [N, K] for the lists of the slice `all`; 0 where the lists have PAD.
+    A fold has the probabilities of its raw scores if no calibration can be
+    fitted to the other folds. If these scores are margins, the result is None.
+
+  Raises:
+    DataError: the predictions have no gold.
+  """
+  shown_NK = shown_probabilities(predictions)
+  scores_N, correct_N = decisions(predictions)
+  method = _resolved(method, correct_N)
+  if method is Method.NONE:
+    return shown_NK
+  listed = predictions.lists[ALL].ids != PAD
+  logits_N = _logits(scores_N, predictions.score_kind)
+  counts_N = _counts(predictions)
+  probabilities_N = None if shown_NK is None else shown_NK[listed]
+  if probabilities_N is None:
+    probabilities_N = np.full(len(scores_N), np.nan)
+  folds = np.random.default_rng(0).permutation(len(listed)) % _FOLDS
+  fold_N = np.broadcast_to(folds[:, None], listed.shape)[listed]
+  for fold in range(_FOLDS):
+    inside_N, seen_N = fold_N == fold, fold_N != fold
+    with contextlib.suppress(CannotFit):
+      _, fitted = _fit(
+        method, logits_N[seen_N], correct_N[seen_N], counts_N[seen_N]
+      )
+      probabilities_N[inside_N] = fitted(logits_N[inside_N], counts_N[inside_N])
+  if np.isnan(probabilities_N).any():
+    return None
+  result_NK = np.zeros(listed.shape)
+  result_NK[listed] = probabilities_N
+  return result_NK
 
 
 def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
@@ -201,48 +304,61 @@ def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
   return lists.scores[listed], correct[listed]
 
 
-def reliability_of(
+def shown_probabilities(
   predictions: Predictions, calibration: Calibration | None = None
+) -> np.ndarray | None:
+  """Returns the probabilities that readers see of the list entries.
+
+  For the documents that the calibration was fitted to, cross_fitted tells more
+  about the calibration.
+
+  Args:
+    predictions: the predictions.
+    calibration: calibration of the scores; None uses the raw scores.
+
+  Returns:
+    float64 [N, K] for the lists of the slice `all`; 0 where the lists have PAD.
+    None if the scores are margins without a calibration.
+  """
+  kind, lists = predictions.score_kind, predictions.lists[ALL]
+  raw = calibration is None or calibration.method is Method.NONE
+  if raw and kind is ScoreKind.MARGIN:
+    return None
+  counts_NK = predictions.train_counts[lists.ids]
+  shown = readable_scores(lists.scores, kind, calibration, counts_NK)
+  return np.where(lists.ids != PAD, shown, 0)
+
+
+def reliability_of(
+  predictions: Predictions, shown_NK: np.ndarray | None = None
 ) -> Reliability | None:
   """Computes the reliability diagram of the list entries.
 
   Args:
     predictions: predictions with gold.
-    calibration: calibration of the scores; None uses the raw scores.
+    shown_NK: float64 [N, K], probabilities of the entries in the lists of the
+      slice `all`; None uses the raw scores.
 
   Returns:
     The diagram. It is None if the lists are empty, or if the scores are margins
-    and there is no calibration.
+    and there are no probabilities.
 
   Raises:
     DataError: the predictions have no gold.
   """
-  scores, correct = decisions(predictions)
-  kind = predictions.score_kind
-  raw = calibration is None or calibration.method is Method.NONE
-  if not len(scores) or (raw and kind is ScoreKind.MARGIN):
+  _, correct_N = decisions(predictions)
+  if shown_NK is None:
+    shown_NK = shown_probabilities(predictions)
+  if shown_NK is None or not len(correct_N):
     return None
-  return reliability(readable_scores(scores, kind, calibration), correct)
-
-
-def expected_calibration_error(
-  predictions: Predictions, calibration: Calibration | None = None
-) -> float | None:
-  """Computes the expected calibration error of the list entries, in 15 bins.
-
-  Args:
-    predictions: predictions with gold.
-    calibration: calibration of the scores; None uses the raw scores.
-
-  Returns:
-    The error as a fraction; None if reliability_of returns None.
-  """
-  diagram = reliability_of(predictions, calibration)
-  return None if diagram is None else diagram.ece
+  return reliability(shown_NK[predictions.lists[ALL].ids != PAD], correct_N)
 
 
 def readable_scores(
-  scores: np.ndarray, kind: ScoreKind, calibration: Calibration | None = None
+  scores: np.ndarray,
+  kind: ScoreKind,
+  calibration: Calibration | None = None,
+  counts: np.ndarray | None = None,
 ) -> np.ndarray:
   """Converts scores to probabilities for readers, where possible.
 
@@ -251,17 +367,70 @@ def readable_scores(
     kind: kind of the scores.
     calibration: calibration of the scores. If it is None, the sigmoid turns
       logits into probabilities, and margins stay margins.
+    counts: int, the number of training documents of each score's label, with
+      the shape of `scores`. Only a calibration needs it.
 
   Returns:
     float64, with the shape of `scores`.
+
+  Raises:
+    ValueError: there is a calibration, but no counts.
   """
   scores = np.asarray(scores, np.float64)
   if calibration is not None and calibration.method is not Method.NONE:
-    return Sigmoid(calibration.a, calibration.b)(_logits(scores, kind))
+    if counts is None:
+      raise ValueError('a calibration needs the training counts of the labels')
+    return calibration.function(_logits(scores, kind), counts)
   return sigmoid(scores) if kind is ScoreKind.LOGIT else scores
 
 
-_FITS = {Method.TEMPERATURE: fit_temperature, Method.PLATT: fit_platt}
+def _resolved(method: Method, correct_N: np.ndarray) -> Method:
+  """Returns the method that AUTO stands for."""
+  if method is not Method.AUTO:
+    return method
+  return Method.ISOTONIC if correct_N.sum() >= _ENOUGH else Method.PLATT
+
+
+def _counts(predictions: Predictions) -> np.ndarray:
+  """Returns the training counts of the labels of the list entries."""
+  ids = predictions.lists[ALL].ids
+  return predictions.train_counts[ids[ids != PAD]]
+
+
+def _fit(
+  method: Method,
+  logits_N: np.ndarray,
+  correct_N: np.ndarray,
+  counts_N: np.ndarray,
+) -> tuple[Sigmoid, _Function]:
+  """Returns a fitted sigmoid, and the function that computes probabilities.
+
+  Raises:
+    CannotFit: the decisions allow no fit.
+  """
+  if method is Method.TEMPERATURE:
+    fitted = fit_temperature(logits_N, correct_N)
+    return fitted, _Function(fitted)
+  platt = fit_platt(logits_N, correct_N)
+  if method is Method.PLATT:
+    return platt, _Function(platt)
+  curve = fit_isotonic(logits_N, correct_N, platt)
+  logits_N, frequent_N = curve.logits(logits_N), counts_N >= FREQUENT_FROM
+  return platt, _Function(
+    curve,
+    _correction(logits_N[frequent_N], correct_N[frequent_N]),
+    _correction(logits_N[~frequent_N], correct_N[~frequent_N]),
+  )
+
+
+def _correction(logits_N: np.ndarray, correct_N: np.ndarray) -> Sigmoid:
+  """Returns Platt's sigmoid of logits; if it cannot be fitted, no change."""
+  if correct_N.sum() < _ENOUGH_IN_GROUP:
+    return IDENTITY
+  try:
+    return fit_platt(logits_N, correct_N)
+  except CannotFit:
+    return IDENTITY
 
 
 def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
@@ -273,13 +442,16 @@ def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
 
 
 def _errors(
-  fitted: Sigmoid | None, logits_N: np.ndarray, correct_N: np.ndarray
+  predictions: Predictions, shown_NK: np.ndarray | None
 ) -> tuple[float | None, float | None]:
   """Returns ECE and log loss, or (None, None) if they cannot be computed."""
-  if fitted is None or not len(logits_N) or not np.isfinite(logits_N).all():
+  scores_N, correct_N = decisions(predictions)
+  diagram = None if shown_NK is None else reliability_of(predictions, shown_NK)
+  if diagram is None or not np.isfinite(scores_N).all():
     return None, None
-  ece = reliability(fitted(logits_N), correct_N).ece
-  return ece, log_loss(fitted, logits_N, correct_N)
+  shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
+  logits_N = _logits(shown_N, ScoreKind.PROBABILITY)
+  return diagram.ece, log_loss(IDENTITY, logits_N, correct_N)
 
 
 def _check_fields(read: Calibration) -> None:
@@ -293,10 +465,18 @@ def _check_fields(read: Calibration) -> None:
   errors += [read.log_loss_before, read.log_loss_after]
   counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
   numbers += [value for value in errors if value is not None]
+  pairs = [*read.knots, read.frequent, read.others]
+  numbers += [number for pair in pairs for number in pair]
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
     raise ValueError('a numeric field is not a finite number')
-  if read.a <= 0:
-    raise ValueError('the field `a` must be above 0')
+  if not all(len(pair) == 2 for pair in pairs):
+    raise ValueError('knots, frequent and others must have pairs of numbers')
+  if min(read.a, read.frequent[0], read.others[0]) <= 0:
+    raise ValueError('every slope must be above 0')
+  if (np.diff(read.knots, axis=0) <= 0).any():
+    raise ValueError('the numbers of the knots must rise')
+  if (read.method is Method.ISOTONIC) != bool(read.knots):
+    raise ValueError('there must be knots if, and only if, method is isotonic')
   if read.method is Method.AUTO:
     raise ValueError('the method must not be auto')
   if not all(type(count) is int and count >= 0 for count in counts):

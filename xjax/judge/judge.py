@@ -11,10 +11,11 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, ScoreKind
-from xjax.judge.calibration import expected_calibration_error
+from xjax.judge.calibration import reliability_of
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import bootstrap
+from xjax.judge.metrics.calibration_error import ABOVE
 from xjax.judge.metrics.contract import WITH_GOLD, Measure, Protocol
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL, judged_masks
@@ -29,6 +30,7 @@ PROTOCOL = XJAX.name
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # key of the note that lists were cut from other lists
 SEARCH = 'search'  # key of the note that labels of high score may be missing
+ECE, ECE_ABOVE = 'ECE', f'ECE[>{ABOVE}]'
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
 
@@ -37,6 +39,7 @@ def judge(
   predictions: Predictions,
   criteria: Criteria | None = None,
   threshold: float | None = None,
+  shown_NK: np.ndarray | None = None,
 ) -> Metrics:
   """Computes all metrics of every slice, under the requested protocols.
 
@@ -50,14 +53,17 @@ def judge(
   - F1 without a cut-off counts the labels above probability 0.5. If the scorer
     has its own threshold (Predictions.assigned_above), this threshold is used
     instead.
-  - ECE is the expected calibration error of the listed labels, from scores
-    without calibration. It exists only if scores are logits or probabilities.
+  - ECE is the expected calibration error of the listed labels. `ECE[>0.1]` is
+    the error of the listed labels with probability above 0.1. They exist only
+    if there are such labels, and shown_NK or scores that are not margins.
 
   Args:
     predictions: predictions with gold.
     criteria: the criteria for judging; None uses the defaults.
     threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
       for example from tune_threshold; None leaves these metrics out.
+    shown_NK: float64 [N, K], the probabilities that readers see of the entries
+      in the lists of the slice `all`, for the ECE; None uses the raw scores.
 
   Returns:
     `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
@@ -99,9 +105,10 @@ def judge(
       if criteria.replicates:
         for who, ends in _intervals(evidence, tables, criteria).items():
           intervals.setdefault(who, {})[name] = ends
-  _add_for_all(
-    metrics, missing[first.name][ALL], predictions, criteria, threshold
-  )
+  if predictions.is_approximate:
+    note = f'{predictions.selection}; labels of high score may be missing'
+    missing[first.name][ALL][SEARCH] = note
+  _add_for_all(metrics, predictions, criteria, threshold, shown_NK)
   reasons = differences(metrics, criteria.protocols, facts, missing)
   notes = {name: texts for name, texts in missing[first.name].items() if texts}
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: reasons}
@@ -136,22 +143,21 @@ def _evidence(
 
 def _add_for_all(
   metrics: Metrics,
-  notes: dict[str, str],
   predictions: Predictions,
   criteria: Criteria,
   threshold: float | None,
+  shown_NK: np.ndarray | None,
 ) -> None:
-  """Adds, in place, the metrics and notes that only the slice `all` has."""
-  if predictions.is_approximate:
-    note = f'{predictions.selection}; labels of high score may be missing'
-    notes[SEARCH] = note
+  """Adds, in place, the metrics that only the slice `all` has."""
   if threshold is not None:
     for slices in metrics.values():
       slices[ALL]['threshold-tuned'] = threshold
   if PROTOCOL in metrics and not criteria.kinds:
-    error = expected_calibration_error(predictions)
-    if error is not None:
-      metrics[PROTOCOL][ALL]['ECE'] = error
+    diagram = reliability_of(predictions, shown_NK)
+    if diagram is not None:
+      metrics[PROTOCOL][ALL][ECE] = diagram.ece
+    if diagram is not None and diagram.ece_above is not None:
+      metrics[PROTOCOL][ALL][ECE_ABOVE] = diagram.ece_above
 
 
 def judged_slices(

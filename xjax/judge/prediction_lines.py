@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import PAD
 from xjax.data.schema import Document, Label
 from xjax.data.text.words import WordPlace
-from xjax.judge.calibration import Calibration, readable_scores
 
 
 class AttendedWord(NamedTuple):
@@ -121,8 +120,6 @@ def prediction_line(
   ids_K: np.ndarray,
   scores_K: np.ndarray,
   labels: Sequence[Label],
-  kind: ScoreKind,
-  calibration: Calibration | None = None,
   whys: Sequence[Sequence[AttendedWord]] | None = None,
 ) -> str:
   """Returns the JSON line of a document's predictions.
@@ -134,15 +131,13 @@ def prediction_line(
   Args:
     doc_id: the document's id.
     ids_K: int32 label indices, padded with PAD.
-    scores_K: float32 scores, which readable_scores converts for users.
+    scores_K: the scores that users see; see calibration.readable_scores.
     labels: descriptors by label index.
-    kind: the kind of the scores.
-    calibration: the calibration of the scores, if there is one.
     whys: for each of the K labels, the words that the label attends to.
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()
-  scores = readable_scores(np.asarray(scores_K)[keep], kind, calibration)
+  scores = np.asarray(scores_K, np.float64)[keep]
   row = [
     {'id': labels[i].id, 'name': labels[i].name, 'score': score}
     for i, score in zip(ids, scores.tolist(), strict=True)

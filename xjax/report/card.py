@@ -264,7 +264,7 @@ def _probabilities(result: FitResult) -> Iterator[str]:
       was = '' if before is None else f' ({before:.3f} before)'
       yield (
         f'The expected calibration error of the entries of lists is {after:.3f}'
-        f'{was}, on the documents that the calibration was fitted on.'
+        f'{was}, on documents of dev that the calibration did not see.'
       )
   rows = [
     (name, metric, f'{value:.3f}')
@@ -273,7 +273,10 @@ def _probabilities(result: FitResult) -> Iterator[str]:
     if metric.startswith(('ECE', 'threshold')) and value is not None
   ]
   if rows:
-    yield 'Saved with the metrics (`ECE` is that of raw scores):'
+    yield (
+      'Saved with the metrics (`ECE[>0.1]` is the calibration error of the '
+      'entries with probability above 0.1):'
+    )
     yield _table([('split', 'value', ''), *rows])
 
 

@@ -120,7 +120,9 @@ def _judge_run(
   run: JudgedRun, request: JudgeRequest, usual: Criteria
 ) -> JudgedRun:
   criteria = _criteria(run, request, usual)
-  metrics = judge(run.predictions, criteria, _threshold(run))
+  metrics = judge(
+    run.predictions, criteria, _threshold(run), run.shown_probabilities()
+  )
   return dataclasses.replace(run, metrics=metrics, criteria=criteria)
 
 
@@ -173,7 +175,9 @@ def _keep_metrics(
   else:
     remark, metrics = _remark(run), _replace_weighed(run, criteria)
   if request.replicates:
-    judged = judge(run.predictions, criteria, _threshold(run))
+    judged = judge(
+      run.predictions, criteria, _threshold(run), run.shown_probabilities()
+    )
     metrics = _with_intervals(metrics, judged, not same and alone)
   remark = ' '.join(filter(None, (run.remark, remark)))
   return dataclasses.replace(

@@ -12,11 +12,12 @@ import numpy as np
 from xjax.config.json import from_json, to_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Label
-from xjax.judge.calibration import Calibration
+from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
+from xjax.run.judging import judged_probabilities
 
 SEED = 'seed'
 
@@ -53,6 +54,21 @@ class JudgedRun:
   weights_L: np.ndarray | None = None
   criteria: Criteria = Criteria()
   remark: str = ''
+
+  def shown_probabilities(self) -> np.ndarray | None:
+    """Returns the probabilities by which the run's calibration is judged.
+
+    On dev, they are from calibrations that did not see the documents.
+
+    Returns:
+      float64 [N, K], for the entries in the lists of the slice `all`; None if
+      the scores are margins without a calibration.
+    """
+    calibration = self.calibration
+    method = calibration.method if calibration else Method.NONE
+    return judged_probabilities(
+      self.predictions, self.split, method, calibration
+    )
 
   @property
   def names(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
-from xjax.judge.calibration import Method, readable_scores
+from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import (
   DEPTH,
@@ -41,7 +41,9 @@ from xjax.run.judging import (
   DEV,
   Metrics,
   judge_split,
+  judged_probabilities,
   read_metrics,
+  saved_calibration,
   tuned_threshold,
   tunes_threshold,
   write_judged,
@@ -165,7 +167,12 @@ def _judge_in(
       train_gold=lambda: load(TRAIN).split(TRAIN).gold,
       usual=criteria,
     )
-    metrics = judge(predictions, criteria, tuned_threshold(metrics))
+    shown_NK = None
+    if not strategy:
+      method, kind = config.calibration, predictor.score_kind
+      calibration = saved_calibration(home, method, predictor.step, kind)
+      shown_NK = judged_probabilities(predictions, name, method, calibration)
+    metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(popularity(space, part, config.depth), prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, folder)
 
@@ -199,7 +206,7 @@ def _judge_by_score(
 ) -> Metrics:
   tunes = tunes_threshold(name)
   threshold = None if tunes else saved_threshold(workdir, model.step)
-  return judge_split(model, split, workdir, name, threshold)
+  return judge_split(model, split, workdir, name, threshold, model.calibration)
 
 
 def _judge_chosen(
@@ -345,7 +352,6 @@ def keep_assigned(
       threshold, or its scores are not probabilities.
     DataError: the metrics of dev are damaged.
   """
-  kind, calibration = predictor.score_kind, predictor.calibration
   if threshold == TUNED:
     least = saved_threshold(predictor.workdir, predictor.step)
     if least is None:
@@ -362,7 +368,7 @@ def keep_assigned(
         "probabilities, because they are not calibrated on dev; use 'tuned' or "
         'no threshold'
       )
-    keep_NK = readable_scores(lists.scores, kind, calibration) >= least
+    keep_NK = predictor.readable(lists.ids, lists.scores) >= least
   keep_NK &= lists.ids != PAD
   order = np.argsort(~keep_NK, axis=1, kind='stable')
   ids = np.where(keep_NK, lists.ids, PAD)

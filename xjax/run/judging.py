@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from absl import logging
+import numpy as np
 
 from xjax.config.run import EvalConfig
 from xjax.core.distributed import barrier, is_host0
@@ -11,7 +12,13 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Batch, ScoreKind, Scorer
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.schema import Corpus, LabelSpace, Split
-from xjax.judge.calibration import Calibration, Method, calibrate
+from xjax.judge.calibration import (
+  Calibration,
+  Method,
+  calibrate,
+  cross_fitted,
+  shown_probabilities,
+)
 from xjax.judge.judge import PROTOCOL, Metrics, judge, tune_threshold
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import (
@@ -54,13 +61,7 @@ def calibrate_run(
   if calibration.reason:
     logging.info('scores are not calibrated: %s', calibration.reason)
   else:
-    logging.info(
-      'scores are calibrated (%s): probability = sigmoid(%.4g z %+.4g), where '
-      'z is a logit or a margin',
-      calibration.method.value,
-      calibration.a,
-      calibration.b,
-    )
+    logging.info('scores are calibrated on dev (%s)', calibration.method.value)
 
 
 def saved_calibration(
@@ -192,7 +193,8 @@ def dev_judge(
     scorer.params = params
     watched = _WatchedBatches(batches, between)
     predictions = predict(scorer, watched, split, space, config.depth)
-    return judge(predictions, config.criteria())[PROTOCOL]
+    shown_NK = cross_fitted(predictions, config.calibration)
+    return judge(predictions, config.criteria(), None, shown_NK)[PROTOCOL]
 
   return judge_dev
 
@@ -203,6 +205,7 @@ def judge_split(
   workdir: Workdir,
   name: str,
   threshold: float | None = None,
+  calibration: Calibration | None = None,
 ) -> Metrics:
   """Judges a split and writes eval/<name>/.
 
@@ -216,6 +219,7 @@ def judge_split(
     threshold: float, threshold of micro-F1-tuned; None for no threshold. If
       tunes_threshold(name), the argument is ignored, because this function
       tunes the threshold.
+    calibration: the calibration of the run. For dev, the argument is ignored.
 
   Returns:
     The metrics of the split.
@@ -225,13 +229,41 @@ def judge_split(
   predictions = predict(model.scorer, batches, split, model.space, config.depth)
   if tunes_threshold(name):
     threshold = tune_threshold(predictions)
-  metrics = judge(predictions, config.criteria(), threshold)
+  shown_NK = judged_probabilities(
+    predictions, name, config.calibration, calibration
+  )
+  metrics = judge(predictions, config.criteria(), threshold, shown_NK)
   if name == DEV and is_host0():
     calibrate_run(
       predictions, workdir, config.calibration, model.step, split.digest
     )
   write_judged(workdir, name, predictions, metrics, model.step, split.digest)
   return metrics
+
+
+def judged_probabilities(
+  predictions: Predictions,
+  name: str,
+  method: Method,
+  calibration: Calibration | None,
+) -> np.ndarray | None:
+  """Returns the probabilities by which the calibration of a run is judged.
+
+  On dev, they are from calibrations that did not see the documents (see
+  cross_fitted). On other splits, they are those of the run's calibration.
+
+  Args:
+    predictions: predictions for the split.
+    name: name of the folder below eval/.
+    method: the config's method of calibration.
+    calibration: the calibration of the run.
+
+  Returns:
+    float64 [N, K]; None if the scores are margins without a calibration.
+  """
+  if name == DEV:
+    return cross_fitted(predictions, method)
+  return shown_probabilities(predictions, calibration)
 
 
 def tunes_threshold(name: str) -> bool:
@@ -274,18 +306,24 @@ def judge_splits(
 ) -> dict[str, Metrics]:
   """Judges the splits dev and test, if the corpus has them.
 
-  The threshold of micro-F1-tuned is tuned on dev and also used on test. Without
-  a dev split there is no threshold.
+  The threshold of micro-F1-tuned and the calibration are fitted on dev and also
+  used on test. Without a dev split there is neither.
 
   Returns:
     The metrics by split.
   """
   barrier('xjax:read')  # wait until no process reads the files
   metrics = {}
-  threshold = None
+  threshold = calibration = None
+  method = model.inputs.config.eval.calibration
   for name, split in _present(corpus).items():
-    metrics[name] = judge_split(model, split, workdir, name, threshold)
+    metrics[name] = judge_split(
+      model, split, workdir, name, threshold, calibration
+    )
     threshold = tuned_threshold(metrics[name])
+    calibration = saved_calibration(
+      workdir, method, model.step, model.scorer.score_kind
+    )
   return metrics
 
 

@@ -463,9 +463,19 @@ class Predictor:
     self, ids_K: np.ndarray, scores_K: np.ndarray
   ) -> list[Prediction]:
     real = ids_K != PAD
-    scores = readable_scores(scores_K[real], self.score_kind, self.calibration)
+    scores = self.readable(ids_K[real], scores_K[real])
     labels = (self.space.labels[i] for i in ids_K[real])
     return [
       Prediction(label.id, label.name, float(score))
       for label, score in zip(labels, scores)
     ]
+
+  def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns the scores that users see; see calibration.readable_scores.
+
+    Args:
+      ids: int, labels; any number where there is PAD.
+      scores: float, scores of these labels, with the same shape.
+    """
+    counts = np.asarray(self.space.train_counts)[ids]
+    return readable_scores(scores, self.score_kind, self.calibration, counts)

@@ -20,7 +20,7 @@ from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.judge.calibration import readable_scores
+from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import judge
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
@@ -79,10 +79,8 @@ class TaggedDocuments:
       line = prediction_line(
         id_,
         self.lists.ids[row],
-        self.lists.scores[row],
+        self.predictor.readable(self.lists.ids[row], self.lists.scores[row]),
         self.space.labels,
-        self.predictor.score_kind,
-        self.predictor.calibration,
         whys,
       )
       yield line + '\n'
@@ -101,11 +99,7 @@ class TaggedDocuments:
     is_word_T = np.array([word.start < word.end for word in words], bool)
     ids_K = self.lists.ids[row]
     real = ids_K != PAD
-    scores = readable_scores(
-      self.lists.scores[row, real],
-      self.predictor.score_kind,
-      self.predictor.calibration,
-    )
+    scores = self.predictor.readable(ids_K[real], self.lists.scores[row, real])
     has_gold = document.labels is not None
     labels = [
       ExplainedLabel(
@@ -287,8 +281,10 @@ def _save_beside(
       criteria, threshold = strategy.criteria(criteria), None
     else:
       threshold = saved_threshold(predictor.workdir, predictor.step)
-    judged = predictions.of_documents(labelled)
-    metrics = judge(judged, criteria, threshold)
+    judged, shown_NK = predictions.of_documents(labelled), None
+    if not strategy:
+      shown_NK = shown_probabilities(judged, predictor.calibration)
+    metrics = judge(judged, criteria, threshold, shown_NK)
     write_json(path.with_suffix('.metrics.json'), metrics)
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)

@@ -246,3 +246,49 @@ def test_widths_that_few_entries_cannot_support(tmp_path, text, says):
   (tmp_path / 'train.txt').write_text(text)
   with pytest.raises(DataError, match=f'train.txt: has {says}; at most'):
     load(tmp_path)
+
+
+def many_rows(folder, n=50):
+  lines = [f'{i % 5} {i % 7}:1 {7 + i // 2}:2' for i in range(n)]
+  (folder / 'train.txt').write_text('\n'.join([f'{n} 40 5', *lines]) + '\n')
+
+
+def test_a_share_of_train_is_drawn_as_dev(folder):
+  many_rows(folder)
+  whole = load(folder).splits['train']
+  drawn = load(folder, dev_share=0.2)
+  assert list(drawn.splits) == ['train', 'dev', 'test']
+  train, dev = drawn.splits['train'], drawn.splits['dev']
+  assert (len(train), len(dev)) == (40, 10)
+  assert sorted(train.ids + dev.ids, key=int) == list(whole.ids)
+  for split in (train, dev):
+    rows = np.array([int(id_) for id_ in split.ids])
+    difference = split.documents.rows - whole.documents.rows[rows]
+    assert not difference.nnz
+    assert [document.id for document in split.documents] == list(split.ids)
+    for row, gold in zip(rows.tolist(), split.gold, strict=True):
+      np.testing.assert_array_equal(gold, whole.gold[row])
+  assert drawn.label_space.train_counts.sum() == 40
+  # The same documents again, also if only dev is read.
+  assert load(folder, dev_share=0.2).splits['dev'].ids == dev.ids
+  alone = load_corpus(
+    data(folder, dev_share=0.2), 0, drawn.label_space, ['dev']
+  )
+  assert alone.splits['dev'].digest == dev.digest
+  assert alone.splits['dev'].ids == dev.ids
+
+
+def test_equal_rows_are_drawn_together(folder):
+  lines = [f'{i % 5} {i // 4}:1' for i in range(80)]
+  (folder / 'train.txt').write_text('\n'.join(['80 20 5', *lines]) + '\n')
+  (folder / 'test.txt.gz').unlink()
+  dev = load(folder, dev_share=0.2).splits['dev']
+  assert len(dev) == 16
+  assert len({int(id_) // 4 for id_ in dev.ids}) == 4
+
+
+def test_a_dev_file_is_not_replaced(folder):
+  many_rows(folder)
+  (folder / 'dev.txt').write_text('1 40 5\n1 0:1\n')
+  corpus = load(folder, dev_share=0.2)
+  assert [len(split) for split in corpus.splits.values()] == [50, 1, 2]

@@ -16,26 +16,35 @@ from xjax.data.schema import Document
 class SparseDocuments(Sequence):
   """Holds documents that have sparse features instead of text.
 
-  The id of a document is its row number, from 0.
+  The id of a document is its row number in the file, from 0.
 
   Attributes:
     source: name of the file, for messages.
     rows: float32 [N, D], columns ascending in each row.
     labels: N rows of label ids, as integers; None if the labels are unknown.
+    numbers: int [N], row numbers in the file; None if these are all its rows.
   """
 
   source: str
   rows: sparse.csr_array
   labels: Ragged | None = None
+  numbers: np.ndarray | None = None
 
   def __len__(self) -> int:
     return self.rows.shape[0]
 
   def __getitem__(self, row: int) -> Document:
     row = range(len(self))[row]
+    id_ = str(row if self.numbers is None else self.numbers[row])
     if self.labels is None:
-      return Document(str(row), {}, None)
-    return Document(str(row), {}, tuple(map(str, self.labels[row].tolist())))
+      return Document(id_, {}, None)
+    return Document(id_, {}, tuple(map(str, self.labels[row].tolist())))
+
+  @property
+  def ids(self) -> tuple[str, ...]:
+    """Returns the ids of the documents."""
+    numbers = range(len(self)) if self.numbers is None else self.numbers
+    return tuple(map(str, numbers))
 
   @property
   def n_features(self) -> int:
@@ -45,6 +54,16 @@ class SparseDocuments(Sequence):
   def select(self, rows: np.ndarray) -> 'SparseDocuments':
     """Returns the given documents in the order of `rows`; drops the labels."""
     return SparseDocuments(self.source, self.rows[rows])
+
+  def part(self, numbers: np.ndarray) -> 'SparseDocuments':
+    """Returns the documents of some row numbers, with their labels and ids."""
+    labels = self.labels
+    return SparseDocuments(
+      self.source,
+      self.rows[numbers],
+      labels and Ragged.of([labels[row] for row in numbers]),
+      numbers,
+    )
 
   def with_width(self, n_features: int) -> 'SparseDocuments':
     """Returns the same documents, but with n_features columns.

@@ -5,9 +5,11 @@ xc_files.read_xc reads. The names of labels may be in Y.txt or labels.txt. Each
 file may be gzipped.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
+import itertools
 import os
 import pathlib
 
@@ -15,7 +17,7 @@ from absl import logging
 import numpy as np
 from scipy import sparse
 
-from xjax.core.config_part import field
+from xjax.core.config_part import RATE, field
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.batches.sparse import SparseDocuments
@@ -24,6 +26,7 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
+from xjax.data.formats.own.splits import draw_splits
 from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_label_names
@@ -42,6 +45,12 @@ class XcFeaturesData(DataConfig):
   """
 
   labels: str = 'all'
+  dev_share: float = field(
+    0.0,
+    'The share of training documents that are drawn as dev if there is no '
+    'dev.txt. Without dev, there are no calibrated probabilities.',
+    RATE,
+  )
   tokens: TokensConfig = field(
     GivenFeaturesConfig, 'The form in which models read documents.'
   )
@@ -61,6 +70,7 @@ class XcFeaturesData(DataConfig):
     return read_feature_documents(self, source)
 
 
+DEV = 'dev'
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'
 # Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
@@ -92,6 +102,9 @@ def read_xc_features(
   faults = Faults(on_error=None)
   files = find_files(folder, 'txt')
   names = [path for name in _NAMES for path in files.pop(name, ())]
+  draws = data.dev_share > 0 and TRAIN in files and DEV not in files
+  if draws:
+    files[DEV] = files[TRAIN]
   chosen = choose_splits(data.dir, files, splits, usual, _EXAMPLE)
   paths = {name: only_file(files[name], faults) for name in chosen}
   named = _read_names(names, faults)
@@ -109,7 +122,39 @@ def read_xc_features(
     _warn_unscaled(paths[TRAIN], documents[TRAIN].rows, data.tokens.norm)
     width = documents[TRAIN].n_features
     documents = {n: split.with_width(width) for n, split in documents.items()}
-  return _corpus(data.dir, labels, documents)
+  drawn = {TRAIN, DEV} & set(documents) if draws else ()
+  if drawn:
+    rows = _draw_dev(documents[min(drawn)], data.dev_share)
+    documents |= {name: documents[name].part(rows[name]) for name in drawn}
+  return _corpus(data.dir, labels, documents, tuple(drawn))
+
+
+def _draw_dev(
+  documents: SparseDocuments, share: float
+) -> dict[str, np.ndarray]:
+  """Draws a dev split, the same one in every run.
+
+  Args:
+    documents: all documents of the training file.
+    share: share of the documents that are drawn.
+
+  Returns:
+    The rows of the splits train and dev, ascending. Equal documents are in the
+    same split.
+  """
+  rows, keys = documents.rows, array('Q')
+  for start, end in itertools.pairwise(rows.indptr.tolist()):
+    digest = hashlib.blake2b(rows.indices[start:end].data, digest_size=8)
+    digest.update(rows.data[start:end].data)
+    keys.append(int.from_bytes(digest.digest(), 'little'))
+  drawn = draw_splits(keys, {DEV: share}, documents.source)
+  logging.info(
+    '%s: documents were drawn: %d of %d for dev',
+    documents.source,
+    len(drawn[DEV]),
+    len(documents),
+  )
+  return drawn
 
 
 def read_feature_documents(
@@ -279,6 +324,7 @@ def _corpus(
   source: str,
   labels: Labels,
   documents: Mapping[str, SparseDocuments],
+  drawn: tuple[str, ...],
 ) -> RawCorpus:
   """Makes the raw corpus, whose label_ids are the columns that splits use."""
   none = Ragged.of([])
@@ -291,6 +337,7 @@ def _corpus(
     splits={name: _split(split, used) for name, split in documents.items()},
     zones=(),
     ordered=True,
+    drawn=drawn,
   )
 
 
@@ -304,10 +351,11 @@ def _split(documents: SparseDocuments, used: np.ndarray) -> RawSplit:
   gold = documents.labels or Ragged.of([()] * len(documents))
   digest = hashlib.sha256()
   rows = documents.rows
-  for array in (rows.data, rows.indices, rows.indptr, gold.indptr, gold.values):
-    digest.update(np.ascontiguousarray(array).data)
+  arrays = rows.data, rows.indices, rows.indptr, gold.indptr, gold.values
+  for values in arrays:
+    digest.update(np.ascontiguousarray(values).data)
   return RawSplit(
-    ids=tuple(map(str, range(len(documents)))),
+    ids=documents.ids,
     gold=Ragged(
       gold.indptr, np.searchsorted(used, gold.values).astype(np.int32)
     ),

@@ -41,7 +41,13 @@ class Sigmoid:
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
     """Returns float64 probabilities of the scores; a score of -inf gives 0."""
-    return sigmoid(self.a * np.asarray(scores, np.float64) + self.b)
+    return sigmoid(self.logits(scores))
+
+  def logits(
+    self, scores: Float[np.ndarray, '...']
+  ) -> Float[np.ndarray, '...']:
+    """Returns the float64 logits of the probabilities."""
+    return self.a * np.asarray(scores, np.float64) + self.b
 
 
 IDENTITY = Sigmoid(1.0)
@@ -245,6 +251,11 @@ def _minimise(
   return at
 
 
+# Labels of lower probability are seldom assigned or shown. Nearly all list
+# entries are such labels, so they hide the errors of the others in the ECE.
+ABOVE = 0.1
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reliability:
   """Holds a reliability diagram: accuracy in bins of the probability.
@@ -257,6 +268,8 @@ class Reliability:
       a bin; 0 in an empty bin.
     counts: int64 [bins], number of decisions in a bin.
     ece: expected calibration error, a fraction; 0 if there are no decisions.
+    ece_above: the error of the decisions with probability above ABOVE, in the
+      same bins; None if there are no such decisions.
   """
 
   edges: Float[np.ndarray, ' edges']
@@ -264,6 +277,7 @@ class Reliability:
   accuracy: Float[np.ndarray, ' bins']
   counts: Int[np.ndarray, ' bins']
   ece: float
+  ece_above: float | None
 
 
 def reliability(
@@ -290,11 +304,34 @@ def reliability(
   if not inside.all():
     raise ValueError('probabilities must be from 0 to 1')
   edges = np.arange(n_bins + 1) / n_bins
+  counts, confidence, accuracy = _bins(edges, probabilities_N, correct_N)
+  above_N = probabilities_N > ABOVE
+  above = _bins(edges, probabilities_N[above_N], correct_N[above_N])
+  return Reliability(
+    edges,
+    confidence,
+    accuracy,
+    counts,
+    ece=_error(counts, confidence, accuracy),
+    ece_above=_error(*above) if above_N.any() else None,
+  )
+
+
+def _bins(
+  edges: np.ndarray, probabilities_N: np.ndarray, correct_N: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns counts, confidence and accuracy; see Reliability."""
+  n_bins = len(edges) - 1
   bins_N = np.searchsorted(edges[1:-1], probabilities_N)
   counts = np.bincount(bins_N, minlength=n_bins)
   filled = np.maximum(counts, 1)
   confidence = np.bincount(bins_N, probabilities_N, n_bins) / filled
-  accuracy = np.bincount(bins_N, correct_N, n_bins) / filled
+  return counts, confidence, np.bincount(bins_N, correct_N, n_bins) / filled
+
+
+def _error(
+  counts: np.ndarray, confidence: np.ndarray, accuracy: np.ndarray
+) -> float:
+  """Returns the expected calibration error of bins; 0 if all are empty."""
   gaps = counts * np.abs(accuracy - confidence)
-  ece = float(gaps.sum() / max(len(bins_N), 1))
-  return Reliability(edges, confidence, accuracy, counts, ece)
+  return float(gaps.sum() / max(counts.sum(), 1))

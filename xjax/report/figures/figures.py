@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 from xjax.judge.calibration import reliability_of
-from xjax.judge.metrics.calibration_error import Reliability
+from xjax.judge.judge import ECE_ABOVE
+from xjax.judge.metrics.calibration_error import ABOVE, Reliability
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.slices import ALL
 from xjax.report.figures.plots import (
   Bars,
   Line,
   Panel,
+  error_text,
   grouped_bars,
   label_frequency,
   line_panels,
@@ -28,8 +30,8 @@ from xjax.run.judging import DEV
 _CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
 _BEST = 'all/RP@5'
 _ON_DEV = (
-  ' The calibration was fitted on the same dev documents, so the calibrated '
-  'probabilities may be less accurate on other documents.'
+  ' The calibration is fitted on dev. So here the calibrated probabilities of '
+  'each document are from a calibration that was fitted to other documents.'
 )
 
 
@@ -303,7 +305,7 @@ def _reliability_picture(
     svg=reliability_diagrams(drawn, [group.name for group in groups]),
     alt='Reliability. '
     + '; '.join(
-      f'{name}, {kind}: expected calibration error {diagram.ece:.4f}'
+      f'{name}, {kind}: expected calibration error {error_text(diagram)}'
       for name, kinds in drawn.items()
       for kind, diagram in kinds.items()
     ),
@@ -313,7 +315,8 @@ def _reliability_picture(
       'entries in a bin is correct. A system is too confident if its points '
       'are below the diagonal, and not confident enough if its points are '
       'above the diagonal. ECE, the expected calibration error, is the mean '
-      'distance from the diagonal, weighted by the number of entries in a bin.'
+      'distance from the diagonal, weighted by the number of entries in a bin. '
+      f'{ECE_ABOVE} is the error of the entries with probability above {ABOVE}.'
       + (
         ' If a system has several runs, the first run is shown.'
         if several
@@ -332,5 +335,6 @@ def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
   """Returns diagrams of the raw scores and, if possible, calibrated scores."""
   diagrams = {'scores': reliability_of(run.predictions)}
   if run.calibration is not None:
-    diagrams['calibrated'] = reliability_of(run.predictions, run.calibration)
+    shown_NK = run.shown_probabilities()
+    diagrams['calibrated'] = reliability_of(run.predictions, shown_NK)
   return {kind: diagram for kind, diagram in diagrams.items() if diagram}

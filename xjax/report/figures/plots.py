@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 import numpy as np
 
+from xjax.judge.judge import ECE, ECE_ABOVE
 from xjax.judge.metrics.calibration_error import Reliability
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart. The yellow
@@ -280,6 +281,13 @@ def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return ranks, falling[ranks - 1]
 
 
+def error_text(diagram: Reliability) -> str:
+  """Returns the errors of a diagram, such as `0.0031, ECE[>0.1] 0.0212`."""
+  if diagram.ece_above is None:
+    return f'{diagram.ece:.4f}'
+  return f'{diagram.ece:.4f}, {ECE_ABOVE} {diagram.ece_above:.4f}'
+
+
 def reliability_diagrams(
   diagrams: Mapping[str, Mapping[str, Reliability]], systems: Sequence[str]
 ) -> str:
@@ -308,7 +316,7 @@ def reliability_diagrams(
           marker=_MARKERS[i % len(_MARKERS)],
           markersize=4.5,
           markerfacecolor='white' if i else None,
-          label=f'{kind}: ECE {diagram.ece:.4f}',
+          label=f'{kind}: {ECE} {error_text(diagram)}',
         )
       axes.set_xlim(-0.03, 1.03)
       axes.set_ylim(-0.03, 1.03)

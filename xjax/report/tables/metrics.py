@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xjax.judge.judge import INTERVALS, NOTES
+from xjax.judge.judge import ECE, INTERVALS, NOTES
 from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
 from xjax.report.tables.plain import users_metrics
@@ -171,7 +171,7 @@ def _best(
   The function returns None if all values are equal, or if a larger value is not
   better.
   """
-  if metric in _COUNTS or metric.startswith('threshold'):
+  if metric in _COUNTS or metric.startswith(('threshold', ECE)):
     return None
   means = [
     v[metric].mean

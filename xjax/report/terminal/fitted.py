@@ -77,7 +77,8 @@ def _example(
 ) -> str:
   lists, gold = predictions.lists[ALL], set(split.gold[row].tolist())
   kind = predictions.score_kind
-  scores_K = readable_scores(lists.scores[row, :k], kind, calibration)
+  counts_K = predictions.train_counts[lists.ids[row, :k]]
+  scores_K = readable_scores(lists.scores[row, :k], kind, calibration, counts_K)
   predicted = [
     f'{_name(labels[i])} {score:.2f}{"*" if i in gold else ""}'
     for i, score in zip(lists.ids[row, :k].tolist(), scores_K, strict=True)

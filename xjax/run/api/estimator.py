@@ -29,7 +29,6 @@ from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.memory.labels import labels_of
 from xjax.data.memory.texts import is_frame
 from xjax.data.schema import Document
-from xjax.judge.calibration import readable_scores
 from xjax.judge.judge import score_threshold
 from xjax.judge.predictions import Lists
 from xjax.run.api.fitting import AUTO, config_of, fit
@@ -229,8 +228,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
       X: N texts, or features [N, D].
     """
     lists, predictor = self._lists(X), self.model_.predictor
-    kind, calibration = predictor.score_kind, predictor.calibration
-    scores_NK = readable_scores(lists.scores, kind, calibration)
+    scores_NK = predictor.readable(lists.ids, lists.scores)
     matrix = score_matrix(lists, scores_NK, predictor.n_labels)
     if self._form is not _Form.CLASSES:
       return self._formed(matrix)

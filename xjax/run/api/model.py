@@ -16,7 +16,7 @@ from xjax.data.formats.xc_features import scale_rows
 from xjax.data.memory.folder import labelled_documents
 from xjax.data.memory.texts import documents_of
 from xjax.data.schema import Document, Label, Labels
-from xjax.judge.calibration import readable_scores
+from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists
@@ -150,8 +150,7 @@ class Model:
         'loss'
       )
     lists = predictor.lists(self.documents(texts), self.config.eval.depth)
-    kind, calibration = predictor.score_kind, predictor.calibration
-    scores_NK = readable_scores(lists.scores, kind, calibration)
+    scores_NK = predictor.readable(lists.ids, lists.scores)
     return score_matrix(lists, scores_NK, predictor.n_labels)
 
   def evaluate(self, texts: Any, labels: Any = None) -> dict[str, Any]:
@@ -186,7 +185,8 @@ class Model:
     batches = predictor.text_batches(documents)
     predictions = predict(predictor, batches, split, space, config.depth)
     threshold = saved_threshold(predictor.workdir, predictor.step)
-    return judge(predictions, config.criteria(), threshold)[PROTOCOL]
+    shown_NK = shown_probabilities(predictions, predictor.calibration)
+    return judge(predictions, config.criteria(), threshold, shown_NK)[PROTOCOL]
 
   def explain(
     self, texts: Any, k: int = 5, words: int = 5
