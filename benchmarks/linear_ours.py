@@ -31,7 +31,7 @@ from xjax.core.types import Batch, Ragged, Scorer
 from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.run.sparse import train_linear, train_tree
 from xjax.score.config import LinearModel
 from xjax.score.linear.part_files import PartFiles

@@ -26,7 +26,7 @@ from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.run.strategy import Chooser, StrategyKind, StrategyRequest
 from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import Selection, choose

@@ -25,7 +25,7 @@ from xjax.core.types import PAD
 from xjax.data.batches.sparse import batch_rows
 from xjax.data.load import load_corpus
 from xjax.data.schema import propensity_weights
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.run.predictor import Predictor
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.problem import Loss

@@ -10,7 +10,8 @@ from xjax.config.run import shrink
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.text_model import NeuralModel
 

@@ -148,7 +148,7 @@ def kinds(run: pathlib.Path) -> dict[str, Kind]:
   from xjax.judge.files.judged import JudgeFiles
   from xjax.judge.request import JudgeRequest
   from xjax.run.evaluate import evaluate_files
-  from xjax.run.fit import load
+  from xjax.run.load import load
   from xjax.score.pretrained.architecture import architecture_of
   from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
   from xjax.score.pretrained.model_folder import ModelFolder

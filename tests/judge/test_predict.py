@@ -14,8 +14,9 @@ from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
+from xjax.judge.evaluation import save_evaluation
 from xjax.judge.judge import NOTES, judge, tune_threshold
-from xjax.judge.predict import popularity, predict, save_evaluation
+from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
 
 KS = (1, 3, 5)

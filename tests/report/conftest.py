@@ -14,8 +14,8 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace
 from xjax.judge.calibration import Method, calibrate
 from xjax.judge.criteria import Criteria
+from xjax.judge.evaluation import save_evaluation
 from xjax.judge.judge import judge
-from xjax.judge.predict import save_evaluation
 from xjax.judge.predictions import Lists, Predictions
 from xjax.train.workdir import Workdir
 

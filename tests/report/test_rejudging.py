@@ -7,9 +7,9 @@ import numpy as np
 
 from xjax.core.atomic import write_json
 from xjax.judge.criteria import Criteria
+from xjax.judge.evaluation import save_evaluation
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
-from xjax.judge.predict import save_evaluation
 from xjax.judge.request import JudgeRequest
 from xjax.report.rejudging import judge_runs
 from xjax.report.sources import read_runs

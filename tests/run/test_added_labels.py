@@ -22,7 +22,7 @@ from xjax.core.mesh_config import (
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.run.added_labels import describe
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.train.parameters import DESCRIPTORS, by_path
 
 

@@ -24,8 +24,9 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit, load
-from xjax.run.judging import calibrate_run, saved_calibration
+from xjax.run.fit import fit
+from xjax.run.judging import calibrate_run
+from xjax.run.load import load, saved_calibration
 from xjax.run.tag import tag_file
 from xjax.train.workdir import Workdir
 

@@ -17,7 +17,8 @@ from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.config import ExactMatchModel

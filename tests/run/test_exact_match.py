@@ -19,7 +19,8 @@ from xjax.data.text.words import split_words
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.run.tag import tag_file
 from xjax.score.config import ExactMatchModel
 

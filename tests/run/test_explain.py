@@ -15,7 +15,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
 from xjax.report.page.attention import save_page
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.run.neural_training import plan_neural
 from xjax.run.predictor import attention_of
 from xjax.run.tag import tag_file

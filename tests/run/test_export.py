@@ -15,7 +15,8 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
 from xjax.run.export import export_encoder
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.run.neural_training import plan_neural
 from xjax.score.config import ExactMatchModel
 from xjax.score.encoders.bert import BertConfig

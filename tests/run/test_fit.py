@@ -20,7 +20,8 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.judge.predictions import Predictions
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.loop import Loop

@@ -17,7 +17,8 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.encoders.contract import NoEncoder

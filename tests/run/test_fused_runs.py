@@ -10,7 +10,8 @@ import pytest
 
 from xjax.config.neural_train import Dtype
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.heads.kahan import PLACE
 from xjax.score.heads.ova import OneVsAllConfig

@@ -9,7 +9,8 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.core.processes.lock import locked
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 
 BUSY = 'another process is running here: process'
 

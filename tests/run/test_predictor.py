@@ -11,10 +11,8 @@ from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.judge.predictions import Predictions
-from xjax.run.fit import (
-  fit,
-  load,
-)
+from xjax.run.fit import fit
+from xjax.run.load import load
 
 
 @pytest.fixture(scope='module')

@@ -15,7 +15,8 @@ from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import MeanConfig

@@ -17,7 +17,8 @@ from xjax.core.types import ScoreKind
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.run.sparse import LinearFit
 from xjax.score.config import LinearModel
 from xjax.score.linear.batched import OnDevices

@@ -3,7 +3,8 @@
 import pytest
 
 from xjax.core.errors import ConfigError, DataError, UserError
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.train.workdir import Workdir, read_json
 
 

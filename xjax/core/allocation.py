@@ -89,3 +89,8 @@ def enough_memory(advice: str) -> Iterator[None]:
       raise
     reason = str(error).partition('\n')[0][:200]
     raise UserError(f'the memory is full: {advice} ({reason})') from error
+
+
+def power_of_two(n: int) -> int:
+  """Returns the smallest power of two that is at least n."""
+  return 1 << max(n - 1, 0).bit_length()

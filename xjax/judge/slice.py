@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 
+from xjax.core.allocation import power_of_two
 from xjax.core.types import PAD, Ragged
 from xjax.judge.metrics.label_sums import LabelTable
 from xjax.judge.metrics.ranking import Weights
@@ -172,11 +173,6 @@ class Slice:
     if best == len(ranked) - 1:
       return float(np.nextafter(ranked[-1], -np.inf))
     return float((ranked[best] + below[best]) / 2)
-
-
-def power_of_two(n: int) -> int:
-  """Returns the smallest power of two that is at least n."""
-  return 1 << max(n - 1, 0).bit_length()
 
 
 def _cut_lists(

@@ -21,9 +21,9 @@ from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
 from xjax.judge.calibration import Method
+from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import PREDICTIONS
 from xjax.judge.predictions import Predictions
 from xjax.report.page.markdown import escape
 from xjax.report.tables.plain import USUAL_K, plain_slice_table

@@ -10,9 +10,9 @@ from xjax.core.types import Ragged
 from xjax.judge.comparison import Comparison, compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
+from xjax.judge.evaluation import read_value
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.predict import read_value
 from xjax.judge.predictions import Lists, Predictions
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
@@ -25,7 +25,7 @@ from xjax.report.runs import (
   group_by_seed,
 )
 from xjax.report.sources import OWN, read_runs
-from xjax.run.judging import DEV
+from xjax.run.load import DEV
 from xjax.train.workdir import Workdir
 
 

@@ -12,10 +12,10 @@ from absl import logging
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.judge.calibration import Calibration
+from xjax.judge.evaluation import MARK, METRICS, PREDICTIONS
 from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
 from xjax.judge.judge import INTERVALS
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import MARK, METRICS, PREDICTIONS
 from xjax.judge.predictions import Predictions
 from xjax.report.lending import lend
 from xjax.report.runs import (

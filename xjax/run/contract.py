@@ -3,16 +3,19 @@
 import abc
 from collections.abc import Callable, Mapping
 import dataclasses
+import typing
 from typing import ClassVar
 
 from xjax.config.run import Config
 from xjax.core.types import ScoreKind
-from xjax.data.schema import Corpus
-from xjax.run.judging import Metrics
-from xjax.run.predictor import Predictor
 from xjax.score.config import ModelConfig
-from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
+
+if typing.TYPE_CHECKING:
+  from xjax.data.schema import Corpus
+  from xjax.judge.judge import Metrics
+  from xjax.run.predictor import Predictor
+  from xjax.train.preemption import Preemption
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Fitted:
   steps: int
   best_step: int
   score_kind: ScoreKind
-  model: Callable[[], Predictor]
+  model: 'Callable[[], Predictor]'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Fit(abc.ABC):
   """
 
   models: ClassVar[tuple[type[ModelConfig], ...]]
-  load: ClassVar[Callable[..., Predictor]]
+  load: 'ClassVar[Callable[..., Predictor]]'
 
   config: Config
   workdir: Workdir
@@ -61,7 +64,9 @@ class Fit(abc.ABC):
     """
 
   @abc.abstractmethod
-  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+  def check_corpus(
+    self, corpus: 'Corpus', prior: 'Mapping[str, Metrics]'
+  ) -> None:
     """Checks that the model can be fitted to a corpus; writes nothing.
 
     Args:
@@ -73,7 +78,7 @@ class Fit(abc.ABC):
     """
 
   @abc.abstractmethod
-  def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
+  def fit(self, corpus: 'Corpus', preemption: 'Preemption') -> Fitted:
     """Fits the model, or continues an earlier fit from the workdir's files.
 
     Args:

@@ -18,6 +18,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
+from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.files.judged import (
   DEPTH,
   JudgeFiles,
@@ -26,28 +27,22 @@ from xjax.judge.files.judged import (
 )
 from xjax.judge.judge import judge, need_gold
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import (
-  PREDICTIONS,
-  popularity,
-  predict,
-)
+from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import (
   Lists,
   Predictions,
 )
 from xjax.judge.request import JudgeRequest
-from xjax.run.fit import load as load_run
 from xjax.run.judging import (
-  DEV,
   Metrics,
   judge_split,
   judged_probabilities,
   read_metrics,
-  saved_calibration,
   tuned_threshold,
   tunes_threshold,
   write_judged,
 )
+from xjax.run.load import DEV, load as load_run, saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.initial.warm_start import best_step

@@ -10,7 +10,8 @@ from xjax.config.run import Config
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Corpus, Label, LabelSpace
 from xjax.run.contract import Fit, Fitted
-from xjax.run.judging import Metrics, saved_calibration
+from xjax.run.judging import Metrics
+from xjax.run.load import saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.score.config import ExactMatchModel
 from xjax.score.exact_match import DescriptorMatcher, MatchedLabels

@@ -9,7 +9,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.run.predictor import Predictor
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.model_folder import write_model_folder

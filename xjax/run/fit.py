@@ -8,7 +8,6 @@ import os
 import pathlib
 
 from xjax.config.check import check_config
-from xjax.config.json import load_config
 from xjax.config.run import Config
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import (
@@ -19,18 +18,8 @@ from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
 from xjax.run.auto import resolve
-from xjax.run.contract import Fit
-from xjax.run.exact_match import ExactMatchFit
-from xjax.run.judging import (
-  Metrics,
-  judge_splits,
-  prior_metrics,
-  read_splits,
-  saved_calibration,
-)
-from xjax.run.neural import NeuralFit
-from xjax.run.predictor import Predictor
-from xjax.run.sparse import LinearFit, TreeFit
+from xjax.run.judging import Metrics, judge_splits, prior_metrics, read_splits
+from xjax.run.load import kind_of_run, saved_calibration
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
@@ -98,7 +87,7 @@ def fit(
     config = dataclasses.replace(config, data=config.data.settled())
     config, corpus = resolve(config, folder)
     _check_profile(profile, config.train.steps)
-    run = _kind_of_run(config)(config, folder, profile)
+    run = kind_of_run(config)(config, folder, profile)
     # All checks come before the first write, so that a wrong config leaves no
     # files.
     folder.compare(config)
@@ -127,40 +116,6 @@ def fit(
         folder, config.eval.calibration, best, fitted.score_kind
       ),
     )
-
-
-def load(workdir: str | os.PathLike, step: int | None = None) -> Predictor:
-  """Loads the model of a run; only files of the workdir are read.
-
-  Args:
-    workdir: folder of the run.
-    step: int, step of the checkpoint to load; None for the best checkpoint.
-
-  Raises:
-    ConfigError: `step` is set, but the model has no optimizer steps.
-    DataError: the folder has no run, or a file of the run is missing or
-      damaged. If the newest or the best checkpoint is damaged, no other
-      checkpoint is loaded instead, unless `step` asks for it.
-  """
-  folder = Workdir.at(workdir)
-  folder.check_has_run()
-  config = load_config(folder.config)
-  kind = _kind_of_run(config)
-  if step is None:
-    return kind.load(folder, config)
-  if kind is not NeuralFit:
-    raise ConfigError(
-      f'--step={step}: only neural models have checkpoints, but the run in '
-      f'{folder.path} is a {type(config.model).__name__}; leave out --step'
-    )
-  return kind.load(folder, config, step)
-
-
-def _kind_of_run(config: Config) -> type[Fit]:
-  for kind in (NeuralFit, LinearFit, TreeFit, ExactMatchFit):
-    if isinstance(config.model, kind.models):
-      return kind
-  raise ConfigError(f'config.model: no kind of run fits {config.model!r}')
 
 
 def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.config.run import EvalConfig
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Batch, ScoreKind, Scorer
+from xjax.core.types import Batch, Scorer
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.calibration import (
@@ -19,20 +19,14 @@ from xjax.judge.calibration import (
   cross_fitted,
   shown_probabilities,
 )
+from xjax.judge.evaluation import METRICS, save_evaluation
 from xjax.judge.judge import PROTOCOL, Metrics, judge, tune_threshold
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import (
-  METRICS,
-  popularity,
-  predict,
-  save_evaluation,
-)
+from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
+from xjax.run.load import DEV, JUDGED, saved_calibration
 from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir
-
-DEV = 'dev'
-_ADVICE = 'to calibrate them, run xjax evaluate --split=dev'
 
 
 def calibrate_run(
@@ -62,62 +56,6 @@ def calibrate_run(
     logging.info('scores are not calibrated: %s', calibration.reason)
   else:
     logging.info('scores are calibrated on dev (%s)', calibration.method.value)
-
-
-def saved_calibration(
-  workdir: Workdir, method: Method, step: int, kind: ScoreKind
-) -> Calibration | None:
-  """Returns the saved calibration of a checkpoint's scores.
-
-  The function returns None if there is no calibration. The function also
-  returns None if the calibration is from another checkpoint, or from documents
-  that are not the run's dev split. The reason is logged, unless `method` is
-  NONE, or there is no calibration because the run has no dev split.
-
-  Args:
-    workdir: folder of the run.
-    method: the config's method of calibration; NONE calibrates nothing.
-    step: int, step of the checkpoint.
-    kind: kind of the checkpoint's scores.
-
-  Raises:
-    DataError: calibration.json or corpus.json is damaged.
-  """
-  if method is Method.NONE:
-    return None
-  path, dev = workdir.calibration, workdir.digests().get(DEV)
-  if not path.exists():
-    if dev is not None:
-      logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
-    return None
-  calibration = Calibration.load(path)
-  workdir.check(
-    path,
-    'Remove the file, and run xjax evaluate --split=dev to write it again',
-  )
-  # Users can add a dev split to the data folder after the run was started. The
-  # run has no digest of such a split, so any digest is accepted.
-  wanted = step, calibration.digest if dev is None else dev
-  if (calibration.step, calibration.digest) != wanted:
-    logging.info(
-      'scores are not calibrated: %s was not fitted on the dev split of this '
-      'run and the checkpoint of step %d; %s',
-      path,
-      step,
-      _ADVICE,
-    )
-    return None
-  if calibration.score_kind is not kind:
-    raise DataError(
-      f'{path}: calibrates scores of kind {calibration.score_kind.value}, but '
-      f'the scores of this run are of kind {kind.value}'
-    )
-  if calibration.reason:
-    logging.info('scores are not calibrated: %s', calibration.reason)
-  return calibration
-
-
-JUDGED = (DEV, 'test')
 
 
 class Model(Protocol):

@@ -18,7 +18,8 @@ from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
-from xjax.run.judging import Metrics, check_best_metric, saved_calibration
+from xjax.run.judging import Metrics, check_best_metric
+from xjax.run.load import saved_calibration
 from xjax.run.neural_training import (
   NeuralRun,
   check_label_rows,

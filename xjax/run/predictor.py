@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
+import typing
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
+from xjax.core.allocation import power_of_two
 from xjax.core.config_part import kinds
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import ConfigError
@@ -24,15 +26,13 @@ from xjax.judge.prediction_lines import AttendedWord, attended_words
 from xjax.judge.predictions import (
   Lists,
 )
-from xjax.judge.slice import power_of_two
-from xjax.run.added_labels import describe, widen_scorer
-from xjax.score.config import ExactMatchModel
-from xjax.score.heads.contract import HeadConfig
-from xjax.score.text_model import NeuralModel
-from xjax.select.model_scorer import ModelScorer
+from xjax.score.config import ExactMatchModel, is_neural
 from xjax.train.inputs import Inputs, features_from_arrays
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
+
+if typing.TYPE_CHECKING:
+  from xjax.select.model_scorer import ModelScorer
 
 EXPLAINED = 8  # at least so many labels of a document are explained together
 
@@ -59,7 +59,7 @@ class LabelExplanations:
 
 
 def attention_of(
-  scorer: ModelScorer,
+  scorer: 'ModelScorer',
   batches: Iterable[Batch],
   ids_NK: np.ndarray,
   words: int,
@@ -113,13 +113,15 @@ def check_explains(config: Config) -> None:
     ConfigError: the labels do not attend to words, or the model does not read
       single words.
   """
-  if not isinstance(config.model, NeuralModel):
+  if not is_neural(config.model):
     raise ConfigError(
       f'labels of {_names([type(config.model)])} cannot be explained: they do '
       'not attend to words'
     )
   head, tokens = config.model.head, config.data.tokens
   if not head.attends:
+    from xjax.score.heads.contract import HeadConfig
+
     able = _names(kind for kind in kinds(HeadConfig) if kind.attends)
     raise ConfigError(
       f'labels of the head {_names([type(head)])} cannot be explained: they do '
@@ -144,13 +146,15 @@ def check_describes(config: Config) -> None:
   """
   if isinstance(config.model, ExactMatchModel):
     return
-  if not isinstance(config.model, NeuralModel):
+  if not is_neural(config.model):
     raise ConfigError(
       f'{_names([type(config.model)])} cannot score new labels: it can only '
       'learn a label from training documents of that label'
     )
   head = config.model.head
   if not head.describes:
+    from xjax.score.heads.contract import HeadConfig
+
     able = _names(kind for kind in kinds(HeadConfig) if kind.describes)
     raise ConfigError(
       f'the head {_names([type(head)])} cannot score new labels: it does not '
@@ -375,6 +379,8 @@ class Predictor:
       ConfigError: the model of this run does not read label names.
       DataError: an id or a name has a fault.
     """
+    from xjax.run.added_labels import describe, widen_scorer
+
     check_describes(self.config)
     space = add_new_labels(self.space, labels)
     vocab = self.inputs.vocab
@@ -417,7 +423,7 @@ class Predictor:
 
     A neural model compiles a program for each length, so few lengths are used.
     """
-    if not isinstance(self.scorer, ModelScorer):
+    if not is_neural(self.config.model):
       return k
     size = self.config.eval.depth
     while size < k:

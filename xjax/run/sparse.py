@@ -6,13 +6,13 @@ import dataclasses
 import pathlib
 import shutil
 import time
+import typing
 
 from absl import logging
-import jax
 
 from xjax.config.run import Config
 from xjax.core.atomic import write_json
-from xjax.core.distributed import barrier, is_host0
+from xjax.core.distributed import barrier, is_host0, process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
@@ -22,7 +22,7 @@ from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.run.contract import Fit, Fitted
-from xjax.run.judging import JUDGED, Metrics, saved_calibration
+from xjax.run.load import JUDGED, saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.block_weights import BlockWeights
@@ -35,7 +35,6 @@ from xjax.score.trees.label_tree import LabelTree, load_tree, save_tree
 from xjax.score.trees.training import fit_tree
 from xjax.select.tree_scorer import TreeScorer
 from xjax.select.tree_search import Link, TreeSearch
-from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import (
   RowInputs,
   SparseInputs,
@@ -43,6 +42,10 @@ from xjax.train.sparse_inputs import (
   fit_inputs,
 )
 from xjax.train.workdir import Workdir, read_json
+
+if typing.TYPE_CHECKING:
+  from xjax.judge.judge import Metrics
+  from xjax.train.preemption import Preemption
 
 _STEP = 0  # the only step of models without optimizer steps
 
@@ -99,14 +102,16 @@ class SparseFit(Fit):
       ConfigError: there are several processes, but the model can only be
         trained by one process.
     """
-    if jax.process_count() > 1 and not self.config.train.processes:
+    if process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
         f'this {type(self.config.model).__name__} can only be trained by one '
         'process: start the run on one host, or use LinearModel with '
         'config.train.solver=OnDevices(...), which can use several hosts'
       )
 
-  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+  def check_corpus(
+    self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
+  ) -> None:
     """Checks that at least one label has training documents.
 
     Raises:
@@ -115,7 +120,7 @@ class SparseFit(Fit):
     del prior
     check_train_labels(corpus)
 
-  def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
+  def fit(self, corpus: Corpus, preemption: 'Preemption') -> Fitted:
     """Trains the parts of the model that are not trained yet."""
     inputs = self._inputs(corpus)
     if not all(path.exists() for path in _files(self.workdir, self.config)):
@@ -222,7 +227,9 @@ class TreeFit(SparseFit):
 
   models = (TreeModel,)
 
-  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+  def check_corpus(
+    self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
+  ) -> None:
     """Checks that some label has documents and that the tree can be built.
 
     Raises:

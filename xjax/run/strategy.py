@@ -21,7 +21,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Lists, Predictions, list_length
-from xjax.run.judging import DEV
+from xjax.run.load import DEV
 from xjax.run.predictor import Predictor
 from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import (

@@ -1,10 +1,15 @@
-"""Uses a finished run to predict the labels of documents in a file."""
+"""Uses a finished run to predict the labels of documents in a file.
+
+The code of metrics and strategies is imported only if it is used. So a label
+tree tags documents without loading JAX.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import os
 import pathlib
 import sys
+import typing
 
 import numpy as np
 
@@ -21,7 +26,6 @@ from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
 from xjax.judge.calibration import shown_probabilities
-from xjax.judge.judge import judge
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.judge.prediction_lines import (
@@ -31,16 +35,17 @@ from xjax.judge.prediction_lines import (
   prediction_line,
 )
 from xjax.judge.predictions import Lists, Predictions
-from xjax.run.evaluate import keep_assigned, saved_threshold
-from xjax.run.fit import load
+from xjax.run.load import load
 from xjax.run.predictor import (
   LabelExplanations,
   Predictor,
   check_describes,
   check_explains,
 )
-from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.inputs import check_reads_features
+
+if typing.TYPE_CHECKING:
+  from xjax.run.strategy import StrategyRequest
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -130,7 +135,7 @@ def tag_file(
   labels: str = '',
   explain: int = 0,
   features: str = '',
-  strategy: StrategyRequest | None = None,
+  strategy: 'StrategyRequest | None' = None,
   step: int | None = None,
   page: Callable[[Explanations], str] | None = None,
   threshold: str = '',
@@ -194,6 +199,8 @@ def tag_file(
   rows = _features_of(split, features, predictor)
   predictions, lists = _rank(predictor, split, space, k, rows, strategy)
   if threshold:
+    from xjax.run.evaluate import keep_assigned
+
     lists = keep_assigned(lists, predictor, threshold)
   tagged = TaggedDocuments(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
@@ -237,10 +244,14 @@ def _rank(
   space: LabelSpace,
   k: int,
   features: FeatureRows | None,
-  strategy: StrategyRequest | None,
+  strategy: 'StrategyRequest | None',
 ) -> tuple[Predictions, Lists]:
   """Returns predictions of at least k labels, and the labels to write."""
-  chooser = Chooser.of(strategy, predictor) if strategy else None
+  chooser = None
+  if strategy:
+    from xjax.run.strategy import Chooser
+
+    chooser = Chooser.of(strategy, predictor)
   batches = predictor.text_batches(split.documents, features)
   depth = max(k, predictor.config.eval.depth)
   predictions = predict(predictor, batches, split, space, depth)
@@ -264,7 +275,7 @@ def _save_beside(
   predictions: Predictions,
   labelled: np.ndarray,
   predictor: Predictor,
-  strategy: StrategyRequest | None,
+  strategy: 'StrategyRequest | None',
 ) -> None:
   """Writes X.npz and X.metrics.json next to X.jsonl.
 
@@ -276,6 +287,9 @@ def _save_beside(
     strategy: how the labels were chosen; None if they were chosen by score.
   """
   if labelled.any():
+    from xjax.judge.judge import judge
+    from xjax.run.evaluate import saved_threshold
+
     criteria = predictor.config.eval.criteria()
     if strategy:
       criteria, threshold = strategy.criteria(criteria), None

@@ -117,6 +117,11 @@ class SparseModel(ModelConfig, abstract=True):
   n_trees = 1
 
 
+def is_neural(model: ModelConfig) -> bool:
+  """Returns whether a model is neural, so that it needs JAX and has steps."""
+  return not isinstance(model, SparseModel | ExactMatchModel)
+
+
 @dataclasses.dataclass
 class LinearModel(SparseModel):
   """Trains one linear classifier for each label.

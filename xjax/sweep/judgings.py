@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from xjax.core.errors import DataError
-from xjax.judge.predict import read_value
+from xjax.judge.evaluation import read_value
 from xjax.train.workdir import Workdir
 
 

@@ -34,7 +34,7 @@ from xjax.data.files.file_set import (
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
-from xjax.judge.predict import MARK
+from xjax.judge.evaluation import MARK
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 
 _VOCABULARY = 'vocabulary'  # field of corpus.json

@@ -17,7 +17,7 @@ from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
-from xjax.run.fit import load as load_predictor
+from xjax.run.load import load as load_predictor
 
 
 @pytest.fixture(scope='module')

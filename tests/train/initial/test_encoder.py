@@ -17,7 +17,8 @@ from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.report.page.attention import attention_page
 from xjax.run import neural_training as neural
-from xjax.run.fit import fit, load
+from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.run.neural_training import plan_neural
 from xjax.run.tag import tag_file
 from xjax.score.encoders.bert import BertConfig

@@ -25,7 +25,7 @@ from xjax.report.figures.tally import Tally
 from xjax.report.page.page import Block, Picture, Text
 from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import interval_of
-from xjax.run.judging import DEV
+from xjax.run.load import DEV
 
 _CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
 _BEST = 'all/RP@5'

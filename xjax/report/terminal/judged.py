@@ -8,9 +8,9 @@ from typing import Any
 from xjax.core.atomic import atomic_write
 from xjax.data.files.file_set import writing_set
 from xjax.judge.criteria import Criteria
+from xjax.judge.evaluation import MARK, write_evaluation
 from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL, document_lines
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.predict import MARK, write_evaluation
 from xjax.judge.predictions import Predictions
 from xjax.report.page.latex import render_latex
 from xjax.report.tables.plain import plain_slice_table

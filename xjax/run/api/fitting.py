@@ -27,8 +27,8 @@ from xjax.data.memory.labels import with_same_labels
 from xjax.data.schema import Label
 from xjax.run.api.model import Model
 from xjax.run.api.saved import DATA, TemporaryFolder
-from xjax.run.fit import fit as fit_run, load as load_run
-from xjax.run.judging import DEV
+from xjax.run.fit import fit as fit_run
+from xjax.run.load import DEV, load as load_run
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.trees.clusters import ClusterTree
 

@@ -31,7 +31,7 @@ from xjax.run.evaluate import (
   keep_assigned,
   saved_threshold,
 )
-from xjax.run.fit import load as load_run
+from xjax.run.load import load as load_run
 from xjax.run.predictor import ExplainedPrediction, Prediction, Predictor
 from xjax.run.tag import labelled_split
 from xjax.train.inputs import features_from_arrays

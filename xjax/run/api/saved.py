@@ -12,7 +12,7 @@ import weakref
 from xjax.config.json import to_json
 from xjax.core.atomic import build_folder, write_json
 from xjax.core.errors import ConfigError
-from xjax.run.judging import DEV
+from xjax.run.load import DEV
 from xjax.run.predictor import Predictor
 from xjax.train.checkpoint import copy_for_loading
 from xjax.train.workdir import Workdir

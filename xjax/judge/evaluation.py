@@ -1,0 +1,105 @@
+"""Writes and reads the folder of an evaluation: predictions and metrics.
+
+The code of metrics is imported where it is used, because commands that only
+predict do not need it.
+"""
+
+from collections.abc import Mapping
+import pathlib
+from typing import Any
+
+from xjax.core.atomic import write_json
+from xjax.core.errors import DataError
+from xjax.data.files.csv_file import write_csv
+from xjax.data.files.file_set import read_json, read_mark, writing_set
+from xjax.judge.predictions import Predictions
+
+# The files in the folder of an evaluation. MARK is written last (writing_set).
+PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
+MARK = 'judged.json'
+
+
+def save_evaluation(
+  folder: pathlib.Path,
+  predictions: Predictions,
+  metrics: Mapping[str, Any],
+  facts: Mapping[str, Any] | None = None,
+  others: Mapping[str, Any] | None = None,
+) -> None:
+  """Writes an evaluation as one set; see write_evaluation for its files.
+
+  Call this function only on host 0.
+
+  Args:
+    folder: the folder to write to. An older evaluation is replaced.
+    predictions: the predictions of the split.
+    metrics: the result of judge.
+    facts: fields of judged.json that say what was judged.
+    others: further JSON files of the set, by name.
+  """
+  with writing_set(pathlib.Path(folder) / MARK, facts or {}) as new:
+    write_evaluation(new, predictions, metrics)
+    for name, value in (others or {}).items():
+      write_json(new / name, value)
+
+
+def write_evaluation(
+  folder: pathlib.Path, predictions: Predictions, metrics: Mapping[str, Any]
+) -> None:
+  """Writes predictions.npz, metrics.json and metrics.csv, without a mark.
+
+  The CSV has a row per value. Its columns are protocol, slice, metric, value,
+  low and high. `low` and `high` are the ends of the confidence interval. If a
+  number is missing, its cell is empty.
+  """
+  predictions.save(folder / PREDICTIONS)
+  write_json(folder / METRICS, metrics)
+  _write_table(folder / TABLE, metrics)
+
+
+def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
+  """Reads one value of an evaluation, after checking the evaluation's files.
+
+  Args:
+    folder: the folder of the evaluation.
+    metric: the metric of xjax's own protocol, as 'slice/metric'.
+    remedy: what the user must do if the evaluation is not complete.
+
+  Returns:
+    The value; None if the metric has no value.
+
+  Raises:
+    DataError: the evaluation is not complete, or a file is damaged.
+  """
+  from xjax.judge.judge import PROTOCOL
+
+  read_mark(folder / MARK, remedy)
+  slice_name, _, name = metric.partition('/')
+  try:
+    slices = read_json(folder / METRICS).get(PROTOCOL, {})
+    value = slices.get(slice_name, {}).get(name)
+    return None if value is None else float(value)
+  except (AttributeError, TypeError, ValueError) as error:
+    raise DataError(
+      f'{folder / METRICS}: the metrics are not in the form of xjax; {remedy}'
+    ) from error
+
+
+def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
+  """Writes metrics.csv; see write_evaluation for its columns."""
+  from xjax.judge.judge import INTERVALS
+  from xjax.judge.metrics.protocols import PROTOCOLS
+
+  intervals = metrics.get(INTERVALS, {})
+  rows = []
+  for protocol, slices in metrics.items():
+    if protocol not in PROTOCOLS:
+      continue
+    for name, values in slices.items():
+      ends = intervals.get(protocol, {}).get(name, {})
+      rows += [
+        (protocol, name, metric, value, *ends.get(metric, (None, None)))
+        for metric, value in values.items()
+      ]
+  columns = 'protocol', 'slice', 'metric', 'value', 'low', 'high'
+  write_csv(path, columns, rows)
