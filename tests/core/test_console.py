@@ -5,11 +5,20 @@ import pathlib
 import subprocess
 import sys
 
+from absl import logging
 import pytest
 
 from xjax.core.atomic import WriteError
-from xjax.core.console import show
-from xjax.core.errors import ConfigError, DataError, UserError, printable
+from xjax.core.console import (
+  log_in_context,
+  show,
+)
+from xjax.core.errors import (
+  ConfigError,
+  DataError,
+  UserError,
+  printable,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The log tells by file name who speaks, so the speaker is compiled under one.
@@ -120,3 +129,41 @@ def test_what_the_terminal_cannot_show_is_escaped():
   ascii_only = {'LC_ALL': 'C', 'PYTHONIOENCODING': 'ascii', 'PYTHONUTF8': '0'}
   done = printed(1, subprocess.PIPE, **ascii_only)
   assert (done.stdout, done.stderr) == (b'Gr\\xf6\\xdfe\n', b'')
+
+
+IN_CONTEXT = """
+from absl import logging
+from xjax.core.console import log_in_context
+from xjax.core.progress import Progress
+said = '''
+logging.info('it says 1')
+logging.warning('it warns')
+with Progress('work') as work:
+  work.say('at work')
+'''
+for verbose in (True, False):
+  with log_in_context(verbose):
+    exec(compile(said, PATH, 'exec'))
+assert logging.get_absl_logger().propagate
+"""
+
+
+def test_a_context_shows_the_log_or_only_warnings():
+  path = ROOT / 'xjax' / 'data' / 'speaker.py'
+  done = subprocess.run(
+    [sys.executable, '-c', IN_CONTEXT.replace('PATH', repr(str(path)))],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  lines = done.stderr.splitlines()
+  assert lines == ['it says 1', 'it warns', 'at work', 'it warns']
+
+
+def test_a_context_uses_the_handlers_of_the_caller(caplog):
+  with log_in_context(verbose=True):
+    logging.info('it says')
+  with log_in_context(verbose=False):
+    logging.info('it whispers')
+  assert caplog.messages == ['it says']

@@ -38,29 +38,38 @@ class _XjaxRecords(python_logging.Filter):
 def log_in_context(verbose: bool) -> Iterator[None]:
   """Shows the log of xjax in this context, or only its warnings.
 
-  If the caller has handlers for logs, the log goes to these handlers, not to
-  stderr.
+  The log is plain lines on stderr. But if the caller has set up handlers for
+  logs, the log goes to these handlers.
 
   Args:
     verbose: whether the log and bars are shown, as in the command line.
   """
-  root, handler = python_logging.getLogger(), logging.get_absl_handler()
-  level, formatter, own = logging.get_verbosity(), handler.formatter, None
-  if not root.handlers:
-    own = _XjaxRecords()
-    handler.addFilter(own)
-    handler.setFormatter(python_logging.Formatter('%(message)s'))
-    root.addHandler(handler)
+  logger, level = logging.get_absl_logger(), logging.get_verbosity()
+  plain = all(map(_is_default, python_logging.getLogger().handlers))
+  handler = python_logging.StreamHandler()
+  handler.setFormatter(python_logging.Formatter('%(message)s'))
+  handler.addFilter(_XjaxRecords())
+  if plain:
+    logger.addHandler(handler)
+    logger.propagate = False
   logging.set_verbosity(logging.INFO if verbose else logging.WARNING)
   try:
     with contextlib.nullcontext() if verbose else hidden_progress():
       yield
   finally:
     logging.set_verbosity(level)
-    if own is not None:
-      root.removeHandler(handler)
-      handler.removeFilter(own)
-      handler.setFormatter(formatter)
+    if plain:
+      logger.propagate = True
+      logger.removeHandler(handler)
+
+
+def _is_default(handler: python_logging.Handler) -> bool:
+  """Returns whether a handler is absl's, or one that libraries set up."""
+  if handler is logging.get_absl_handler():
+    return True
+  form = handler.formatter
+  plain = type(handler) is python_logging.StreamHandler
+  return plain and getattr(form, '_fmt', None) == python_logging.BASIC_FORMAT
 
 
 class _PrintableLines(python_logging.Formatter):

@@ -176,7 +176,10 @@ class Evidence:
         name: np.pad(values[rows], ((0, fill), (0, 0)))
         for name, values in self.outside.items()
       }
-      yield rows, self.seen.documents(documents).replace(outside=outside)
+      yield (
+        rows,
+        dataclasses.replace(self.seen.documents(documents), outside=outside),
+      )
 
   def terms(self) -> np.ndarray:
     """Returns what each document adds to each of M sums; see `documents`."""

@@ -280,7 +280,8 @@ class SeenLabels:
 
   def documents(self, documents: DocumentBlock) -> DocumentBlock:
     """Returns the documents with places instead of label indices."""
-    return documents.replace(
+    return dataclasses.replace(
+      documents,
       ids_BK=self._places(documents.ids_BK),
       gold_BP=self._places(documents.gold_BP),
     )

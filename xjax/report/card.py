@@ -28,8 +28,7 @@ from xjax.judge.predictions import Predictions
 from xjax.report.page.markdown import escape
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
-from xjax.score.config import ExactMatchModel
-from xjax.score.text_model import NeuralModel
+from xjax.score.config import ExactMatchModel, is_neural
 from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
@@ -288,7 +287,7 @@ def _unseen(result: FitResult, config: Config) -> Iterator[str]:
       'The model needs no training documents: it predicts the labels whose '
       'names occur in a text.'
     )
-  elif isinstance(model, NeuralModel) and model.head.describes:
+  elif is_neural(model) and model.head.describes:
     told = (
       'The model scores labels by their names, so it also scores labels '
       'without training documents. The slices zero and held_out show how well. '

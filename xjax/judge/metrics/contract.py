@@ -19,7 +19,7 @@ import sys
 import types
 from typing import Any, ClassVar, Self
 
-from flax import struct
+import jax
 from jaxtyping import Bool, Float, Int
 import numpy as np
 import scipy.sparse
@@ -338,7 +338,8 @@ class DocumentMetric(Metric):
         yield Measure(name, self, over, (below,), k)
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class PerLabel:
   """Holds each label's counts for a set of decisions.
 

@@ -1,8 +1,8 @@
 """Computes sums over labels from each label's counts."""
 
 from collections.abc import Mapping, Sequence
+import dataclasses
 
-from flax import struct
 import jax
 from jaxtyping import Bool, Float, Int
 import numpy as np
@@ -51,7 +51,8 @@ def in_bins(
   }
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class LabelTable:
   """Holds the slice and the frequency bins of labels, for label_sums.
 

@@ -4,10 +4,11 @@ Document metrics are computed from hits and gains.
 """
 
 from collections.abc import Mapping
+import dataclasses
 import functools
 import types
 
-from flax import struct
+import jax
 from jaxtyping import Bool, Float, Int, Shaped
 import numpy as np
 
@@ -36,7 +37,8 @@ def hits(
   return same.any(-1) & (ids_BK != PAD)
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class Weights:
   """Holds the weights of labels in weighted metrics.
 
@@ -51,7 +53,8 @@ class Weights:
   ranks_LK: Array | None = None
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class RankedLists:
   """Holds the ranked labels and the gold labels of documents.
 
@@ -80,7 +83,7 @@ class RankedLists:
   listed_B: Array
   weights: Weights
   outside: Mapping[str, Array]
-  ks: tuple[int, ...] = struct.field(pytree_node=False)
+  ks: tuple[int, ...] = dataclasses.field(metadata={'static': True})
 
   @classmethod
   def of(

@@ -6,7 +6,6 @@ import functools
 import operator
 import types
 
-from flax import struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Shaped
@@ -57,7 +56,8 @@ class Form:
     return tuple(f'@{k}' for k in self.ks) if metric.has_cut_off() else ('',)
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class DocumentBlock:
   """Holds the lists and the gold labels of a block of documents.
 
@@ -153,7 +153,8 @@ def _by_cut_off(
   return values.reshape(shape)
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class LabelCounts:
   """Holds counts of documents per label.
 
@@ -246,7 +247,8 @@ def _add_counts(
   return counts_QL.at[set_BK, ids_BK].add(1, mode='drop')
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class Sums:
   """Holds sums over documents and counts per label.
 
@@ -270,7 +272,7 @@ class Sums:
   counts: LabelCounts
   short_Q: Array
   uncertain_Q: Array
-  form: Form = struct.field(pytree_node=False)
+  form: Form = dataclasses.field(metadata={'static': True})
 
   @classmethod
   def empty(cls, form: Form, xp: types.ModuleType = jnp) -> 'Sums':
@@ -358,7 +360,8 @@ def _add(
   form = state.form
   values_MB, known_MB = document_terms(documents, weights, form)
   has_gold_B = (documents.gold_BP != PAD).any(-1)
-  state = state.replace(
+  state = dataclasses.replace(
+    state,
     terms_M=state.terms_M + values_MB.sum(-1),
     unknown_M=state.unknown_M + (has_gold_B & ~known_MB).sum(-1),
   )
@@ -376,7 +379,9 @@ def _count(
   ids_BK = xp.where(mask_B1, documents.ids_BK, PAD)
   gold_BP = xp.where(mask_B1, documents.gold_BP, PAD)
   ks = state.form.ks
-  ranked = documents.replace(ids_BK=ids_BK, gold_BP=gold_BP).ranked(ks)
+  ranked = dataclasses.replace(
+    documents, ids_BK=ids_BK, gold_BP=gold_BP
+  ).ranked(ks)
   hits_BK = ranked.hits_BK
   n_ks, n_sets = len(ks), len(state.short_Q)
   none_BP = xp.full_like(gold_BP, PAD)
@@ -394,7 +399,8 @@ def _count(
     hidden_B1 = mask_B1 & (floor_B1 > thresholds[i])
     short.append(hidden_B1)
     uncertain.append(hidden_B1 & ~ranked.complete_B[:, None])
-  return state.replace(
+  return dataclasses.replace(
+    state,
     counts=counts,
     short_Q=state.short_Q + xp.concatenate(short, 1).sum(0),
     uncertain_Q=state.uncertain_Q + xp.concatenate(uncertain, 1).sum(0),

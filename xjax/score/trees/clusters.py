@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.preprocessing import normalize
 
 from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, field
 from xjax.core.types import Ragged
@@ -111,7 +110,7 @@ class ClusterTree(TreeConfig):
     """Builds the tree, as TreeConfig.build describes."""
     features = self._label_features(data)
     if self.spherical:
-      features = normalize(features, copy=False)
+      features = _normalize(features)
     return self.of_features(features, data.seed, data.workers)
 
   def of_features(
@@ -285,7 +284,7 @@ def pifa(
   for first, last in zip(starts, [*starts[1:], n_labels]):
     sums = weights[first:last] @ rows
     if lengths is None:
-      sums = normalize(sums, copy=False)
+      sums = _normalize(sums)
     features.append(strongest(sums, n) if n else sums)
   return sparse.vstack(features, 'csr')
 
@@ -308,3 +307,11 @@ def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
   ends = np.append(0, np.cumsum(kept))[starts]
   parts = data[kept], features.indices[kept].astype(np.int32), ends
   return sparse.csr_array(parts, features.shape)
+
+
+def _normalize(rows: sparse.csr_array) -> sparse.csr_array:
+  """Scales rows to length 1, in place."""
+  # Prediction needs this module, but not the library, which loads slowly.
+  from sklearn.preprocessing import normalize
+
+  return normalize(rows, copy=False)
