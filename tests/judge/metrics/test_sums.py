@@ -1,5 +1,7 @@
 """Sums of metrics: their algebra, what is counted, and who is too short."""
 
+import dataclasses
+
 import hypothesis
 from hypothesis import strategies as st
 import jax
@@ -77,7 +79,7 @@ def test_merging_any_split_equals_the_whole(seed, n_first):
   first, second = np.zeros(24, bool), np.zeros(24, bool)
   first[order[:n_first]], second[order[n_first:]] = True, True
   # One shape: what is left out is masked.
-  parts = [block.replace(mask_B=kept) for kept in (first, second)]
+  parts = [dataclasses.replace(block, mask_B=kept) for kept in (first, second)]
   merged = taken(parts[0]).merge(taken(parts[1]))
   assert_same(merged, taken(block))
 
