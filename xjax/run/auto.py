@@ -11,7 +11,12 @@ from xjax.config.json import load_config
 from xjax.config.run import Config
 from xjax.config.train import LinearTrain, TrainConfig, TreeTrain
 from xjax.core.errors import DataError
-from xjax.data.config import SubwordsConfig, TfidfConfig, TokensConfig
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  SubwordsConfig,
+  TfidfConfig,
+  TokensConfig,
+)
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace
@@ -108,31 +113,52 @@ def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
   return _linear(config, space, f'{has}, {device}', other)
 
 
+def linear_parts(
+  n_train: int, n_labels: int, tokens: TokensConfig
+) -> tuple[ModelConfig, TrainConfig, TokensConfig]:
+  """Returns a linear model, or a label tree if there are many labels.
+
+  Args:
+    n_train: number of training documents.
+    n_labels: number of labels.
+    tokens: the form in which the config reads documents.
+
+  Returns:
+    The model, its training, and the form in which it reads documents.
+  """
+  pairs = n_train >= _PAIRS_FROM
+  reads = TfidfConfig, GivenFeaturesConfig
+  if tokens == TfidfConfig() or not isinstance(tokens, reads):
+    tokens = TfidfConfig(max_ngram=2 if pairs else 1)
+  if n_train * n_labels <= _ONE_VS_ALL:
+    return LinearModel(), LinearTrain(), tokens
+  # own_linear has the same two trees.
+  if n_train < _SMALL_FROM:
+    wide = ClusterTree(arity=100, max_leaf=100)
+    return TreeModel(tree=wide), TreeTrain(threshold=0.01), tokens
+  return TreeModel(), TreeTrain(), tokens
+
+
 def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
   """Chooses a linear model, or a label tree if there are many labels."""
-  n_train, tokens = space.n_train, config.data.tokens
-  pairs = n_train >= _PAIRS_FROM
-  if tokens == TfidfConfig() or not isinstance(tokens, TfidfConfig):
-    tokens = TfidfConfig(max_ngram=2 if pairs else 1)
-  reads = f'TF-IDF of {tokens.min_ngram} to {tokens.max_ngram} words'
-  why = f'{has}: word pairs {"pay" if pairs else "need more documents"}'
-  if n_train * space.n_trained <= _ONE_VS_ALL:
+  model, train, tokens = linear_parts(
+    space.n_train, space.n_trained, config.data.tokens
+  )
+  reads, why = 'the features of the corpus', has
+  if isinstance(tokens, TfidfConfig):
+    pairs = 'pay' if tokens.max_ngram > 1 else 'need more documents'
+    reads = f'TF-IDF of {tokens.min_ngram} to {tokens.max_ngram} words'
+    why = f'{has}: word pairs {pairs}'
+  chosen = _with(config, model, train, tokens)
+  if isinstance(model, LinearModel):
     return _Choice(
-      _with(config, LinearModel(), LinearTrain(), tokens),
+      chosen,
       f'LinearModel, one linear classifier per label, over {reads}',
       f'{why}, and so few labels need no tree',
       f'a label tree: --config=own_linear; {other}',
     )
-  # own_linear has the same two trees.
-  wide = ClusterTree(arity=100, max_leaf=100)
-  large = n_train < _SMALL_FROM
   return _Choice(
-    _with(
-      config,
-      TreeModel(tree=wide if large else ClusterTree()),
-      TreeTrain(threshold=0.01 if large else 0.1),
-      tokens,
-    ),
+    chosen,
     f'TreeModel, a label tree of linear classifiers, over {reads}',
     f'{why}, and a tree saves most of the time with so many labels',
     f'three trees: --config=own_linear --config.model.n_trees=3; {other}',

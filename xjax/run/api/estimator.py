@@ -33,6 +33,7 @@ from xjax.judge.judge import score_threshold
 from xjax.judge.predictions import Lists
 from xjax.run.api.fitting import AUTO, config_of, fit
 from xjax.run.api.model import score_matrix
+from xjax.run.auto import linear_parts
 from xjax.run.evaluate import has_probabilities, saved_threshold
 from xjax.score.linear.problem import Loss
 
@@ -192,7 +193,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     self.model_ = fit(
       X,
       target.matrix,
-      self._full_config(target.matrix.shape[1], is_text),
+      self._full_config(target.matrix.shape, is_text),
       dev=self.dev,
       label_names=names,
       seed=self.random_state,
@@ -273,12 +274,20 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     sizes = sum(map(len, predicted)) + len(gold.rows.values)
     return 2 * hits / sizes if sizes else 1.0
 
-  def _full_config(self, n_labels: int, is_text: bool) -> Config:
-    """Returns the config with the parameters c and scale."""
-    config = config_of(self.config, n_labels)
+  def _full_config(self, shape: tuple[int, int], is_text: bool) -> Config:
+    """Returns the config with the parameters c and scale.
+
+    Args:
+      shape: numbers of documents and of labels.
+      is_text: whether documents are texts.
+    """
+    config = config_of(self.config)
     train, data = config.train, config.data
     if self.config == AUTO:
+      model, train, tokens = linear_parts(*shape, data.tokens)
       train = dataclasses.replace(train, loss=Loss.LOGISTIC, c=10.0)
+      data = dataclasses.replace(data, tokens=tokens)
+      config = dataclasses.replace(config, model=model)
     if self.c is not None and not hasattr(train, 'c'):
       raise ConfigError(
         f'c={self.c}: {type(train).__name__} has no such field; only linear '

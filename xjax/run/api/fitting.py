@@ -6,8 +6,8 @@ import os
 import pathlib
 from typing import Any
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import LinearTrain, TreeTrain
+from xjax.config.named import named_config
+from xjax.config.run import Config
 from xjax.core.console import log_in_context
 from xjax.core.errors import ConfigError
 from xjax.data.batches.sparse import SparseDocuments
@@ -29,11 +29,8 @@ from xjax.run.api.model import Model
 from xjax.run.api.saved import DATA, TemporaryFolder
 from xjax.run.fit import fit as fit_run
 from xjax.run.load import DEV, load as load_run
-from xjax.score.config import LinearModel, TreeModel
-from xjax.score.trees.clusters import ClusterTree
 
 AUTO = 'auto'
-_FEW_LABELS = 1000  # up to this number, one classifier per label is fast
 
 
 def fit(
@@ -86,7 +83,7 @@ def fit(
   """
   train = labelled_documents(texts, labels, label_names)
   check_trainable(train, 'texts')
-  config = config_of(config, len(train.labels.labels))
+  config = config_of(config)
   if seed is not None:
     config = dataclasses.replace(config, seed=seed)
   splits = _splits(train, dev, label_names, config.seed)
@@ -127,12 +124,11 @@ def _splits(
   }
 
 
-def config_of(config: Config | str, n_labels: int) -> Config:
+def config_of(config: Config | str) -> Config:
   """Returns the config that an argument `config` stands for.
 
   Args:
     config: 'auto', the name of a config of xjax, or a Config.
-    n_labels: number of labels of the training documents.
 
   Raises:
     ConfigError: there is no such config.
@@ -143,23 +139,7 @@ def config_of(config: Config | str, n_labels: int) -> Config:
     raise ConfigError(
       f"config={config!r}: must be 'auto', the name of a config, or a Config"
     )
-  if config == AUTO:
-    return automatic_config(n_labels)
-  from xjax.configs import load as load_config
-
-  return load_config(config)
-
-
-def automatic_config(n_labels: int) -> Config:
-  """Returns a linear model for few labels, and a label tree for many labels."""
-  few = n_labels <= _FEW_LABELS
-  tree = TreeModel(tree=ClusterTree(arity=100, max_leaf=100))
-  return Config(
-    data=JsonlData(tokens=TfidfConfig()),
-    model=LinearModel() if few else tree,
-    train=LinearTrain() if few else TreeTrain(threshold=0.01),
-    eval=EvalConfig(batch_size=512),
-  )
+  return named_config(config)
 
 
 def _data_of(
