@@ -19,7 +19,8 @@ from xjax.run.fit import fit
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 N_DOCS, L = 40, 12
 FILES = [
-  *('documents.jsonl', 'metrics.csv', 'metrics.json', 'metrics.tex'),
+  *('documents.jsonl', 'judged.json'),
+  *('metrics.csv', 'metrics.json', 'metrics.tex'),
   'predictions.npz',
 ]
 

@@ -109,12 +109,12 @@ def test_the_digest_is_of_all_vectors(stem):
   vectors = np.random.default_rng(0).random((1000, 3), np.float32)
   save(stem, vectors, ids)
   digest = read_features(stem, ids).digest()
+  vectors[7] = 0
+  save(stem, vectors, ids)
+  changed = read_features(stem, ids).digest()
   vectors[333:666] = 0
   save(stem, vectors, ids)
-  assert read_features(stem, ids).digest() != digest
-  vectors[[7]] = 1
-  save(stem, vectors, ids)
-  assert read_features(stem, ids).digest() != digest
+  assert len({digest, changed, read_features(stem, ids).digest()}) == 3
 
 
 def test_the_vectors_are_read_once_for_the_digest(tmp_path, stem, monkeypatch):
