@@ -29,7 +29,8 @@ def test_predicts_what_was_judged(config, finished, predictor):
   for row, found in enumerate(lists):
     ids = saved_lists.ids[row, :5]
     assert [p.id for p in found] == [saved.labels[i] for i in ids]
-    logits = finished.calibration.a * saved_lists.scores[row, :5]
+    calibration = finished.calibration
+    logits = calibration.a * saved_lists.scores[row, :5] + calibration.b
     probabilities = 1 / (1 + np.exp(-logits))
     np.testing.assert_allclose(
       [p.score for p in found], probabilities, atol=1e-5

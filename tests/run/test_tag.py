@@ -9,6 +9,7 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
+from xjax.judge.calibration import shown_probabilities
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import judge
@@ -58,7 +59,8 @@ def test_all_have_labels(tag, rows, finished):
   values = json.loads(metrics.read_text())
   threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
   predictions = Predictions.load(npz)
-  assert values == judge(predictions, Criteria(), threshold)
+  shown_NK = shown_probabilities(predictions, finished.calibration)
+  assert values == judge(predictions, Criteria(), threshold, shown_NK)
   assert values['xjax']['all']['micro-F1-tuned'] is not None
   found = [json.loads(line) for line in lines.read_text().splitlines()]
   assert [row['id'] for row in found] == [row['id'] for row in rows]
@@ -116,7 +118,8 @@ def test_documents_without_labels_are_not_judged(tag, rows, finished):
     np.testing.assert_allclose(lists[name].scores, alone.scores, rtol=1e-5)
   judged = dataclasses.replace(labelled, lists=lists)
   threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
-  expected = judge(judged, Criteria(), threshold)
+  shown_NK = shown_probabilities(judged, finished.calibration)
+  expected = judge(judged, Criteria(), threshold, shown_NK)
   assert json.loads(metrics.read_text()) == expected
 
 
