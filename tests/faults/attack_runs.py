@@ -28,7 +28,7 @@ import time
 
 from xjax.config.json import to_json
 from xjax.config.run import Config, shrink
-from xjax.core.lock import NAME
+from xjax.core.processes.lock import NAME
 from xjax.train.writers import CLOCK_FIELDS
 
 TESTS = pathlib.Path(__file__).parents[1]

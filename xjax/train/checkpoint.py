@@ -558,9 +558,12 @@ def _fault(folder: pathlib.Path) -> str:
 
 
 def _lists_items(listed: Mapping[str, Any]) -> bool:
-  """Returns whether a list of files has files of each item that is needed."""
+  """Returns whether a list of files has what every checkpoint has.
+
+  A checkpoint that copy_for_loading wrote has no optimizer and no data.
+  """
   items = {name.partition('/')[0] for name in listed}
-  return items >= {'params', 'optimizer', 'data', 'meta'}
+  return items >= {'params', 'meta'}
 
 
 def _sweep(folder: pathlib.Path) -> None:

@@ -14,9 +14,9 @@ from sklearn.utils import estimator_checks
 from tests.fixtures.frames import Column, Frame
 from tests.fixtures.tagged_texts import tagged_texts
 import xjax
+from xjax.config.named import named_config
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.run.api.fitting import automatic_config
 
 LABELS = [f'l{i}' for i in range(6)]
 
@@ -93,7 +93,7 @@ def test_predictions_have_the_form_of_the_gold_labels(texts, lists, hot):
 
 def test_one_class_for_each_document(texts, hot):
   rng = np.random.default_rng(0)
-  for names in (['no', 'yes'], ['a', 'b', 'c']):
+  for names in (['no', 'yes'], ['aa', 'bb', 'cc']):
     y = np.array(names)[rng.integers(0, len(names), len(texts))]
     given = [f'{text} {name}' for text, name in zip(texts, y)]
     model = xjax.XMCClassifier().fit(given, y)
@@ -148,7 +148,7 @@ def test_two_processes_share_a_cross_validation(texts, hot):
 
 
 def test_parameters_are_copied_and_pickled(fitted, texts):
-  model = xjax.XMCClassifier(c=2.0, config=automatic_config(5))
+  model = xjax.XMCClassifier(c=2.0, config=named_config('xc_svm'))
   assert clone(model).get_params()['c'] == 2.0
   assert isinstance(clone(model).config, Config)
   loaded = pickle.loads(pickle.dumps(fitted))
@@ -156,7 +156,7 @@ def test_parameters_are_copied_and_pickled(fitted, texts):
 
 
 def test_a_margin_is_no_probability(texts, hot):
-  model = xjax.XMCClassifier(automatic_config(5)).fit(texts, hot)
+  model = xjax.XMCClassifier(named_config('xc_svm')).fit(texts, hot)
   assert not hasattr(model, 'predict_proba')
   np.testing.assert_array_equal(model.predict(texts), hot)
 

@@ -9,10 +9,10 @@ from scipy import sparse
 from tests.fixtures.frames import Frame
 from tests.fixtures.tagged_texts import N, tagged_texts
 import xjax
+from xjax.config.named import named_config
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
-from xjax.run.api.fitting import automatic_config
 
 
 @pytest.fixture(scope='module')
@@ -80,7 +80,7 @@ def test_a_config_must_be_a_config(train):
 
 
 def test_a_config_keeps_its_model_tokens_and_zones(train):
-  config = automatic_config(10)
+  config = named_config('own_linear')
   tokens = dataclasses.replace(config.data.tokens, max_ngram=1)
   data = dataclasses.replace(config.data, zones=('body',), tokens=tokens)
   config = dataclasses.replace(config, data=data, seed=3)
