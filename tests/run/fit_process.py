@@ -18,7 +18,8 @@ if __name__ == '__main__':
   if others:
     distributed.start(True, others[0], int(others[1]), int(others[2]))
   try:
-    fit(load_config(config), workdir)
+    with distributed.together():
+      fit(load_config(config), workdir)
   except Preempted:
     sys.exit(75)
   except UserError as error:
