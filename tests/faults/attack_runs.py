@@ -4,9 +4,9 @@
 
 Each attack starts a small run and does one of these things at a random moment:
 SIGKILL, SIGTERM, a second start of the same command, or an evaluation at the
-same time. Before some starts, it puts files of a user into the workdir. After
-each attack, the run is started again until it has finished, and is compared
-with a run that nothing happened to. The table at the end counts, for each kind
+same time. After some attacks, it puts files of a user into the workdir. Then
+the run is started again until it has finished, and is compared with a run that
+nothing happened to. The table at the end counts, for each kind
 of attack: tracebacks, silent losses (exit code 0 or 75, but records, files or
 scores differ; or files of the user are gone), leftovers (temporary files) and
 hangs.
@@ -93,13 +93,14 @@ class Attacks:
     count['runs'] += 1
     workdir = self.folder / str(number)
     mine = MINE if self.rng.random() < 0.5 else ()
-    _litter(workdir, mine)
     self._disturb(kind, workdir, count)
+    litter = _litter(workdir, mine)
     ended = self._finish(workdir, count)
-    if not ended or _results(workdir) != self.expected:
-      count['silent losses'] += 1
-    gone = [name for name in mine if not (workdir / name).is_file()]
-    count['silent losses'] += len(gone)
+    lost = _differences(_results(workdir) if ended else {}, self.expected)
+    lost += [name for name in litter if not (workdir / name).is_file()]
+    if lost:
+      print(f'attack {number} ({kind}): {lost}', file=sys.stderr)
+    count['silent losses'] += len(lost)
     count['leftovers'] += len(_leftovers(workdir))
     if ended:
       shutil.rmtree(workdir)
@@ -201,16 +202,27 @@ def _config() -> Config:
   )
 
 
-def _litter(workdir: pathlib.Path, names: Sequence[str]) -> None:
-  """Puts files of a user into a workdir.
+def _litter(workdir: pathlib.Path, names: Sequence[str]) -> Sequence[str]:
+  """Puts files of a user into a workdir, and returns their names.
 
-  The first start of a run refuses checkpoints without config.json. So these
-  folders are made only if the run has begun.
+  A run refuses a workdir with checkpoints/ but no config.json. So nothing is
+  put into the workdir of a run that has not begun.
   """
+  if not (workdir / 'config.json').exists():
+    return ()
   for name in names:
     path = workdir / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('mine')
+  return names
+
+
+def _differences(
+  results: dict[str, object], expected: dict[str, object]
+) -> list[str]:
+  """Returns the names of results that are missing, new or different."""
+  names = results.keys() | expected.keys()
+  return sorted(n for n in names if results.get(n) != expected.get(n))
 
 
 def _last_step(path: pathlib.Path) -> int:

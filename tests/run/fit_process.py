@@ -21,7 +21,8 @@ if __name__ == '__main__':
   if others:
     connection.start(True, others[0], int(others[1]), int(others[2]))
   try:
-    fit(load_config(config), workdir)
+    with connection.together():
+      fit(load_config(config), workdir)
   except Interrupted:
     sys.exit(130)
   except Preempted:
