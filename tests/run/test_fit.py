@@ -365,6 +365,7 @@ def test_no_dev_split(config, tmp_path, caplog):
   alone = changed(config, data__n_dev=0, train__steps=2, train__patience=1)
   result = fit(alone, tmp_path / 'run')
   assert caplog.text.count('no dev split') == 1
+  assert 'no split dev, so scores are not calibrated' in caplog.text
   assert (result.best_step, set(result.metrics)) == (2, {'test'})
   assert 'micro-F1-tuned' not in result.metrics['test']['xjax']['all']
 

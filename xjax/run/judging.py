@@ -253,15 +253,20 @@ def judge_splits(
   barrier('xjax:read')  # wait until no process reads the files
   metrics = {}
   threshold = calibration = None
+  if DEV not in corpus.splits:
+    logging.warning(
+      'there is no split dev, so scores are not calibrated and no threshold is '
+      'tuned'
+    )
   method = model.inputs.config.eval.calibration
   for name, split in _present(corpus).items():
     metrics[name] = judge_split(
       model, split, workdir, name, threshold, calibration
     )
-    threshold = tuned_threshold(metrics[name])
-    calibration = saved_calibration(
-      workdir, method, model.step, model.scorer.score_kind
-    )
+    if name == DEV:
+      threshold = tuned_threshold(metrics[name])
+      kind = model.scorer.score_kind
+      calibration = saved_calibration(workdir, method, model.step, kind)
   return metrics
 
 

@@ -316,7 +316,8 @@ def reliability_diagrams(
           marker=_MARKERS[i % len(_MARKERS)],
           markersize=4.5,
           markerfacecolor='white' if i else None,
-          label=f'{kind}: {ECE} {error_text(diagram)}',
+          # The panel is too narrow for both errors on one line.
+          label=f'{kind}: {ECE} {error_text(diagram)}'.replace(', ', '\n'),
         )
       axes.set_xlim(-0.03, 1.03)
       axes.set_ylim(-0.03, 1.03)
