@@ -27,6 +27,17 @@ _NAMES = flags.DEFINE_list(
 _SPLIT = flags.DEFINE_string(
   'split', '', 'Split of the runs (default: dev, or test if dev is not judged).'
 )
+_LATEX = flags.DEFINE_string(
+  'latex',
+  '',
+  'LaTeX file to write too: the table of results, with values times 100.',
+)
+_METRICS = flags.DEFINE_list(
+  'metrics',
+  [],
+  'Metrics of the table of results, such as P@5,R@10,macro-F1@5 (default: the '
+  'usual ones).',
+)
 _DATASET = flags.DEFINE_string(
   'dataset',
   '',
@@ -48,6 +59,7 @@ def main(arguments: list[str]) -> None:
     raise ConfigError('--output is missing; give the file as --output=X.html')
   from xjax.core.atomic import atomic_write
   from xjax.report.page.html import render_html
+  from xjax.report.page.latex import render_latex
   from xjax.report.page.markdown import render_markdown
   from xjax.report.report import AS_JUDGED, report
 
@@ -59,11 +71,13 @@ def main(arguments: list[str]) -> None:
     _NAMES.value,
     _DATASET.value,
     judging.files(),
-    judging.judge_request() or AS_JUDGED,
+    judging.judge_request(without=('metrics',)) or AS_JUDGED,
+    _METRICS.value,
   )
   for path, text in (
     (_OUTPUT.value, render_html(page)),
     (_MARKDOWN.value, render_markdown(page)),
+    (_LATEX.value, render_latex(page.results, percent=True)),
   ):
     if path:
       with atomic_write(os.path.expanduser(path)) as file:

@@ -100,7 +100,8 @@ def main_metrics(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in _WITHOUT_CUT_OFF]
   last = USUAL_K if USUAL_K in ks else max(ks)
   precision, propensity = (
-    [f'{kind}@{k}' for k in dict.fromkeys((min(ks), 3, last))] for kind in _BY_PLACE
+    [f'{kind}@{k}' for k in dict.fromkeys((min(ks), 3, last))]
+    for kind in _BY_PLACE
   )
   columns = [*precision, f'nDCG@{last}', f'RP@{last}', *propensity]
   columns += [f'macro-F1@{last}', *users_metrics(names, last)]

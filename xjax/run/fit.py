@@ -32,7 +32,9 @@ from xjax.run.neural import NeuralFit
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import LinearFit, TreeFit
 from xjax.train.preemption import Preemption
+from xjax.train.run_record import RunClock
 from xjax.train.workdir import Workdir
+from xjax.train.writers import write_results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,12 +111,17 @@ def fit(
     run.check_corpus(corpus, prior)
     folder.record_corpus(corpus)
     folder.open(config)
-    fitted = run.fit(corpus, preemption)
+    with RunClock(folder) as clock:
+      fitted = run.fit(corpus, preemption)
     best = fitted.best_step
     metrics = read_splits(corpus, folder, best)
-    if metrics is None:
+    judged = metrics is not None
+    if not judged:
       model = fitted.model()
       best, metrics = model.step, judge_splits(model, corpus, folder)
+    if not judged or clock.is_new(fitted.steps):
+      record = clock.finish(fitted.steps, fitted.model_bytes)
+      write_results(folder.path, config, metrics, record)
     return FitResult(
       workdir=folder.path,
       steps=fitted.steps,
