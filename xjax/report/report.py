@@ -261,14 +261,14 @@ def _results(
 
 def _frequencies(groups: Sequence[Group], protocol: str) -> list[Block]:
   first = groups[0].first
-  blocks: list[Block] = [frequency_picture(first)]
-  if first.predictions.n_train:
-    blocks.append(bin_table(first.predictions))
-  return [
-    *blocks,
+  blocks = [
+    frequency_picture(first),
     binned_f1(groups, USUAL_K, protocol),
     coverage_against_precision(groups, protocol),
   ]
+  if first.predictions.n_train:
+    blocks.append(bin_table(first.predictions))
+  return blocks
 
 
 def _worst(

@@ -46,7 +46,7 @@ _STYLE = {
   'axes.spines.right': False,
   'axes.grid': True,
   'axes.axisbelow': True,
-  'grid.color': '#e4e8ec',
+  'grid.color': '#dce1e6',
   'legend.frameon': False,
   'xtick.color': '#4d5660',
   'ytick.color': '#4d5660',

@@ -20,9 +20,9 @@ _STYLE = """\
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #4d5660;
   --page: #fff; --shade: #f3f5f7; --line: #d4d9df; --faint: #e4e8ec;
   --strong: #aeb6bf; --link: #0b57a4; --mark: #eef5fc; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #a9b1ba;
-  --page: #15181c; --shade: #22272d; --line: #3a424b; --faint: #2b3138;
-  --strong: #5d6873; --link: #7db8f2; --mark: #1b2a3a; } }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e8eb;
+  --soft: #a9b1ba; --page: #15181c; --shade: #22272d; --line: #3a424b;
+  --faint: #2b3138; --strong: #5d6873; --link: #7db8f2; --mark: #1b2a3a; } }
 :root { color: var(--ink); background: var(--page); font: 15px/1.5 system-ui,
   "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif; }
 body { max-width: 1216px; margin: 0 auto; padding: 24px 32px 64px; }
@@ -63,25 +63,24 @@ figcaption { color: var(--soft); font-size: 14px; max-width: 900px;
   margin-top: 4px; }
 details { margin: 8px 0; }
 summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   figure img { filter: invert(1) hue-rotate(180deg); } }
 @media (max-width: 640px) { body { padding: 16px 14px 48px; }
   h1 { font-size: 22px; } nav a { display: inline-block; padding: 5px 0; } }
 @media print {
-  :root { color-scheme: light; --ink: #000; --soft: #333; --page: #fff;
-    --shade: #f3f5f7; --line: #bbb; --faint: #ddd; --strong: #999;
-    --link: #000; --mark: #eef5fc; font-size: 12px; }
+  :root { color-scheme: light; font-size: 12px; }
   body { max-width: none; padding: 0; }
   nav { display: none; }
   h2, summary, caption { break-after: avoid; }
   figure, tr, pre { break-inside: avoid; }
-  figure img { filter: none; max-width: 49%; }
+  figure img { max-width: 49%; }
   .wide { overflow: visible; }
   table { font-size: 10px; } th, td { padding: 2px 4px; }
   .system, th, .marked td { print-color-adjust: exact; }
 }
 """
-_NARROW = 5  # a table with at most this many columns fits on half a page
+# Pixels: half of a page, a character and the padding of a column in a table.
+_HALF, _CHARACTER, _PADDING = 580, 7, 18
 
 
 def render_html(page: Page) -> str:
@@ -141,12 +140,22 @@ def _width(block: Block) -> str:
 def _is_narrow(block: Block) -> bool:
   match block:
     case Table():
-      return len(block.columns) <= _NARROW and block.n_text < _NARROW - 1
+      return _pixels(block) <= _HALF
     case Picture():
       return len(block.svgs) == 1
     case Fold():
       return all(map(_is_narrow, block.blocks))
   return False
+
+
+def _pixels(table: Table) -> int:
+  """Estimates the width of a table."""
+  columns = (
+    [*table.columns[i].split('\n'), *(row[i].text for row in table.rows)]
+    + [row[i].below for row in table.rows]
+    for i in range(len(table.columns))
+  )
+  return sum(_CHARACTER * max(map(len, c)) + _PADDING for c in columns)
 
 
 def _block(block: Block) -> str:
