@@ -132,7 +132,7 @@ def build_page(
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
       Section(
-        'Gold labels that are missed more often than expected',
+        'Labels missed more than expected',
         _worst(groups, tallies),
       ),
       Section('Published numbers', _published(dataset, groups, colours)),

@@ -32,7 +32,8 @@ _PAGE, _BRIGHTEST = (21, 24, 28), (140, 80, 0)
 
 _STYLE = """\
 article { border-top: 1px solid var(--line); margin: 28px -4px 0;
-  padding: 0 4px; content-visibility: auto; contain-intrinsic-size: auto 480px; }
+  padding: 0 4px; content-visibility: auto;
+  contain-intrinsic-size: auto 480px; }
 article h2 { border: 0; margin: 0 0 8px; padding-top: 12px; font-size: 17px;
   overflow-wrap: anywhere; }
 .labels { display: flex; flex-wrap: wrap; gap: 6px; }
