@@ -115,7 +115,7 @@ def test_costs_and_differences_of_configs_are_shown(workdir):
   write_json(one / 'run.json', dataclasses.asdict(record))
   _, _, costs, fold, *_ = sections(report([one, other], 'c'))['Judged data']
   rows = [[cell.text for cell in row] for row in costs.rows]
-  assert rows[0][1:] == ['2026-11-24', '0.1', '9.5 s', '1.0 GB', '-', '1.0 MB']
+  assert rows[0][1:] == ['2026-11-24', '0.1', '9.5 s', '1.0 GB', '1.0 MB']
   assert set(rows[1][1:]) == {'-'}  # the run of an earlier version
   (table,) = fold.blocks
   (row,) = table.rows

@@ -207,7 +207,8 @@ def frequency_picture(run: JudgedRun) -> Block:
   )
   has_training = predictions.n_train > 0
   counts = predictions.train_counts if has_training else gold_L
-  bins = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
+  sizes = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
+  bins = {name: size for name, size in sizes.items() if size}
   unseen = int((gold_L == 0).sum())
   return Picture(
     svgs=label_frequency(

@@ -145,7 +145,9 @@ def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
       axes.xaxis.set_major_formatter('{x:.0f}')
       axes.xaxis.set_minor_locator(NullLocator())
     else:
-      axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+      axes.xaxis.set_major_locator(
+        MaxNLocator(7, integer=True, steps=(1, 2, 5, 10))
+      )
     if panel.whole:
       axes.set_ylim(0, 1.02)
     _legend(figure, axes, systems)
@@ -344,6 +346,7 @@ def _reliability(
         edgecolor=colour,
       )
     below.set_yscale('log')
+    below.set_ylim(bottom=0.8)  # so that one entry is a visible bar
     below.grid(visible=False, axis='x')
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)

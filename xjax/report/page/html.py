@@ -50,7 +50,7 @@ th { background: var(--shade); border-bottom: 1px solid var(--strong);
   vertical-align: bottom; white-space: pre; line-height: 1.3; }
 td { white-space: nowrap; }
 .words { text-align: left; }
-td.words { overflow-wrap: anywhere; white-space: normal; min-width: 4em; }
+td.words { overflow-wrap: break-word; white-space: normal; }
 tr.marked td { background: var(--mark); }
 tr.start td { border-top: 2px solid var(--strong); }
 td small { display: block; color: var(--soft); font-size: 12px;
@@ -80,7 +80,7 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
 }
 """
 # Pixels: half of a page, a character and the padding of a column in a table.
-_HALF, _CHARACTER, _PADDING = 580, 7, 18
+_HALF, _CHARACTER, _PADDING = 590, 8, 18
 
 
 def render_html(page: Page) -> str:

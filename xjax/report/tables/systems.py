@@ -7,8 +7,10 @@ from typing import Any
 
 from xjax.report.page.page import MISSING, Cell, Table, text_cell
 from xjax.report.runs import SEED, Group, current_config
+from xjax.train.run_record import RunRecord
 
 _LONGEST = 60  # maximum number of characters of a value
+_ABSENT = object()  # stands for a field that a config does not have
 _UNITS = 'B', 'KB', 'MB', 'GB', 'TB'
 
 
@@ -27,38 +29,32 @@ def cost_table(groups: Sequence[Group]) -> Table:
 
   Files, and runs of earlier versions of xjax, have no such record.
   """
-  columns = (
-    'system',
-    'finished',
-    'xjax',
-    'fitting',
-    'peak memory',
-    'device memory',
-    'model',
-  )
   rows = []
   for group in groups:
     for run in group.runs:
-      record = run.record
       seed = f'seed {run.config[SEED]}' if len(group.runs) > 1 else ''
-      rows.append(
-        [
-          Cell(group.name, below=seed),
-          Cell(record.finished[:10] or MISSING if record else MISSING),
-          Cell(record.version if record else MISSING),
-          _seconds(record.seconds if record else None),
-          _bytes(record.peak_memory if record else None),
-          _bytes(record.device_memory if record else None),
-          _bytes(record.model_bytes if record else None),
-        ]
-      )
-  return Table(columns, rows, n_text=3)
+      rows.append([Cell(group.name, below=seed), *_costs(run.record)])
+  columns = ['system', 'finished', 'xjax', 'fitting', 'memory', 'model', 'GPU']
+  if all(row[-1].value is None for row in rows):  # no run used a GPU
+    rows, columns = [row[:-1] for row in rows], columns[:-1]
+  return Table(columns, rows)
 
 
-def _seconds(value: float | None) -> Cell:
+def _costs(record: RunRecord | None) -> list[Cell]:
+  if record is None:
+    return [Cell(MISSING)] * 6
+  return [
+    Cell(record.finished[:10] or MISSING),
+    Cell(record.version),
+    _seconds(record.seconds),
+    _bytes(record.peak_memory),
+    _bytes(record.model_bytes),
+    _bytes(record.device_memory),
+  ]
+
+
+def _seconds(value: float) -> Cell:
   """Returns a cell with a duration, such as 0:01:23."""
-  if value is None:
-    return Cell(MISSING)
   if value < 60:
     return Cell(f'{value:.1f} s', value)
   return Cell(str(datetime.timedelta(seconds=round(value))), value)
@@ -77,7 +73,7 @@ def _bytes(value: int | None) -> Cell:
 def config_table(groups: Sequence[Group]) -> Table | None:
   """Returns a table of the fields in which the configs of systems differ.
 
-  If parts of two configs have different kinds, only the kinds are shown.
+  If a part of two configs has different kinds, only the kinds are compared.
 
   Returns:
     The table, with a row per field and a column per system; None if fewer than
@@ -99,23 +95,37 @@ def config_table(groups: Sequence[Group]) -> Table | None:
 def _differences(
   values: Sequence[Any], path: str
 ) -> Iterator[tuple[str, Sequence[Any]]]:
-  """Yields the path and the values of each field that differs."""
-  if all(value == values[0] for value in values):
+  """Yields the path and the values of each field that differs.
+
+  Args:
+    values: a value per system; _ABSENT for a system without the field.
+    path: the dotted path of the field; '' for whole configs.
+  """
+  present = [value for value in values if value is not _ABSENT]
+  if all(value == present[0] for value in present):
     return
-  if not all(isinstance(value, dict) for value in values):
+  if not all(isinstance(value, dict) for value in present):
     yield path, values
     return
-  kinds = [value.get('kind') for value in values]
-  if any(kind != kinds[0] for kind in kinds):
+  kinds = [_field(value, 'kind') for value in values]
+  if len(set(map(str, kinds))) > 1:
     yield f'{path}.kind'.removeprefix('.'), kinds
-    return
-  for name in dict.fromkeys(name for value in values for name in value):
-    inner = [value.get(name) for value in values]
-    yield from _differences(inner, f'{path}.{name}'.removeprefix('.'))
+  for kind in dict.fromkeys(map(str, kinds)):
+    alike = [
+      value if str(of) == kind else _ABSENT for value, of in zip(values, kinds)
+    ]
+    names = (name for value in alike if value is not _ABSENT for name in value)
+    for name in dict.fromkeys(names):
+      inner = [_field(value, name) for value in alike]
+      yield from _differences(inner, f'{path}.{name}'.removeprefix('.'))
+
+
+def _field(value: Any, name: str) -> Any:
+  return _ABSENT if value is _ABSENT else value.get(name, _ABSENT)
 
 
 def _value_cell(value: Any) -> Cell:
-  if value is None or value == '':
+  if value is _ABSENT or value is None or value == '':
     return Cell(MISSING)
   text = value if isinstance(value, str) else json.dumps(value)
   return Cell(text if len(text) <= _LONGEST else f'{text[: _LONGEST - 3]}...')
