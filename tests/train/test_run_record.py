@@ -43,6 +43,7 @@ def test_a_finished_run_is_not_new(home):
   with RunClock(home) as clock:
     pass
   assert not clock.is_new(6) and clock.is_new(7)
+  clock.finish(6, 2)
   assert home.record.read_bytes() == before
 
 

@@ -8,7 +8,6 @@ that differ only in their seeds count as one system; the report shows their mean
 and standard error.
 """
 
-import os
 import shlex
 import sys
 
@@ -57,10 +56,7 @@ def main(arguments: list[str]) -> None:
     )
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
-  from xjax.core.atomic import atomic_write
-  from xjax.report.page.html import render_html
-  from xjax.report.page.latex import render_latex
-  from xjax.report.page.markdown import render_markdown
+  from xjax.report.files import save_report
   from xjax.report.report import AS_JUDGED, report
 
   command = f'xjax report {shlex.join(sys.argv[1:])}'
@@ -74,15 +70,8 @@ def main(arguments: list[str]) -> None:
     judging.judge_request(without=('metrics',)) or AS_JUDGED,
     _METRICS.value,
   )
-  for path, text in (
-    (_OUTPUT.value, render_html(page)),
-    (_MARKDOWN.value, render_markdown(page)),
-    (_LATEX.value, render_latex(page.results, percent=True)),
-  ):
-    if path:
-      with atomic_write(os.path.expanduser(path)) as file:
-        file.write(text)
-      print(path)
+  for path in save_report(page, _OUTPUT.value, _MARKDOWN.value, _LATEX.value):
+    print(path)
 
 
 if __name__ == '__main__':

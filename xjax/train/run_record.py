@@ -120,10 +120,14 @@ class RunClock(contextlib.AbstractContextManager):
   def finish(self, steps: int, model_bytes: int) -> RunRecord:
     """Saves and returns the record of the finished run.
 
+    If the run was finished before, its record stays as it is.
+
     Args:
       steps: number of optimizer steps taken.
       model_bytes: size of the model.
     """
+    if not self.is_new(steps):
+      return self.record
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     self.record = dataclasses.replace(
       self._timed, steps=steps, model_bytes=model_bytes, finished=now

@@ -161,6 +161,7 @@ def _difference_picture(
       f'{kind}@K',
       [_rank_line(name, of[kind]) for name, of in close.items()],
       _TICKS,
+      level=0,
     )
     for kind, title in _CURVE_NAMES.items()
   ]

@@ -109,6 +109,7 @@ class Panel:
     xlabel, ylabel: names of the axes.
     lines: lines to draw.
     ticks: numbers on a logarithmic x axis; if (), the axis is linear.
+    level: where a horizontal line is drawn; None for no such line.
     whole: whether the y axis goes from 0 to 1.
   """
 
@@ -117,6 +118,7 @@ class Panel:
   ylabel: str
   lines: Sequence[Line]
   ticks: Sequence[int] = ()
+  level: float | None = None
   whole: bool = False
 
 
@@ -148,6 +150,8 @@ def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
       axes.xaxis.set_major_locator(
         MaxNLocator(7, integer=True, steps=(1, 2, 5, 10))
       )
+    if panel.level is not None:
+      axes.axhline(panel.level, color=_FAINT, linewidth=1.2, zorder=1)
     if panel.whole:
       axes.set_ylim(0, 1.02)
     _legend(figure, axes, systems)

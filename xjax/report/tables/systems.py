@@ -108,7 +108,7 @@ def _differences(
     yield path, values
     return
   kinds = [_field(value, 'kind') for value in values]
-  if len(set(map(str, kinds))) > 1:
+  if len({str(value.get('kind')) for value in present}) > 1:
     yield f'{path}.kind'.removeprefix('.'), kinds
   for kind in dict.fromkeys(map(str, kinds)):
     alike = [
