@@ -74,6 +74,8 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
   h2, summary, caption { break-after: avoid; }
   figure, tr, pre { break-inside: avoid; }
   figure img { max-width: 49%; }
+  figure div:has(img:nth-child(3)) img { max-width: 32%; }
+  pre, figcaption, td small { font-size: 9px; }
   .wide { overflow: visible; }
   table { font-size: 10px; } th, td { padding: 2px 4px; }
   .system, th, .marked td { print-color-adjust: exact; }

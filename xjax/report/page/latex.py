@@ -65,5 +65,6 @@ def _percent_cell(cell: Cell) -> str:
   text = f'{100 * cell.value:.1f}'
   if cell.best:
     text = f'\\textbf{{{text}}}'
-  spread = '' if cell.spread is None else f' $\\pm$ {100 * cell.spread:.1f}'
-  return f'{text}{spread}'
+  if cell.spread is None:
+    return text + escape_latex(cell.below)
+  return f'{text} $\\pm$ {100 * cell.spread:.1f}'
