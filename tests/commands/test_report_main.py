@@ -39,13 +39,18 @@ def files(tmp_path_factory) -> list[pathlib.Path]:
 
 def test_a_report_of_two_files(run, files, tmp_path):
   page, text = tmp_path / 'new' / 'r.html', tmp_path / 'r.md'
-  done = run(*files, f'--output={page}', f'--markdown={text}', '--names=A,<B>')
+  latex = tmp_path / 'r.tex'
+  done = run(
+    *(*files, f'--output={page}', f'--markdown={text}', f'--latex={latex}'),
+    *('--names=A,<B>', '--metrics=R@3,P@1'),
+  )
   assert done.returncode == 0, done.stderr
-  assert done.stdout.splitlines() == [str(page), str(text)]
+  assert done.stdout.splitlines() == [str(page), str(text), str(latex)]
   html = page.read_text()
   assert '<title>A, &lt;B&gt;</title>' in html
   assert f'xjax report {files[0]}' in html
-  assert '| slice | system | P@1 |' in text.read_text()
+  assert '| slice | system | R@3 | P@1 |' in text.read_text()
+  assert 'all 3 labels & A & 100.0 & 66.7 \\\\' in latex.read_text()
   assert [path.name for path in page.parent.iterdir()] == ['r.html']
 
 
@@ -66,10 +71,8 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   assert 'scores has no ids, so the rows and columns were' in found
   assert 'Propensities: A 0.6, B 2.6.' in found
   assert '| slice | system | P@2 |' in found and 'protocol pyxclib' in found
-  number = r'0\.\d{4}'
-  assert re.search(
-    rf'\| all .* \| one \| \*\*{number}\*\* \\\[{number}, {number}\\\]', found
-  )
+  number = r'0\.\d{3}'
+  assert re.search(rf'\| all .* \| one \| {number} ± {number} \|', found)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,7 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
     (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
     (('{one}', '--replicates=9', '--output={out}'), 'works only with --ci'),
     (('{one}', '--protocol=mine', '--output={out}'), "'mine' is unknown"),
+    (('{one}', '--metrics=P@7', '--output={out}'), "no system has 'P@7'"),
   ],
 )
 def test_mistakes_are_one_message(run, files, tmp_path, arguments, message):

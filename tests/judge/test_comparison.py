@@ -8,7 +8,11 @@ import scipy.stats
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.judge.comparison import clip_interval, compare as compare_by
+from xjax.judge.comparison import (
+  best_systems,
+  clip_interval,
+  compare as compare_by,
+)
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.judge import judge
 from xjax.judge.metrics.significance import Interval, holm
@@ -98,6 +102,18 @@ def test_swapping_who_is_the_baseline_turns_the_sign():
     assert one.p == other.p
     assert one.interval.low == pytest.approx(-other.interval.high, abs=1e-12)
     assert one.interval.error == pytest.approx(other.interval.error)
+
+
+def test_the_best_system_is_significantly_better_than_all_others():
+  criteria = PLAN.request().criteria(SYSTEMS['base'])
+  metrics = 'RP@5', 'P@1', 'no-such-metric'
+  best = best_systems(SYSTEMS, criteria, metrics)
+  assert best['all']['RP@5'] == 'better'
+  # The two others hardly differ, so neither of them is the best.
+  pair = {name: SYSTEMS[name] for name in ('base', 'alike')}
+  assert best_systems(pair, criteria, metrics)['all'] == {}
+  alone = {'base': SYSTEMS['base']}
+  assert best_systems(alone, criteria, metrics)['all'] == {}
 
 
 def label_f1(found, k):

@@ -3,32 +3,38 @@
 import dataclasses
 import html.parser
 import json
+import pathlib
 import re
 
 import numpy as np
 import pytest
 
+from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
+from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
   learning_curves,
+  rank_curves,
   reliability_blocks,
 )
+from xjax.report.figures.tally import Tally
 from xjax.report.page.html import render_html
 from xjax.report.page.markdown import render_markdown
 from xjax.report.page.page import Fold, Picture, Table, Text
 from xjax.report.rejudging import judge_runs
 from xjax.report.report import report
-from xjax.report.runs import Group
+from xjax.report.runs import Group, JudgedRun
 from xjax.report.sources import read_runs
 from xjax.report.tables.published import published_folds
+from xjax.train.run_record import RunRecord
 
 COLOUR = {'one': 'red'}
 
@@ -88,10 +94,11 @@ def test_the_page(arguments):
   assert systems.rows[1][3].text == 'margin, lists of 8, search not recorded'
   assert by == Text('Propensities: A 0.55, B 1.5.')
   assert command == Text('python -m x', command=True)
-  names = [f.title for f in found['Gold labels that are missed most often']]
-  assert names == ['lwan (seed 0)', 'other']
+  why, *folds = found['Labels missed more than expected']
+  assert 'same bin of frequency' in why.text
+  assert [fold.title for fold in folds] == ['lwan (seed 0)', 'other']
   # The file has no names; those of the runs serve.
-  for fold in found['Gold labels that are missed most often']:
+  for fold in folds:
     assert fold.blocks[0].rows[0][1].text.startswith('label <')
   picture, why = found['Probabilities']
   assert picture.alt.count('expected calibration error') == 2
@@ -99,7 +106,57 @@ def test_the_page(arguments):
     'other: no reliability diagram, because its scores are uncalibrated mar'
   )
   assert isinstance(found['Training'][0], Picture)
-  assert 'whiskers' in found['Frequent and rare labels'][2].caption.lower()
+  assert 'whiskers' in found['Frequent and rare labels'][1].caption.lower()
+
+
+def test_costs_and_differences_of_configs_are_shown(workdir):
+  one, other = workdir('s0', 0), workdir('s1', 0, units=8)
+  record = RunRecord(9.5, 10**9, None, 20, 10**6, '2026-11-24T01:02:03', '0.1')
+  write_json(one / 'run.json', dataclasses.asdict(record))
+  _, _, costs, fold, *_ = sections(report([one, other], 'c'))['Judged data']
+  rows = [[cell.text for cell in row] for row in costs.rows]
+  assert rows[0][1:] == ['2026-11-24', '0.1', '9.5 s', '1.0 GB', '1.0 MB']
+  assert set(rows[1][1:]) == {'-'}  # the run of an earlier version
+  (table,) = fold.blocks
+  (row,) = table.rows
+  assert [c.text for c in row] == ['model.encoder.units', '16', '8']
+
+
+def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
+  predictions = predictions_of()
+  everywhere = Ragged.of([[0]] * len(predictions))
+  worse = dataclasses.replace(predictions, gold=everywhere)
+  best = Lists(worse.lists['all'].ids.copy(), worse.lists['all'].scores)
+  best.ids[:] = np.arange(8)
+  (worse.lists['all'].ids)[:] = np.arange(8)[::-1]
+  paths = [tmp_path / f'{name}.npz' for name in ('best', 'worse', 'same')]
+  dataclasses.replace(worse, lists={'all': best}).save(paths[0])
+  worse.save(paths[1])
+  worse.save(paths[2])
+
+  def bold(*paths):
+    page = report([*map(str, paths)], 'c', metrics=['P@1', 'R@5'])
+    rows = page.results.rows
+    assert page.results.columns[2:] == ('P@1', 'R@5')
+    return {row[1].text for row in rows if any(cell.best for cell in row)}
+
+  assert bold(*paths) == {'best'}
+  assert bold(*paths[1:]) == set()
+  assert bold(paths[0]) == set()
+
+
+def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):
+  run = JudgedRun('a', pathlib.Path('/r'), '', None, {}, predictions_of())
+  groups = [Group(name, (run,)) for name in 'abc']
+  one, near = np.linspace(0.9, 0.1, 8), np.linspace(0.91, 0.1, 8)
+
+  def of(y):
+    return [Tally(np.zeros((1, 8), bool), dict.fromkeys(('P', 'R', 'RP'), y))]
+
+  tallies = {'a': of(one / 2), 'b': of(one), 'c': of(near)}
+  _, differences = rank_curves(groups, tallies)
+  assert differences.alt.startswith('Differences from b. c: RP@5')
+  assert len(rank_curves(groups[:2], tallies)) == 1
 
 
 def test_the_same_page_every_time(arguments):

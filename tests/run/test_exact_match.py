@@ -67,7 +67,10 @@ def test_the_workdir_has_what_the_model_is_and_what_it_predicted(matched):
     'corpus.json',
     'labels.jsonl',
     'calibration.json',
+    'digests.json',
     'eval',
+    'run.json',
+    'tb',
   }
   assert matched.steps == 0 and set(matched.paths) == {'dev', 'test'}
 

@@ -71,6 +71,7 @@ def test_workdir_is_as_described(config, finished):
     'checkpoints',
     'calibration.json',
     'metrics.jsonl',
+    'run.json',
     'tb',
     'eval',
   }

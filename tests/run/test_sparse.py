@@ -96,6 +96,8 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
     'eval',
     'features',
     'model',
+    'run.json',
+    'tb',
   }
   names = {path.name for path in (found.workdir / 'model').iterdir()}
   trees = {f'tree_{number}.npz' for number in range(3)}

@@ -6,10 +6,13 @@ import sys
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 from tensorboardX.record_writer import masked_crc32c
 
+from xjax.config.run import Config
 from xjax.core.errors import UserError
-from xjax.train.writers import MetricWriter, TrainingProgress
+from xjax.train.run_record import RunRecord
+from xjax.train.writers import MetricWriter, TrainingProgress, write_results
 
 
 def records(workdir):
@@ -64,20 +67,24 @@ def test_a_number_that_is_not_a_number_is_no_json(tmp_path):
     writer.write('train', 1, loss=float('nan'))
 
 
+def raw_events(path):
+  content = path.read_bytes()
+  while content:
+    (size,) = struct.unpack('<Q', content[:8])
+    assert content[8:12] == struct.pack('<I', masked_crc32c(content[:8]))
+    data, crc = content[12 : 12 + size], content[12 + size : 16 + size]
+    assert crc == struct.pack('<I', masked_crc32c(data))
+    yield Event.FromString(data)
+    content = content[16 + size :]
+
+
 def events(workdir):
   """The events of TensorBoard: (step, name of the number or None)."""
   found = []
   for path in sorted((workdir / 'tb').iterdir()):
-    content = path.read_bytes()
-    while content:
-      (size,) = struct.unpack('<Q', content[:8])
-      assert content[8:12] == struct.pack('<I', masked_crc32c(content[:8]))
-      data, crc = content[12 : 12 + size], content[12 + size : 16 + size]
-      assert crc == struct.pack('<I', masked_crc32c(data))
-      event = Event.FromString(data)
+    for event in raw_events(path):
       names = [value.tag for value in event.summary.value]
       found.append((event.step, *names, event.session_log.status))
-      content = content[16 + size :]
   return found
 
 
@@ -90,6 +97,58 @@ def test_board_hides_the_steps_after_a_restart(tmp_path):
     (5, SessionLog.START),
     (5, 'train/loss', 0),
   ]
+
+
+def tags(workdir):
+  return {name for event in events(workdir) for name in event[1:-1]}
+
+
+def test_board_has_the_main_metrics_and_the_file_has_all(tmp_path):
+  values = {f'{kind}@{k}': 0.5 for kind in ('P', 'R', 'PSP') for k in (1, 3, 5)}
+  config = Config()
+  config.train.best_metric = 'all/R@3'
+  with MetricWriter(tmp_path, 0, 0, config) as writer:
+    writer.write('judge', 2, metrics={'all': values, 'few': values})
+  (record,) = records(tmp_path)
+  assert record['metrics'] == {'all': values, 'few': values}
+  main = {f'{kind}_{k}' for kind in ('P', 'PSP') for k in (1, 3, 5)}
+  judged = {tag for tag in tags(tmp_path) if tag.startswith('judge/')}
+  assert judged == {
+    *(f'judge/metrics/all/{name}' for name in {*main, 'R_3'}),
+    *(f'judge/metrics/few/{name}' for name in main),
+  }
+
+
+def settings_of(workdir):
+  """The fields of the config that TensorBoard's tab HPARAMS shows."""
+  fields = {}
+  for path in (workdir / 'tb').iterdir():
+    for event in raw_events(path):
+      for value in event.summary.value:
+        if value.tag == '_hparams_/session_start_info':
+          data = HParamsPluginData.FromString(
+            value.metadata.plugin_data.content
+          )
+          for name, of in data.session_start_info.hparams.items():
+            fields[name] = getattr(of, of.WhichOneof('kind'))
+  return fields
+
+
+def test_results_of_every_kind_of_run_are_on_the_board(tmp_path):
+  config = Config(seed=7)
+  metrics = {'xjax': {'all': {'P@1': 0.5, 'P@5': 0.25, 'n_docs': 9}}}
+  record = RunRecord(12.5, 10**9, None, 0, 77)
+  for _ in range(2):  # two files in one second
+    write_results(tmp_path, config, {'dev': metrics, 'test': metrics}, record)
+  assert len(list((tmp_path / 'tb').iterdir())) == 2
+  names = {tag for tag in tags(tmp_path) if not tag.startswith('_')}
+  assert names == {
+    *(f'{split}/all/P_{k}' for split in ('dev', 'test') for k in (1, 5)),
+    *(f'run/{name}' for name in ('seconds', 'peak_memory', 'model_bytes')),
+  }
+  fields = settings_of(tmp_path)
+  assert fields['seed'] == 7 and fields['model.kind'] == 'NeuralModel'
+  assert fields['train.learning_rate'] == config.train.learning_rate
 
 
 class Full(io.BytesIO):

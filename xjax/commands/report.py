@@ -8,7 +8,6 @@ that differ only in their seeds count as one system; the report shows their mean
 and standard error.
 """
 
-import os
 import shlex
 import sys
 
@@ -26,6 +25,17 @@ _NAMES = flags.DEFINE_list(
 )
 _SPLIT = flags.DEFINE_string(
   'split', '', 'Split of the runs (default: dev, or test if dev is not judged).'
+)
+_LATEX = flags.DEFINE_string(
+  'latex',
+  '',
+  'LaTeX file to write too: the table of results, with values times 100.',
+)
+_METRICS = flags.DEFINE_list(
+  'metrics',
+  [],
+  'Metrics of the table of results, such as P@5,R@10,macro-F1@5 (default: the '
+  'usual ones).',
 )
 _DATASET = flags.DEFINE_string(
   'dataset',
@@ -46,9 +56,7 @@ def main(arguments: list[str]) -> None:
     )
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
-  from xjax.core.atomic import atomic_write
-  from xjax.report.page.html import render_html
-  from xjax.report.page.markdown import render_markdown
+  from xjax.report.files import save_report
   from xjax.report.report import AS_JUDGED, report
 
   command = f'xjax report {shlex.join(sys.argv[1:])}'
@@ -59,16 +67,11 @@ def main(arguments: list[str]) -> None:
     _NAMES.value,
     _DATASET.value,
     judging.files(),
-    judging.judge_request() or AS_JUDGED,
+    judging.judge_request(without=('metrics',)) or AS_JUDGED,
+    _METRICS.value,
   )
-  for path, text in (
-    (_OUTPUT.value, render_html(page)),
-    (_MARKDOWN.value, render_markdown(page)),
-  ):
-    if path:
-      with atomic_write(os.path.expanduser(path)) as file:
-        file.write(text)
-      print(path)
+  for path in save_report(page, _OUTPUT.value, _MARKDOWN.value, _LATEX.value):
+    print(path)
 
 
 if __name__ == '__main__':

@@ -34,6 +34,7 @@ from xjax.judge.slice import Slice
 # A bin with fewer labels gets no t-test, because the test would say little (see
 # the paper on binned macro-F1, section 5.2).
 FEWEST_LABELS = 11
+SIGNIFICANT = 0.05  # a p-value below this number is significant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,16 +129,7 @@ def compare(
   parts = []
   for name, mask in masks.items():
     if plan.has(name):
-      evidence = {
-        who: Evidence.of(
-          Slice.of(predictions, name, mask),
-          criteria,
-          criteria.protocols,
-          thresholds(predictions, None),
-          predictions.n_train,
-        )
-        for who, predictions in systems.items()
-      }
+      evidence = _evidence(systems, name, mask, criteria)
       parts.append(_Part.of(name, evidence, criteria, plan))
   existing = {metric for part in parts for metric in part.table}
   for metric in plan.metrics:
@@ -149,6 +141,96 @@ def compare(
   return Comparison(
     [row for part in parts for row in part.differences()], gains
   )
+
+
+def _evidence(
+  systems: Mapping[str, Predictions],
+  name: str,
+  mask: np.ndarray,
+  criteria: Criteria,
+) -> dict[str, Evidence]:
+  """Returns the evidence of each system in one slice."""
+  return {
+    who: Evidence.of(
+      Slice.of(predictions, name, mask),
+      criteria,
+      criteria.protocols,
+      thresholds(predictions, None),
+      predictions.n_train,
+    )
+    for who, predictions in systems.items()
+  }
+
+
+def best_systems(
+  systems: Mapping[str, Predictions],
+  criteria: Criteria,
+  metrics: Sequence[str],
+  iterations: int = 1000,
+  seed: int = 0,
+) -> dict[str, dict[str, str]]:
+  """Finds the systems that are significantly better than all others.
+
+  The system with the highest value is tested against every other system, by
+  approximate randomization with Holm's correction. The protocol is that of
+  xjax.
+
+  Args:
+    systems: name -> predictions, as in compare.
+    criteria: criteria by which all systems are judged.
+    metrics: names of metrics; metrics that do not exist are left out.
+    iterations: number of iterations of each test.
+    seed: seed of the tests.
+
+  Returns:
+    Slice -> metric -> name of a system. A metric without such a system, or
+    without a value for every system, is left out.
+  """
+  first = next(iter(systems.values()))
+  masks = judged_slices(first, criteria, XJAX.frequent_from)
+  best = {}
+  for name, mask in masks.items():
+    evidence = _evidence(systems, name, mask, criteria)
+    part = next(iter(evidence.values()))
+    printed = criteria.table(XJAX, tuple(part.cuts), tuple(part.bins))
+    table = {metric: printed[metric] for metric in metrics if metric in printed}
+    best[name] = _best_in_slice(evidence, table, seed, iterations)
+  return best
+
+
+def _best_in_slice(
+  evidence: Mapping[str, Evidence],
+  table: Mapping[str, Measure],
+  seed: int,
+  iterations: int,
+) -> dict[str, str]:
+  """Returns the significantly best systems of one slice, by metric."""
+  values = {who: judge_slice(x, table)[0] for who, x in evidence.items()}
+  led: dict[str, list[str]] = {}
+  for metric in table:
+    of = {who: values[who][metric] for who in evidence}
+    if None not in of.values():
+      led.setdefault(max(of, key=of.__getitem__), []).append(metric)
+  best = {}
+  for leader, metrics in led.items():
+    sums = sum_names(table[metric] for metric in metrics)
+    exchanged = {
+      who: randomized_sums(evidence[leader], other, sums, seed, iterations)
+      for who, other in evidence.items()
+      if who != leader
+    }
+    for metric in metrics:
+      p_values = [
+        randomization_p(
+          values[leader][metric],
+          values[who][metric],
+          *map(table[metric].value, pair),
+        )
+        for who, pair in exchanged.items()
+      ]
+      if max(holm(p_values), default=1.0) < SIGNIFICANT:
+        best[metric] = leader
+  return best
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

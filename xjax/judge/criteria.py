@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
+import re
 
 import numpy as np
 import scipy.sparse
@@ -14,6 +15,7 @@ from xjax.judge.metrics.contract import (
   Protocol,
   kind_of,
   measures,
+  users_kinds,
 )
 from xjax.judge.metrics.protocols import XJAX
 
@@ -74,3 +76,44 @@ class Criteria:
       for name, measure in printed.items()
       if not self.kinds or kind_of(name) in self.kinds
     }
+
+
+USUAL_K = 5
+_BY_PLACE = 'P', 'PSP'  # shown at the cut-offs 1, 3 and 5
+_WITHOUT_CUT_OFF = 'R-Precision', 'micro-F1', 'macro-F1'
+
+
+def main_metrics(names: Iterable[str]) -> list[str]:
+  """Returns the metrics that tables and TensorBoard show first.
+
+  These are P and PSP at 1, 3 and 5, and nDCG, RP and macro-F1 at 5, and the
+  metrics that users have defined. If 1 or 5 is not a cut-off, the smallest or
+  the largest cut-off takes its place. If no metric has a cut-off, F1 and
+  R-Precision are returned.
+
+  Args:
+    names: names of the metrics that exist.
+  """
+  names = list(dict.fromkeys(names))
+  ks = {int(name[2:]) for name in names if re.fullmatch(r'P@\d+', name)}
+  if not ks:
+    return [name for name in names if name in _WITHOUT_CUT_OFF]
+  last = USUAL_K if USUAL_K in ks else max(ks)
+  precision, propensity = (
+    [f'{kind}@{k}' for k in dict.fromkeys((min(ks), 3, last))]
+    for kind in _BY_PLACE
+  )
+  columns = [*precision, f'nDCG@{last}', f'RP@{last}', *propensity]
+  columns += [f'macro-F1@{last}', *users_metrics(names, last)]
+  return [name for name in columns if name in names]
+
+
+def users_metrics(names: Iterable[str], k: int) -> list[str]:
+  """Returns the user-defined metrics at cut-off k or without a cut-off."""
+  kinds = users_kinds()
+  return [
+    name
+    for name in names
+    if kind_of(name) in kinds
+    and re.search(r'@(\d+)|$', name)[1] in (None, f'{k}')
+  ]

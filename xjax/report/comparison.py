@@ -7,12 +7,14 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
-from xjax.judge.comparison import Comparison, compare
+from xjax.judge.comparison import Comparison, best_systems, compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import read_value
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Lists, Predictions
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
@@ -116,6 +118,48 @@ def _compare(
     for name, run in tested.items()
   }
   return compare(systems, criteria_of(runs, plan), plan)
+
+
+def tested_best(
+  groups: Sequence[Group], metrics: Sequence[str], protocol: str
+) -> dict[str, dict[str, str]]:
+  """Finds the systems that are significantly better than all others.
+
+  As in compare_runs, the run of a system that is best on dev is tested.
+
+  Args:
+    groups: judged systems with the same documents.
+    metrics: names of metrics.
+    protocol: protocol of the metrics.
+
+  Returns:
+    Slice -> metric -> name of a system, as in comparison.best_systems. The
+    result is {} if there is one system, if the systems differ in their labels,
+    or if the protocol is not that of xjax: then nothing can be tested.
+  """
+  runs = [run for group in groups for run in group.runs]
+  if len(groups) < 2 or protocol != PROTOCOL:
+    return {}
+  try:
+    check_same_labels(runs)
+  except DataError:
+    return {}
+  known = [m for m in metrics if kind_of(m) in XJAX.simple_kinds]
+  if not known:
+    return {}
+  criteria = dataclasses.replace(
+    runs[0].criteria,
+    ks=ComparisonPlan(known).ks or (1,),
+    kinds=sorted(map(kind_of, known)),
+    protocols=(XJAX,),
+    replicates=0,
+  )
+  doc_ids = runs[0].predictions.doc_ids
+  systems = {
+    group.name: reorder_documents(best_on_dev(group).predictions, doc_ids)
+    for group in groups
+  }
+  return best_systems(systems, criteria, known)
 
 
 def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:

@@ -5,8 +5,10 @@ import pathlib
 from typing import Any
 
 from xjax.core.errors import ConfigError
+from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.request import JudgeRequest
+from xjax.report.comparison import tested_best
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
@@ -17,7 +19,14 @@ from xjax.report.figures.figures import (
 )
 from xjax.report.figures.plots import system_colours
 from xjax.report.figures.tally import Tally, label_tally, tally
-from xjax.report.page.page import Block, Fold, Page, Section, Text
+from xjax.report.page.page import (
+  Block,
+  Fold,
+  Page,
+  Section,
+  Table,
+  Text,
+)
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import (
   SEED,
@@ -34,18 +43,20 @@ from xjax.report.tables.corpus import (
   bin_table,
   corpus_table,
   label_space_remarks,
-  system_table,
   worst_labels,
 )
 from xjax.report.tables.metrics import (
-  USUAL_K,
+  empty_slices,
   full_tables,
   intervals_of,
+  main_columns,
   main_table,
   note_listing,
 )
 from xjax.report.tables.published import datasets, find_dataset, published_folds
+from xjax.report.tables.systems import config_table, cost_table, system_table
 
+_FEW_FIELDS = 15  # a longer table of fields is folded
 AS_JUDGED = JudgeRequest()  # requests nothing, so saved metrics are kept
 
 
@@ -57,6 +68,7 @@ def report(
   dataset: str = '',
   files: JudgeFiles = OWN,
   request: JudgeRequest = AS_JUDGED,
+  metrics: Sequence[str] = (),
 ) -> Page:
   """Reads systems and builds the page that reports on them.
 
@@ -69,9 +81,11 @@ def report(
       the config of a run names.
     files: as in sources.read_runs.
     request: as in rejudging.judge_runs.
+    metrics: metrics of the table of results; if (), the usual metrics.
 
   Raises:
-    ConfigError: a name occurs twice, or a split or dataset does not exist.
+    ConfigError: a name occurs twice, or a split, dataset or metric does not
+      exist.
     DataError: a path is not a workdir, an evaluation or a prediction file; no
       system has gold; or the systems were judged on different documents.
   """
@@ -86,37 +100,46 @@ def report(
   runs = judge_runs(runs, request)
   groups = group_by_seed(runs)
   check_names(groups)
-  return build_page(groups, command, dataset or _dataset_of(runs))
+  return build_page(groups, command, dataset or _dataset_of(runs), metrics)
 
 
-def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
+def build_page(
+  groups: Sequence[Group],
+  command: str,
+  dataset: str,
+  metrics: Sequence[str] = (),
+) -> Page:
   """Builds the page of the given systems.
 
   Args:
     groups: systems with different names, judged on the same documents.
     command: command line, which is shown as it was typed.
     dataset: dataset whose published numbers are shown; '' if it is unknown.
+    metrics: as in report.
   """
   colours = system_colours([group.name for group in groups])
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
   protocol = common_protocol([run for group in groups for run in group.runs])
+  results = _results_table(groups, colours, protocol, metrics)
   return Page(
     title=_title(groups),
     sections=[
       Section('Judged data', _header(groups, command)),
-      Section('Results', _results(groups, colours, protocol)),
-      Section('By place in the list', [rank_curves(groups, tallies)]),
+      Section('Results', _results(groups, results, protocol)),
+      Section('By place in the list', rank_curves(groups, tallies)),
       Section('Frequent and rare labels', _frequencies(groups, protocol)),
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
       Section(
-        'Gold labels that are missed most often', _worst(groups, tallies)
+        'Labels missed more than expected',
+        _worst(groups, tallies),
       ),
       Section('Published numbers', _published(dataset, groups, colours)),
       Section('The dataset', [corpus_table(first.predictions)]),
       Section('All metrics', full_tables(groups)),
     ],
+    results=results,
   )
 
 
@@ -136,9 +159,10 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
     Text(
       f'{one}{seeds}, judged on {len(p):,} documents and {len(p.labels):,} '
       'labels. Values are fractions; point at a rounded number to see all its '
-      'digits. ± is one standard error over seeds; brackets are intervals.'
+      'digits.'
     ),
     system_table([_system_row(group) for group in groups]),
+    *_costs(groups),
     *map(Text, (*_propensities(groups), *label_space_remarks(spaces))),
     Text(command, command=True),
   ]
@@ -174,39 +198,89 @@ def _short(path: pathlib.Path) -> pathlib.Path:
   return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
 
+def _costs(groups: Sequence[Group]) -> list[Block]:
+  """Returns the costs of the systems, and the differences of their configs."""
+  blocks: list[Block] = []
+  if any(run.record for group in groups for run in group.runs):
+    blocks.append(cost_table(groups))
+  differences = config_table(groups)
+  if differences is not None:
+    few = len(differences.rows) <= _FEW_FIELDS
+    title = 'Fields in which the configs differ'
+    blocks.append(Fold(title, [differences], open=few))
+  return blocks
+
+
+def _results_table(
+  groups: Sequence[Group],
+  colours: Mapping[str, str],
+  protocol: str,
+  metrics: Sequence[str],
+) -> Table:
+  tables = {group.name: group_metrics(group, protocol) for group in groups}
+  columns = main_columns(tables.values(), metrics)
+  return main_table(
+    tables,
+    columns,
+    colours,
+    {g.name: g.seeds for g in groups},
+    {g.name: intervals_of(g.first.metrics, protocol) for g in groups},
+    tested_best(groups, columns, protocol),
+  )
+
+
 def _results(
-  groups: Sequence[Group], colours: Mapping[str, str], protocol: str
+  groups: Sequence[Group], results: Table, protocol: str
 ) -> list[Block]:
   notes = note_listing(groups)
-  tables = {group.name: group_metrics(group, protocol) for group in groups}
+  said = [f'Protocol {protocol}.']
+  if any(cell.best for row in results.rows for cell in row):
+    said.append(
+      'A bold value is significantly better than the values of all other '
+      'systems (paired approximate randomization over documents, p < 0.05 '
+      "after Holm's correction)."
+    )
+  elif len(groups) > 1:
+    said.append(
+      'No value is significantly better than the values of all other systems, '
+      'or the systems cannot be tested on the same labels.'
+    )
+  if any(cell.spread is not None for row in results.rows for cell in row):
+    said.append(
+      '± is one standard error over seeds, or half of a bootstrap interval.'
+    )
+  tables = [group_metrics(group, protocol) for group in groups]
+  if empty := empty_slices(tables):
+    said.append(f'Slices without values are left out: {", ".join(empty)}.')
   return [
-    Text(f'Protocol {protocol}.'),
-    main_table(
-      tables,
-      colours,
-      {g.name: g.seeds for g in groups},
-      {g.name: intervals_of(g.first.metrics, protocol) for g in groups},
-    ),
+    Text(' '.join(said)),
+    results,
     *([Fold('Why values are missing', [notes])] if notes.items else []),
   ]
 
 
 def _frequencies(groups: Sequence[Group], protocol: str) -> list[Block]:
   first = groups[0].first
-  blocks: list[Block] = [frequency_picture(first)]
-  if first.predictions.n_train:
-    blocks.append(bin_table(first.predictions))
-  return [
-    *blocks,
+  blocks = [
+    frequency_picture(first),
     binned_f1(groups, USUAL_K, protocol),
     coverage_against_precision(groups, protocol),
   ]
+  if first.predictions.n_train:
+    blocks.append(bin_table(first.predictions))
+  return blocks
 
 
 def _worst(
   groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
 ) -> list[Block]:
-  blocks: list[Block] = []
+  blocks: list[Block] = [
+    Text(
+      'Rare labels are missed often by every system. So a label is expected to '
+      'be missed as often as the gold labels in the same bin of frequency are '
+      'on average. The labels are ranked by the number of misses beyond that.'
+    )
+  ]
   names = {k: v for group in groups for k, v in group.first.names.items()}
   for group in groups:
     run, first_tally = group.first, tallies[group.name][0]
@@ -217,7 +291,7 @@ def _worst(
       Fold(
         f'{group.name}{seed}',
         [worst_labels(run, names, counts, k)],
-        open=not blocks,
+        open=len(blocks) == 1,
       )
     )
   return blocks

@@ -18,6 +18,7 @@ from xjax.judge.judge import NOTES, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
 from xjax.run.judging import judged_probabilities
+from xjax.train.run_record import RunRecord
 
 SEED = 'seed'
 
@@ -40,6 +41,7 @@ class JudgedRun:
       propensities are computed by the formula.
     criteria: criteria of the metrics, as far as known; set by judge_runs.
     remark: note for readers on how the run was judged; '' for none.
+    record: what the run has cost; None for a file, or if it was not recorded.
   """
 
   name: str
@@ -54,6 +56,7 @@ class JudgedRun:
   weights_L: np.ndarray | None = None
   criteria: Criteria = Criteria()
   remark: str = ''
+  record: RunRecord | None = None
 
   def shown_probabilities(self) -> np.ndarray | None:
     """Returns the probabilities by which the run's calibration is judged.
@@ -121,7 +124,7 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   for number, run in enumerate(runs):
     key = f'{number}'
     if run.config is not None:
-      rest = {k: v for k, v in _update(run.config).items() if k != SEED}
+      rest = {k: v for k, v in current_config(run.config).items() if k != SEED}
       key = json.dumps([rest, run.split], sort_keys=True)
       seeds = [other.config[SEED] for other in groups.get(key, ())]
       key = key if run.config[SEED] not in seeds else f'{number}'
@@ -129,7 +132,7 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   return [Group(_group_name(g), tuple(g)) for g in groups.values()]
 
 
-def _update(config: dict[str, Any]) -> dict[str, Any]:
+def current_config(config: dict[str, Any]) -> dict[str, Any]:
   """Converts a config to the current format, if it can be converted.
 
   Two runs of one system may have been written by different versions of xjax.

@@ -25,6 +25,7 @@ from xjax.report.runs import (
   every_metric,
   protocols,
 )
+from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 
 SPLITS = ('dev', 'test')  # tried in this order if no split is named
@@ -181,6 +182,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     labels=home.label_space().labels,
     history=read_history(home.path / 'metrics.jsonl'),
     calibration=_calibration(home, judged.get('step')),
+    record=RunRecord.read(home),
   )
   return _add_metrics(run, folder / METRICS)
 

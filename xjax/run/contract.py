@@ -26,12 +26,14 @@ class Fitted:
     steps: int, number of optimizer steps; 0 for a model without such steps.
     best_step: int, step of the checkpoint to judge.
     score_kind: kind of the model's scores.
+    model_bytes: int, size of the parameters or of the files of the model.
     model: function that loads the model.
   """
 
   steps: int
   best_step: int
   score_kind: ScoreKind
+  model_bytes: int
   model: 'Callable[[], Predictor]'
 
 

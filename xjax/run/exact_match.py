@@ -90,4 +90,5 @@ class ExactMatchFit(Fit):
     """Builds the model, which needs no training."""
     del preemption
     model = name_predictor(self.config, corpus.label_space, self.workdir)
-    return Fitted(0, _STEP, model.score_kind, lambda: model)
+    size = self.workdir.labels.stat().st_size
+    return Fitted(0, _STEP, model.score_kind, size, lambda: model)

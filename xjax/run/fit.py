@@ -21,7 +21,9 @@ from xjax.run.auto import resolve
 from xjax.run.judging import Metrics, judge_splits, prior_metrics, read_splits
 from xjax.run.load import kind_of_run, saved_calibration
 from xjax.train.preemption import Preemption
+from xjax.train.run_record import RunClock
 from xjax.train.workdir import Workdir
+from xjax.train.writers import write_results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,12 +100,17 @@ def fit(
     run.check_corpus(corpus, prior)
     folder.record_corpus(corpus)
     folder.open(config)
-    fitted = run.fit(corpus, preemption)
+    with RunClock(folder) as clock:
+      fitted = run.fit(corpus, preemption)
     best = fitted.best_step
     metrics = read_splits(corpus, folder, best)
+    changed = metrics is None or clock.is_new(fitted.steps)
     if metrics is None:
       model = fitted.model()
       best, metrics = model.step, judge_splits(model, corpus, folder)
+    if changed:
+      record = clock.finish(fitted.steps, fitted.model_bytes)
+      write_results(folder.path, config, metrics, record)
     return FitResult(
       workdir=folder.path,
       steps=fitted.steps,

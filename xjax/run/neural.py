@@ -196,7 +196,9 @@ class NeuralFit(Fit):
       space = corpus.label_space
       return Predictor(config, space, inputs, scorer, step, folder)
 
-    return Fitted(end.step, best, scorer.score_kind, model)
+    params = jax.tree.leaves(run.plan.abstract.params)
+    size = sum(array.size * array.dtype.itemsize for array in params)
+    return Fitted(end.step, best, scorer.score_kind, size, model)
 
 
 def _check_batch(size: int, documents: int) -> None:

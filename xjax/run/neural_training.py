@@ -289,7 +289,9 @@ class NeuralRun:
         judge=judge,
         checkpoints=checkpoints,
         writer=parts.enter_context(
-          MetricWriter(self.workdir.path, position.step, position.judged)
+          MetricWriter(
+            self.workdir.path, position.step, position.judged, self.config
+          )
         ),
         progress=parts.enter_context(
           TrainingProgress(position.step, config.steps)

@@ -135,7 +135,9 @@ class SparseFit(Fit):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
     self.record_search()
     kind = _score_kind(self.config)
-    return Fitted(0, _STEP, kind, lambda: self._model(corpus))
+    files = _files(self.workdir, self.config)
+    size = sum(path.stat().st_size for path in files)
+    return Fitted(0, _STEP, kind, size, lambda: self._model(corpus))
 
   def record_search(self) -> None:
     """Records the search settings of the model in the workdir.

@@ -20,6 +20,7 @@ from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.preemption import Preemption
+from xjax.train.run_record import device_memory, peak_memory
 from xjax.train.state import TrainState
 from xjax.train.step import StepMetrics, TrainStep
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
@@ -200,7 +201,7 @@ class Loop:
           'train.learning_rate or with train.clip_norm. With train.init_from, '
           'the new run can start from that checkpoint'
         )
-      total, count = total + loss, count + 1
+      total, count, self._norm = total + loss, count + 1, norm
     return dataclasses.replace(at, loss_sum=total, loss_count=count)
 
   def _log(self, at: Position) -> Position:
@@ -212,8 +213,10 @@ class Loop:
       at.step,
       loss=loss,
       learning_rate=float(self.schedule(at.step - 1)),
+      grad_norm=self._norm,
       documents_per_second=speed,
       seconds=seconds,
+      **_memory(),
     )
     self.progress.show(at.step, loss, speed)
     self._clock, self._documents = time.monotonic(), 0
@@ -302,3 +305,10 @@ class Loop:
     self.preemption.leave(
       f'saved step {at.step}; start the run again to resume'
     )
+
+
+def _memory() -> dict[str, int]:
+  """Returns the most memory that this process and its devices have used."""
+  device = device_memory()
+  on_device = {} if device is None else {'device_memory': device}
+  return {'peak_memory': peak_memory(), **on_device}

@@ -160,6 +160,11 @@ class Workdir:
     return self.path / 'calibration.json'
 
   @property
+  def record(self) -> pathlib.Path:
+    """Returns the path of the record of what the run has cost."""
+    return self.path / 'run.json'
+
+  @property
   def digest_list(self) -> pathlib.Path:
     """Returns the path of the file with the digests of some other files."""
     return self.path / 'digests.json'

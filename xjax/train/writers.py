@@ -18,22 +18,32 @@ from absl import logging
 import jax
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
-from tensorboardX.summary import scalar
+from tensorboardX.summary import hparams, scalar
 import tqdm
 
+from xjax.config.json import to_json
+from xjax.config.run import Config
 from xjax.core.atomic import WriteError, atomic_write, writing
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
+from xjax.judge.criteria import main_metrics
+from xjax.judge.judge import PROTOCOL
+from xjax.train.run_record import RunRecord
 
 # Fields of records that depend on the speed of the machine. Two runs of the
 # same config can differ in these fields.
-CLOCK_FIELDS = ('documents_per_second', 'seconds')
+CLOCK_FIELDS = (
+  *('documents_per_second', 'seconds', 'peak_memory', 'device_memory'),
+)
+# Fields of judge records that hold {slice: {metric: value}}.
+_METRICS = 'metrics', 'raw_metrics'
 
 
 class MetricWriter(contextlib.AbstractContextManager):
   """Appends records to metrics.jsonl and TensorBoard.
 
-  A record is `{"kind": "train" | "judge", "step": int, ...}`.
+  A record is `{"kind": "train" | "judge", "step": int, ...}`. TensorBoard gets
+  the settings of the run and, from each slice, only the main metrics.
 
   If averaged weights are judged, `metrics` of a judge record belong to the
   averaged weights, and `raw_metrics` to the raw weights. Otherwise, `metrics`
@@ -44,7 +54,11 @@ class MetricWriter(contextlib.AbstractContextManager):
   """
 
   def __init__(
-    self, workdir: str | os.PathLike, step: int, judged: int
+    self,
+    workdir: str | os.PathLike,
+    step: int,
+    judged: int,
+    config: Config | None = None,
   ) -> None:
     """Opens the files of a run.
 
@@ -53,6 +67,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       step: int, optimizer steps taken.
       judged: int, step of the last judging that is stored in the checkpoint. It
         is less than `step` if this step was not judged before the save.
+      config: config of the run; None writes no settings to TensorBoard.
     """
     self._file = self._board = None
     if not is_host0():
@@ -63,7 +78,7 @@ class MetricWriter(contextlib.AbstractContextManager):
         _cut(self._path, {'train': step, 'judge': judged})
       self._file = self._path.open('a', encoding='utf-8')
     try:
-      self._board = _Board(self._path.with_name('tb'), step + 1)
+      self._board = _Board(self._path.with_name('tb'), step + 1, config)
     except BaseException:
       self._file.close()
       raise
@@ -89,7 +104,7 @@ class MetricWriter(contextlib.AbstractContextManager):
     Args:
       kind: str, 'train' or 'judge'.
       step: int, step of the run.
-      **values: JSON values, which can be nested. All numbers in these values
+      **values: JSON values, which can be nested. The numbers in these values
         are also written to TensorBoard. The name of a number is `kind` and the
         keys that lead to the number, joined by slashes.
     """
@@ -100,7 +115,11 @@ class MetricWriter(contextlib.AbstractContextManager):
     with writing(self._path):
       self._file.write(f'{line}\n')
       self._file.flush()
-    self._board.add(dict(_scalars(values, kind)), step)
+    shown = dict(values)
+    for name in _METRICS:
+      if name in shown:
+        shown[name] = self._board.main(shown[name])
+    self._board.add(dict(_scalars(shown, kind)), step)
 
   def sync(self) -> None:
     """Writes all records to disk; called before each checkpoint is saved."""
@@ -117,22 +136,46 @@ class _Board:
   This class writes in the thread that calls it, so errors reach the caller.
   """
 
-  def __init__(self, folder: pathlib.Path, first_step: int) -> None:
+  def __init__(
+    self, folder: pathlib.Path, first_step: int, config: Config | None = None
+  ) -> None:
     """Opens a new file; TensorBoard then hides earlier steps from first_step.
 
     Args:
       folder: the folder of the file; created if absent.
       first_step: int, the first step that will be written.
+      config: config of the run; None writes no settings.
     """
-    # TensorBoard reads the files of a folder in the order of their names.
-    name = f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}'
+    # TensorBoard reads the files of a folder in the order of their names. Two
+    # files of one second differ in the digits after the point.
+    name = f'events.out.tfevents.{time.time():.6f}.{socket.gethostname()}'
     self.path = folder / name
+    self._best_metric = ''
     with writing(self.path):
       folder.mkdir(parents=True, exist_ok=True)
       self._file = self.path.open('wb')
     restart = SessionLog(status=SessionLog.START)
     self._write(Event(file_version='brain.Event:2'))
     self._write(Event(step=first_step, session_log=restart))
+    if config is not None:
+      self._best_metric = getattr(config.train, 'best_metric', '')
+      settings = _settings(to_json(config), '')
+      # In TensorBoard, as in its tags, an underscore replaces @.
+      best = f'judge/metrics/{self._best_metric}'.replace('@', '_')
+      names = {best: 0} if self._best_metric else {}
+      for summary in hparams(settings, names)[:2]:
+        self._write(Event(summary=summary))
+
+  def main(self, slices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the main metrics of each slice, and the config's best metric."""
+    slice_name, _, metric = self._best_metric.partition('/')
+    names = {name: dict.fromkeys(main_metrics(slices[name])) for name in slices}
+    if metric in slices.get(slice_name, {}):
+      names[slice_name][metric] = None
+    return {
+      name: {metric: slices[name][metric] for metric in names[name]}
+      for name in slices
+    }
 
   def add(self, scalars: Mapping[str, float], step: int) -> None:
     """Writes the numbers of a step by name."""
@@ -154,6 +197,35 @@ class _Board:
     with writing(self.path):
       for part in (size, data):
         self._file.write(part + struct.pack('<I', masked_crc32c(part)))
+
+
+def write_results(
+  workdir: str | os.PathLike,
+  config: Config,
+  metrics: Mapping[str, Mapping[str, Any]],
+  record: RunRecord,
+) -> None:
+  """Writes the main results of a finished run to TensorBoard, by host 0.
+
+  Args:
+    workdir: folder of the run.
+    config: config of the run.
+    metrics: split -> metrics, as from judge.judge.
+    record: what the run has cost.
+
+  Raises:
+    WriteError: the file cannot be written.
+  """
+  if not is_host0():
+    return
+  board = _Board(pathlib.Path(workdir) / 'tb', record.steps + 1, config)
+  for split, protocols in metrics.items():
+    scalars = dict(_scalars(board.main(protocols[PROTOCOL]), split))
+    board.add(scalars, record.steps)
+  costs = 'seconds', 'peak_memory', 'device_memory', 'model_bytes'
+  values = {name: getattr(record, name) for name in costs}
+  board.add(dict(_scalars(values, 'run')), record.steps)
+  board.close()
 
 
 class TrainingProgress(Progress):
@@ -274,3 +346,16 @@ def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
     elif isinstance(value, int | float):
       scalars.append((f'{path}/{name}', value))
   return scalars
+
+
+def _settings(value: Any, path: str) -> dict[str, str | float | bool]:
+  """Returns the fields of a config by dotted path; lists become JSON."""
+  if isinstance(value, Mapping):
+    fields = {}
+    for name, inner in value.items():
+      fields |= _settings(inner, f'{path}.{name}'.removeprefix('.'))
+    return fields
+  if value is None:
+    return {}
+  simple = isinstance(value, str | int | float)
+  return {path: value if simple else json.dumps(value)}

@@ -29,7 +29,7 @@ def ramp(name, *y, labels=()):
 
 def pictures():
   lines = [ramp('a', 0.5, NAN, 0.2), ramp('b', 0.1, 0.2, 0.3)]
-  panel = Panel('title', 'step', 'loss', lines)
+  panel = Panel('title', 'step', 'loss', lines, whole=True)
   named = [ramp('a', 0.5, 0.1, labels=('1', '5'))]
   bars = [
     Bars('a', np.array([0.5, NAN]), np.array([0.4, NAN]), np.array([0.7, NAN])),
@@ -38,15 +38,15 @@ def pictures():
   diagram = reliability(np.array([0.2, 0.9]), np.array([False, True]))
   counts = np.array([100, 9, 1, 0])
   return {
-    'lines': line_panels([panel, panel], ['a', 'b'], share_y=True),
+    'lines': line_panels([panel, panel], ['a', 'b'])[1],
     'scatter': scatter_lines(Panel('', 'P', 'coverage', named), ['a']),
     'bars': grouped_bars(['few', 'many'], bars, 'F1', 'documents', 'F1'),
-    'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2}),
-    'untrained': label_frequency(np.zeros(0), counts, {'0': 1}),
+    'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2})[0],
+    'untrained': label_frequency(np.zeros(0), counts, {'0': 1})[1],
     'reliability': reliability_diagrams(
       {f's{i}': {'scores': diagram, 'calibrated': diagram} for i in range(5)},
       [f's{i}' for i in range(5)],
-    ),
+    )[4],
   }
 
 
@@ -69,6 +69,25 @@ def test_pictures_are_whole_and_need_nothing(drawn):
     assert '<text' not in svg
 
 
+def texts(svg):
+  """Returns the texts of a picture, which comments name."""
+  return [text.strip() for text in re.findall('<!--(.*)-->', svg)]
+
+
+def test_places_are_marked_where_papers_report():
+  lines = [ramp('a', *np.linspace(1, 0.1, 50))]
+  ticks = 1, 3, 5, 10, 20, 50
+  (svg,) = line_panels([Panel('', 'K', 'P@K', lines, ticks)], ['a'])
+  assert [t for t in texts(svg) if t.isdigit()] == list(map(str, ticks))
+  shorter = [ramp('a', *np.linspace(1, 0.1, 12))]
+  (svg,) = line_panels([Panel('', 'K', 'P@K', shorter, ticks)], ['a'])
+  assert [t for t in texts(svg) if t.isdigit()] == ['1', '3', '5', '10']
+
+
+def test_reliability_shows_how_many_entries_a_bin_has(drawn):
+  assert 'entries' in texts(drawn['reliability'])
+
+
 def test_every_system_has_its_colour(drawn):
   colours = system_colours(['a', 'b'])
   for name in ('lines', 'bars'):
@@ -83,13 +102,11 @@ def test_any_name_is_shown_as_it_is(name):
   lines = [ramp(name, 0.5, 0.1, labels=(name, 'b')), ramp('b', 0.1, 0.2)]
   one, panel = np.array([0.5]), Panel(name, name, name, lines)
   for svg in (
-    line_panels([panel], [name, 'b']),
+    *line_panels([panel], [name, 'b']),
     scatter_lines(panel, [name, 'b']),
     grouped_bars([name], [Bars(name, one, one, one)], name, 'x', 'y'),
   ):
-    # Every text is drawn as shapes, which a comment names.
-    texts = [text.strip() for text in re.findall('<!--(.*)-->', svg)]
-    assert texts.count(name) >= 3
+    assert texts(svg).count(name) >= 3
     assert 'Oblique' not in svg  # letters of formulas are oblique
 
 
@@ -109,7 +126,7 @@ def test_colours_can_be_seen():
 
 def test_many_labels_are_few_points():
   counts = np.random.default_rng(0).zipf(1.3, 300_000)
-  svg = label_frequency(counts, counts, {'0': 1})
+  svg, _ = label_frequency(counts, counts, {'0': 1})
   assert len(svg) < 200_000
 
 

@@ -121,9 +121,10 @@ def test_the_best_label_shades_at_first(elements):
   words, buttons = shaded(elements, 'document-0')
   assert [(x['text'], x['class'], x.get('title')) for x in words] == [
     ('b', 'word', None),  # the other label's
-    ('One', 'word a8 top', '50.0 %'),
-    ('two', 'word a4 top', '25.0 %'),
-    ('three', 'word a3', '20.0 %'),
+    # The attention times 7 words is 3.5, 1.75 and 1.4.
+    ('One', 'word a3 top', '50.0 %'),
+    ('two', 'word a2 top', '25.0 %'),
+    ('three', 'word a1', '20.0 %'),
     ('three', 'word', None),
   ]
   assert [x['aria-pressed'] for x in buttons] == ['true', 'false']
@@ -144,16 +145,16 @@ def test_buttons_know_their_words(elements):
       assert re.fullmatch(r'(a[1-8])?\+?(top)?', names)
   first = [x.split(':') for x in buttons[0]['data-words'].split()]
   shades = {words[int(at)]['text']: names for at, names, _ in first}
-  assert shades == {'One': 'a8+top', 'two': 'a4+top', 'three': 'a3'}
+  assert shades == {'One': 'a3+top', 'two': 'a2+top', 'three': 'a1'}
   # The first of several equal weights is marked, though it has no shade.
   second = [x.split(':') for x in buttons[1]['data-words'].split()]
   assert [(words[int(at)]['text'], *rest) for at, *rest in second] == [
     ('b', 'top', '1.0'),
-    ('three', 'a8+top', '94.0'),
+    ('three', 'a4+top', '94.0'),
   ]
   words, (button,) = shaded(elements, 'document-1')
   assert [x['text'] for x in words] == ['A', 'b', 'c']
-  assert button['data-words'] == '0:a6+top:30.0 1:a6:30.0 2:a8+top:40.0'
+  assert button['data-words'] == '0:a1+top:30.0 1:a1:30.0 2:a1+top:40.0'
 
 
 def test_what_is_not_read_is_told(elements):
@@ -192,11 +193,23 @@ def test_text_can_be_read_on_every_shade(page):
   shades = re.findall(
     r'\.a(\d) { background: rgb\((\d+), (\d+), (\d+)\)', attention_page(page)
   )
-  assert [int(level) for level, *_ in shades] == list(range(1, 9))
+  # The second eight shades are those of a dark page with light text.
+  assert [int(level) for level, *_ in shades] == [*range(1, 9)] * 2
   lights = [luminance(*map(int, rgb)) for _, *rgb in shades]
-  assert lights == sorted(lights, reverse=True)
-  ink = luminance(0x1B, 0x1F, 0x24)
-  assert (lights[-1] + 0.05) / (ink + 0.05) > 7
+  assert lights[:8] == sorted(lights[:8], reverse=True)
+  assert lights[8:] == sorted(lights[8:])
+  ink, light_ink = luminance(0x1B, 0x1F, 0x24), luminance(0xE6, 0xE8, 0xEB)
+  assert (lights[7] + 0.05) / (ink + 0.05) > 7
+  assert (light_ink + 0.05) / (lights[15] + 0.05) > 4.5
+
+
+def test_even_attention_is_pale():
+  document = Document('d', {'text': 'a b c d ' * 25})
+  even = explained(document, [label('x', [0.01] * 100)], 100)
+  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
+  spans = Elements(page).of('span')
+  assert len(spans) == 100
+  assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
 
 
 def test_it_stands_beside_the_lines(page, tmp_path):

@@ -1,6 +1,7 @@
 """Cells, and a page as HTML, Markdown and LaTeX."""
 
 import html.parser
+import re
 
 import pytest
 
@@ -27,7 +28,7 @@ TABLE = Table(
     [
       Cell('<b>', colour='#0072b2'),
       number_cell(1234),
-      number_cell(0.5, below='± 1'),
+      number_cell(0.5, spread=0.1),
     ],
   ],
   marked=frozenset({0}),
@@ -42,7 +43,7 @@ PAGE = Page(
       'Two',
       [
         Text('run --x="1"', command=True),
-        Picture('<svg>&</svg>', 'a "picture"', 'how'),
+        Picture(['<svg>&</svg>', '<svg/>'], 'a "picture"', 'how'),
         Fold('more', [Fold('inner', [Text('deep')], open=True)]),
       ],
     ),
@@ -112,8 +113,8 @@ def test_html_keeps_whole_numbers():
 
 
 def test_html_says_what_is_on_pictures():
-  (image,) = [a for tag, a in read(PAGE).tags if tag == 'img']
-  assert image['alt'] == 'a "picture"'
+  image, second = [a for tag, a in read(PAGE).tags if tag == 'img']
+  assert image['alt'] == 'a "picture"' and second['alt'] == ''
   assert image['src'] == 'data:image/svg+xml;base64,PHN2Zz4mPC9zdmc+'
 
 
@@ -135,7 +136,7 @@ def test_markdown_table():
     '| metric at k | A & B | c\\_1 |',
     '| :-- | --: | --: |',
     '| P@1 | **0.3333** | - |',
-    '| \\<b\\> | 1,234 | 0.5000 ± 1 |',
+    '| \\<b\\> | 1,234 | 0.5000 ± 0.1000 |',
   ]
 
 
@@ -161,10 +162,33 @@ def test_latex():
     'metric at k & A \\& B & c\\_1 \\\\\n'
     '\\midrule\n'
     'P@1 & \\textbf{0.3333} & - \\\\\n'
-    '\\textless{}b\\textgreater{} & 1,234 & 0.5000 ± 1 \\\\\n'
+    '\\midrule\n'
+    '\\textless{}b\\textgreater{} & 1,234 & 0.5000 ± 0.1000 \\\\\n'
     '\\bottomrule\n'
     '\\end{tabular}\n'
   )
+
+
+def test_latex_of_fractions_times_100():
+  rows = render_latex(TABLE, percent=True).splitlines()
+  assert rows[4] == 'P@1 & \\textbf{33.3} & - \\\\'
+  assert rows[6].endswith('& 1,234 & 50.0 $\\pm$ 10.0 \\\\')
+
+
+def test_narrow_blocks_stand_side_by_side():
+  wide = Table(['a' * 99], [])
+  page = Page('', [Section('', [Listing(['a']), TABLE, wide, TABLE])])
+  names = [a.get('class') for tag, a in read(page).tags if tag == 'div']
+  blocks = [name for name in names if name not in ('blocks', 'wide')]
+  assert blocks == [None, 'half', None, 'half']
+
+
+def test_every_colour_has_a_dark_twin():
+  style = render_html(PAGE).partition('</style>')[0]
+  light, dark = style.split('prefers-color-scheme: dark')[:2]
+  names = set(re.findall(r'(--\w+):', light))
+  assert names == set(re.findall(r'(--\w+):', dark)) and len(names) > 5
+  assert set(re.findall(r'var\((--\w+)\)', style)) == names
 
 
 @pytest.mark.parametrize(

@@ -105,4 +105,9 @@ def test_files(compared, tmp_path):
   assert float(rows[0]['low']) == first.interval.low
   assert float(rows[0]['p']) == first.p
   tex = (folder / 'comparison.tex').read_text()
-  assert tex.count(r'\begin{tabular}') == tex.count(r'\bottomrule') == 3
+  assert tex.count(r'\begin{tabular}') == tex.count(r'\bottomrule') == 4
+  rows = tex.splitlines()
+  metric, *_ = PLAN.metrics
+  assert rows[2].startswith(f'slice & system & {metric}')
+  assert rows[4].startswith(f'all & base & {100 * first.baseline:.1f}')
+  assert rows[5].startswith(f' & {first.system} & {100 * first.value:.1f}')

@@ -9,7 +9,6 @@ from xjax.report.tables.corpus import (
   bin_table,
   corpus_table,
   label_space_remarks,
-  system_table,
 )
 
 
@@ -63,8 +62,6 @@ def test_bins_by_hand(predictions_of):
     ['0', '1', '1', '0.0714'],
     ['1-9', '3', '0', '0.0000'],
     ['10-99', '4', '13', '0.9286'],
-    ['100-999', '0', '0', '0.0000'],
-    ['1000+', '0', '0', '0.0000'],
   ]
 
 
@@ -75,13 +72,3 @@ def test_other_label_spaces_are_told(predictions_of):
   assert said.startswith(
     'b has 8 labels and 0 training documents, but a has 8 '
   )
-
-
-def test_systems():
-  table = system_table([('a', 'runs/a', 'dev', 'logit')])
-  assert [cell.text for cell in table.rows[0]] == [
-    'a',
-    'runs/a',
-    'dev',
-    'logit',
-  ]

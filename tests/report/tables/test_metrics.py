@@ -2,11 +2,16 @@
 
 import pathlib
 
+import pytest
+
+from xjax.core.errors import ConfigError
 from xjax.report.runs import Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import (
+  empty_slices,
   full_tables,
   interval_of,
   intervals_of,
+  main_columns,
   main_table,
   note_listing,
   slice_table,
@@ -51,19 +56,19 @@ def texts(table):
   return [[cell.text for cell in row] for row in table.rows]
 
 
+COLUMNS = ['P@1', 'P@5', 'RP@5', 'micro-F1']
+
+
 def test_main_table():
   groups = group('one', ONE), group('two', TWO)
   tables = {g.name: group_metrics(g, 'xjax') for g in groups}
-  table = main_table(tables, COLOURS, {'one': 'mean of 2 seeds'})
-  assert table.columns == ('slice', 'system', 'P@1', 'P@5', 'RP@5', 'micro-F1')
+  table = main_table(tables, COLUMNS, COLOURS, {'one': 'mean of 2 seeds'})
+  assert table.columns == ('slice', 'system', *COLUMNS)
   assert texts(table) == [
-    ['all', 'one', '0.5000', '0.2500', '0.3333', '-'],
-    ['', 'two', '0.7500', '0.2500', '0.2000', '-'],
-    ['few', 'one', '0.1250', '-', '-', '-'],
+    ['all', 'one', '0.500', '0.250', '0.333', '-'],
+    ['', 'two', '0.750', '0.250', '0.200', '-'],
+    ['few', 'one', '0.125', '-', '-', '-'],
   ]
-  best = [[cell.text for cell in row if cell.best] for row in table.rows]
-  # Equal values have no best value, and neither has a single one.
-  assert best == [['0.3333'], ['0.7500'], []]
   assert [row[0].below for row in table.rows] == [
     '1,200 labels',
     '',
@@ -74,19 +79,52 @@ def test_main_table():
   assert table.rows[0][1].below == 'mean of 2 seeds'
 
 
-def test_intervals_in_the_main_table():
+def test_only_what_a_test_says_is_bold():
+  groups = group('one', ONE), group('two', TWO)
+  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
+  untested = main_table(tables, COLUMNS)
+  assert not any(cell.best for row in untested.rows for cell in row)
+  # RP@5 of `two` is the smaller mean, so it is not bold even if its best run
+  # has won the test.
+  best = {'all': {'P@1': 'two', 'RP@5': 'two'}}
+  table = main_table(tables, COLUMNS, best=best)
+  bold = [[cell.text for cell in row if cell.best] for row in table.rows]
+  assert bold == [[], ['0.750'], []]
+
+
+def test_slices_without_values_are_left_out():
+  none = {**COUNTS, 'P@1': None}
+  tables = [{'xjax': {**ONE['xjax'], 'zero': none, 'few': none}}, ONE]
+  groups = [group(n, t) for n, t in zip(('one', 'two'), tables)]
+  by_name = {g.name: group_metrics(g, 'xjax') for g in groups}
+  assert empty_slices(by_name.values()) == ['zero']
+  rows = main_table(by_name, COLUMNS).rows
+  assert [row[0].text for row in rows] == ['all', '', 'few', '']
+  titles = [fold.title for fold in full_tables(groups)]
+  assert 'few, protocol xjax' in titles and 'zero, protocol xjax' not in titles
+
+
+def test_columns_are_the_usual_or_the_wanted_metrics():
+  tables = [group_metrics(group('one', ONE), 'xjax')]
+  assert main_columns(tables) == ['P@1', 'P@5', 'RP@5']
+  wanted = ['micro-F1', 'P@5']
+  assert main_columns(tables, wanted) == wanted
+  with pytest.raises(ConfigError, match="no system has 'P@9'.*--ks.*micro-F1"):
+    main_columns(tables, ['P@9'])
+
+
+def test_half_of_an_interval_or_the_error():
   tables = {g.name: group_metrics(g, 'xjax') for g in (group('one', ONE),)}
-  table = main_table(tables, intervals={'one': intervals_of(ONE, 'xjax')})
-  assert [cell.below for cell in table.rows[0][2:4]] == [
-    '[0.4000,\n0.6000]',
-    '',
-  ]
+  intervals = {'one': intervals_of(ONE, 'xjax')}
+  table = main_table(tables, COLUMNS, intervals=intervals)
+  assert [c.below for c in table.rows[0][2:4]] == ['± 0.100', '']
   assert not any(cell.below for cell in table.rows[1][1:])
   # With several seeds the cell shows the error instead of the interval.
   seeds = group('one', ONE, TWO)
   tables = {'one': group_metrics(seeds, 'xjax')}
-  table = main_table(tables, intervals={'one': intervals_of(ONE, 'xjax')})
-  assert table.rows[0][2].below == '± 0.1250'
+  table = main_table(tables, COLUMNS, intervals=intervals)
+  assert table.rows[0][2].below == '± 0.125'
+  assert table.rows[0][2].spread == 0.125
 
 
 def test_numbers_are_those_of_the_metrics():
@@ -107,12 +145,12 @@ def test_seeds_have_means_and_errors():
   assert cells['RP@5'].text == '-'  # one of the runs has none
 
 
-def test_intervals_and_the_best():
+def test_intervals_in_full():
   table = slice_table([group('one', ONE), group('two', TWO)], 'xjax', 'all')
   cells = {row[0].text: row[1:] for row in table.rows}
   assert cells['P@1'][0].below == '[0.4000, 0.6000]'
-  assert [cell.best for cell in cells['P@1']] == [False, True]
-  assert not any(cell.best for cell in cells['threshold-tuned'])
+  # These values are not tested.
+  assert not any(cell.best for row in table.rows for cell in row)
   assert interval_of(TWO, 'xjax', 'all', 'P@1') is None
 
 

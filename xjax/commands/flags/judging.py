@@ -170,12 +170,20 @@ class _CommaSerializer(flags.ArgumentSerializer):
     return ','.join(map(str, value))
 
 
-def judge_request() -> 'JudgeRequest | None':
-  """Returns the request that the flags describe, or None if none is given."""
+def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
+  """Returns the request that the flags describe, or None if none is given.
+
+  Args:
+    without: flags that have another meaning in the program.
+  """
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')
-  defined = {name: field for name, field in _JUDGING.items() if name in values}
+  defined = {
+    name: field
+    for name, field in _JUDGING.items()
+    if name in values and name not in without
+  }
   if not values.ci and not any(values[name].present for name in defined):
     return None
   from xjax.judge.request import JudgeRequest, Similarity

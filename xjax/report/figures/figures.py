@@ -27,6 +27,9 @@ from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import interval_of
 from xjax.run.load import DEV
 
+_TICKS = 1, 3, 5, 10, 20, 50
+# Curves that differ nowhere by more than this are hard to tell apart.
+_CLOSE = 0.05
 _CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
 _BEST = 'all/RP@5'
 _ON_DEV = (
@@ -55,7 +58,7 @@ def learning_curves(groups: Sequence[Group]) -> Block:
       'metrics.jsonl.'
     )
   return Picture(
-    svg=line_panels(panels, [group.name for group in groups]),
+    svgs=line_panels(panels, [group.name for group in groups]),
     alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
     caption=(
       'The curves are from metrics.jsonl. The checkpoint is chosen by the '
@@ -103,17 +106,33 @@ def _last(line: Line) -> str:
 
 def rank_curves(
   groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
-) -> Block:
-  """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2."""
-  panels = []
-  for kind, title in _CURVE_NAMES.items():
-    lines = []
-    for group in groups:
-      y = np.mean([t.curves[kind] for t in tallies[group.name]], axis=0)
-      lines.append(Line(group.name, np.arange(1, len(y) + 1), y))
-    panels.append(Panel(title, 'K', f'{kind}@K', lines))
-  return Picture(
-    svg=line_panels(panels, [group.name for group in groups], share_y=True),
+) -> list[Block]:
+  """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2.
+
+  If the curves of some systems are close, a second picture shows their
+  differences.
+  """
+  systems = [group.name for group in groups]
+  curves = {
+    name: {
+      kind: np.mean([t.curves[kind] for t in tallies[name]], axis=0)
+      for kind in _CURVE_NAMES
+    }
+    for name in systems
+  }
+  panels = [
+    Panel(
+      title,
+      'K',
+      f'{kind}@K',
+      [_rank_line(name, curves[name][kind]) for name in systems],
+      _TICKS,
+      whole=True,
+    )
+    for kind, title in _CURVE_NAMES.items()
+  ]
+  picture = Picture(
+    svgs=line_panels(panels, systems),
     alt='Precision, recall and R-precision against K. '
     + '; '.join(_at_five(line) for line in panels[2].lines),
     caption=(
@@ -122,6 +141,60 @@ def rank_curves(
       '(Chalkidis et al. 2019, Fig. 2).'
     ),
   )
+  return [picture, *_difference_picture(curves)]
+
+
+def _rank_line(name: str, y: np.ndarray) -> Line:
+  return Line(name, np.arange(1, len(y) + 1), y)
+
+
+def _difference_picture(
+  curves: Mapping[str, Mapping[str, np.ndarray]],
+) -> list[Block]:
+  """Draws differences from the system that is close to the most systems."""
+  first = max(curves, key=lambda name: len(_close_to(name, curves)))
+  close = _close_to(first, curves)
+  if not close:
+    return []
+  panels = [
+    Panel(
+      f'{title}: difference',
+      'K',
+      f'{kind}@K',
+      [_rank_line(name, of[kind]) for name, of in close.items()],
+      _TICKS,
+      level=0,
+    )
+    for kind, title in _CURVE_NAMES.items()
+  ]
+  return [
+    Picture(
+      svgs=line_panels(panels, list(curves)),
+      alt=f'Differences from {first}. '
+      + '; '.join(_at_five(line) for line in panels[2].lines),
+      caption=(
+        f'Differences from {first}, for systems whose curves differ from those '
+        f'of {first} nowhere by more than {_CLOSE}.'
+      ),
+    )
+  ]
+
+
+def _close_to(
+  name: str, curves: Mapping[str, Mapping[str, np.ndarray]]
+) -> dict[str, dict[str, np.ndarray]]:
+  """Returns the differences of the systems that are close to a system."""
+  close = {}
+  for other, ours in curves.items():
+    pairs = {kind: (ours[kind], curves[name][kind]) for kind in ours}
+    differences = {}
+    for kind, (y, base) in pairs.items():
+      depth = min(len(y), len(base))
+      differences[kind] = y[:depth] - base[:depth]
+    largest = max(np.abs(y).max(initial=0) for y in differences.values())
+    if other != name and largest <= _CLOSE:
+      close[other] = differences
+  return close
 
 
 def _at_five(line: Line) -> str:
@@ -137,10 +210,11 @@ def frequency_picture(run: JudgedRun) -> Block:
   )
   has_training = predictions.n_train > 0
   counts = predictions.train_counts if has_training else gold_L
-  bins = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
+  sizes = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
+  bins = {name: size for name, size in sizes.items() if size}
   unseen = int((gold_L == 0).sum())
   return Picture(
-    svg=label_frequency(
+    svgs=label_frequency(
       predictions.train_counts if has_training else np.zeros(0), gold_L, bins
     ),
     alt='Label frequencies. '
@@ -148,10 +222,10 @@ def frequency_picture(run: JudgedRun) -> Block:
       f'{n} labels with {name} documents' for name, n in bins.items()
     ),
     caption=(
-      'Left: labels ranked by their number of training documents, and labels '
+      'First: labels ranked by their number of training documents, and labels '
       'ranked by their number of judged documents. The curve of the judged '
       f'documents leaves out {unseen:,} labels without judged documents. '
-      'Right: the number of labels by their number of '
+      'Second: the number of labels by their number of '
       + ('training documents.' if has_training else 'judged documents.')
     ),
   )
@@ -159,7 +233,8 @@ def frequency_picture(run: JudgedRun) -> Block:
 
 def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
   """Draws macro-F1 at k by training frequency, with intervals if available."""
-  bins = list(in_bins(np.zeros(0, np.int64)))
+  counts = groups[0].first.predictions.train_counts
+  bins = [name for name, mask in in_bins(counts).items() if mask.any()]
   values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
   metrics = [f'macro-F1@{k}[{name}]' for name in bins]
   if not any(
@@ -171,13 +246,15 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
     )
   bars = [_bars(g, values_of[g.name], metrics, protocol) for g in groups]
   return Picture(
-    svg=grouped_bars(
-      _bin_names(groups[0].first, bins),
-      bars,
-      'Macro-F1 by training frequency',
-      'training documents of the label',
-      f'macro-F1@{k}',
-    ),
+    svgs=[
+      grouped_bars(
+        _bin_names(groups[0].first, bins),
+        bars,
+        'Macro-F1 by training frequency',
+        'training documents of the label',
+        f'macro-F1@{k}',
+      )
+    ],
     alt=f'Macro-F1 at {k} by training frequency. '
     + '; '.join(_heights(bar, bins) for bar in bars),
     caption=(
@@ -255,12 +332,14 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
       'cut-offs; a metrics.json written by this version of xjax contains both.'
     )
   return Picture(
-    svg=scatter_lines(
-      Panel(
-        'Coverage against precision', 'precision at k', 'coverage at k', lines
-      ),
-      [group.name for group in groups],
-    ),
+    svgs=[
+      scatter_lines(
+        Panel(
+          'Coverage against precision', 'precision at k', 'coverage at k', lines
+        ),
+        [group.name for group in groups],
+      )
+    ],
     alt='Coverage against precision. '
     + '; '.join(
       f'{line.system}: '
@@ -302,7 +381,7 @@ def _reliability_picture(
 ) -> Picture:
   several = any(len(group.runs) > 1 for group in groups)
   return Picture(
-    svg=reliability_diagrams(drawn, [group.name for group in groups]),
+    svgs=reliability_diagrams(drawn, [group.name for group in groups]),
     alt='Reliability. '
     + '; '.join(
       f'{name}, {kind}: expected calibration error {error_text(diagram)}'
@@ -316,7 +395,9 @@ def _reliability_picture(
       'are below the diagonal, and not confident enough if its points are '
       'above the diagonal. ECE, the expected calibration error, is the mean '
       'distance from the diagonal, weighted by the number of entries in a bin. '
-      f'{ECE_ABOVE} is the error of the entries with probability above {ABOVE}.'
+      f'{ECE_ABOVE} is the error of the entries with probability above '
+      f'{ABOVE}. '
+      'The bars show these numbers.'
       + (
         ' If a system has several runs, the first run is shown.'
         if several

@@ -7,7 +7,7 @@ import io
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 import numpy as np
 
 from xjax.judge.judge import ECE, ECE_ABOVE
@@ -28,9 +28,11 @@ _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
 _LONGEST = 40  # maximum number of characters of a name on a picture
-_ROOM = 110  # maximum number of characters of names in a row of a legend
-_NUMBERED = 4  # if a category has more bars, their numbers would overlap
-_WIDTH = 12.2  # inches; this is 1170 px, the width of a page
+_ROOM = 9  # number of characters of names that fit on an inch of a legend
+_NUMBERED = 3  # if a category has more bars, their numbers would overlap
+# Widths in inches, so that two or three pictures fit on a page side by side.
+# One of them also fits on a telephone.
+HALF, _THIRD = 6.1, 4.0
 _STYLE = {
   'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
   'svg.fonttype': 'path',
@@ -38,12 +40,14 @@ _STYLE = {
   'font.size': 9.5,
   'axes.titlesize': 10.5,
   'axes.edgecolor': _FAINT,
+  'axes.facecolor': 'none',  # the page shows through, which may be dark
+  'figure.facecolor': 'none',
   'axes.labelcolor': _INK,
   'axes.spines.top': False,
   'axes.spines.right': False,
   'axes.grid': True,
   'axes.axisbelow': True,
-  'grid.color': '#e4e8ec',
+  'grid.color': '#dce1e6',
   'legend.frameon': False,
   'xtick.color': '#4d5660',
   'ytick.color': '#4d5660',
@@ -105,43 +109,60 @@ class Panel:
     title: text above the plot.
     xlabel, ylabel: names of the axes.
     lines: lines to draw.
+    ticks: numbers on a logarithmic x axis; if (), the axis is linear.
+    level: where a horizontal line is drawn; None for no such line.
+    whole: whether the y axis goes from 0 to 1.
   """
 
   title: str
   xlabel: str
   ylabel: str
   lines: Sequence[Line]
+  ticks: Sequence[int] = ()
+  level: float | None = None
+  whole: bool = False
 
 
-def line_panels(
-  panels: Sequence[Panel], systems: Sequence[str], share_y: bool = False
-) -> str:
-  """Draws panels side by side and returns SVG text.
+def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
+  """Draws panels and returns the SVG text of each panel.
 
   Args:
     panels: panels, with lines of the given systems.
     systems: names of the systems; their order decides colours, markers and
       dashes.
-    share_y: whether the panels share one scale, from 0 to 1.
   """
+  width = _THIRD if len(panels) > 2 else HALF
+  return [_line_panel(panel, systems, width) for panel in panels]
+
+
+def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_WIDTH, 3.7))
-    row = figure.subplots(1, len(panels), squeeze=False, sharey=share_y)[0]
-    for axes, panel in zip(row, panels):
-      _label(axes, panel.title, panel.xlabel, panel.ylabel)
-      for line in panel.lines:
-        _draw_line(axes, line, systems)
-      axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    if share_y:
-      row[0].set_ylim(0, 1.02)
-    _legend(figure, row[0], systems)
+    figure = Figure(figsize=(width, 3.5))
+    axes = figure.subplots()
+    _label(axes, panel.title, panel.xlabel, panel.ylabel)
+    for line in panel.lines:
+      _draw_line(axes, line, systems, panel.ticks)
+    if panel.ticks:
+      axes.set_xscale('log')
+      axes.xaxis.set_major_locator(FixedLocator(panel.ticks))
+      axes.xaxis.set_major_formatter('{x:.0f}')
+      axes.xaxis.set_minor_locator(NullLocator())
+    else:
+      axes.xaxis.set_major_locator(
+        MaxNLocator(7, integer=True, steps=(1, 2, 5, 10))
+      )
+    if panel.level is not None:
+      axes.axhline(panel.level, color=_FAINT, linewidth=1.2, zorder=1)
+    if panel.whole:
+      axes.set_ylim(0, 1.02)
+    _legend(figure, axes, systems)
     return _svg(figure)
 
 
 def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
   """Draws one metric against another, with a text at each point."""
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_WIDTH * 0.62, 4.4))
+    figure = Figure(figsize=(HALF, 4.0))
     axes = figure.subplots()
     _label(axes, panel.title, panel.xlabel, panel.ylabel)
     for line in panel.lines:
@@ -185,7 +206,7 @@ def grouped_bars(
   width = 0.8 / max(len(bars), 1)
   places = np.arange(len(categories))
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_WIDTH, 3.9))
+    figure = Figure(figsize=(HALF, 4.0))
     axes = figure.subplots()
     _label(axes, title, xlabel, ylabel)
     axes.grid(visible=False, axis='x')
@@ -211,12 +232,12 @@ def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
   for at, height, top in zip(x, bars.heights, np.fmax(bars.heights, bars.high)):
     if np.isfinite(height):
       axes.annotate(
-        f'{height:.3f}',
+        f'{height:.2f}',
         (at, top),
         xytext=(0, 3),
         textcoords='offset points',
         ha='center',
-        fontsize=8,
+        fontsize=7.5,
       )
 
 
@@ -239,11 +260,11 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
 
 def label_frequency(
   train_counts: np.ndarray, gold_counts: np.ndarray, n_bins: Mapping[str, int]
-) -> str:
-  """Draws two plots of label frequencies, and returns SVG text.
+) -> list[str]:
+  """Draws two plots of label frequencies, and returns their SVG texts.
 
-  The left plot shows the number of training documents and of judged documents
-  per label, by rank of the label, on log axes. The right plot shows the number
+  The first plot shows the number of training documents and of judged documents
+  per label, by rank of the label, on log axes. The second plot shows the number
   of labels in each frequency bin.
 
   Args:
@@ -253,8 +274,8 @@ def label_frequency(
     n_bins: name of a frequency bin -> number of labels in it.
   """
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_WIDTH, 3.8))
-    left, right = figure.subplots(1, 2)
+    figures = [Figure(figsize=(HALF, 3.5)) for _ in range(2)]
+    left, right = (figure.subplots() for figure in figures)
     _label(left, 'Documents per label', 'rank of the label', 'documents')
     left.set_xscale('log')
     left.set_yscale('log')
@@ -270,7 +291,7 @@ def label_frequency(
     drawn = right.bar(names, list(n_bins.values()), color='#5d6873')
     right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
     right.margins(y=0.12)
-    return _svg(figure)
+    return list(map(_svg, figures))
 
 
 def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -290,46 +311,69 @@ def error_text(diagram: Reliability) -> str:
 
 def reliability_diagrams(
   diagrams: Mapping[str, Mapping[str, Reliability]], systems: Sequence[str]
-) -> str:
-  """Draws a panel per system and returns SVG text.
+) -> list[str]:
+  """Draws a diagram per system and returns their SVG texts.
+
+  Below each diagram, bars show the number of entries in each bin.
 
   Args:
     diagrams: system -> kind of probabilities (raw or calibrated) -> diagram.
     systems: names of all systems of the report; their order decides the
       colours.
   """
-  n_columns = min(4, max(3, len(diagrams)))
-  n_rows = -(-len(diagrams) // n_columns)
+  colours = system_colours(systems)
+  return [
+    _reliability(name, kinds, colours[name]) for name, kinds in diagrams.items()
+  ]
+
+
+def _reliability(
+  name: str, kinds: Mapping[str, Reliability], colour: str
+) -> str:
   with matplotlib.rc_context(_STYLE):
-    figure = Figure(figsize=(_WIDTH, 3.3 * n_rows + 0.4))
-    grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-    for axes, (name, kinds) in zip(grid, diagrams.items()):
-      _label(axes, _cut(name), 'predicted probability', 'share correct')
-      axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
-      for i, (kind, diagram) in enumerate(kinds.items()):
-        filled = diagram.counts > 0
-        axes.plot(
-          diagram.confidence[filled],
-          diagram.accuracy[filled],
-          color=system_colours(systems)[name],
-          linestyle=_DASHES[i % 4],
-          marker=_MARKERS[i % len(_MARKERS)],
-          markersize=4.5,
-          markerfacecolor='white' if i else None,
-          # The panel is too narrow for both errors on one line.
-          label=f'{kind}: {ECE} {error_text(diagram)}'.replace(', ', '\n'),
-        )
-      axes.set_xlim(-0.03, 1.03)
-      axes.set_ylim(-0.03, 1.03)
-      axes.legend(loc='best', fontsize=8.5)
-    for axes in grid[len(diagrams) :]:
-      axes.set_visible(False)
+    figure = Figure(figsize=(_THIRD, 4.6))
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    _label(axes, _cut(name), '', 'share correct')
+    _label(below, '', 'predicted probability', 'entries')
+    axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
+    for i, (kind, diagram) in enumerate(kinds.items()):
+      filled = diagram.counts > 0
+      axes.plot(
+        diagram.confidence[filled],
+        diagram.accuracy[filled],
+        color=colour,
+        linestyle=_DASHES[i % 4],
+        marker=_MARKERS[i % len(_MARKERS)],
+        markersize=4.5,
+        markerfacecolor='white' if i else None,
+        # The panel is too narrow for both errors on one line.
+        label=f'{kind}: {ECE} {error_text(diagram)}'.replace(', ', '\n'),
+      )
+      width = np.diff(diagram.edges) / len(kinds)
+      below.bar(
+        diagram.edges[:-1] + i * width,
+        diagram.counts,
+        0.9 * width,
+        align='edge',
+        color=colour if not i else 'white',
+        edgecolor=colour,
+      )
+    below.set_yscale('log')
+    below.set_ylim(bottom=0.8)  # so that one entry is a visible bar
+    below.grid(visible=False, axis='x')
+    axes.set_xlim(-0.03, 1.03)
+    axes.set_ylim(-0.03, 1.03)
+    axes.legend(loc='best', fontsize=8.5)
     return _svg(figure)
 
 
-def _draw_line(axes: Axes, line: Line, systems: Sequence[str]) -> None:
+def _draw_line(
+  axes: Axes, line: Line, systems: Sequence[str], marked: Sequence[int] = ()
+) -> None:
+  """Draws a line with a marker at each x of `marked`, or about 10 markers."""
   place = list(systems).index(line.system)
   points = np.isfinite(line.x) & np.isfinite(line.y)
+  every = np.flatnonzero(np.isin(line.x, marked)).tolist()
   axes.plot(
     line.x,
     line.y,
@@ -337,7 +381,7 @@ def _draw_line(axes: Axes, line: Line, systems: Sequence[str]) -> None:
     linestyle=_DASHES[place // len(PALETTE) % len(_DASHES)],
     marker=_MARKERS[place % len(_MARKERS)],
     markersize=4.5,
-    markevery=max(1, int(points.sum()) // 10),
+    markevery=every or max(1, int(points.sum()) // 10),
     label=_key(line.system),
   )
 
@@ -353,7 +397,8 @@ def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if _key(name) in handles]
   names = [_cut(name) for name in shown]
-  n_fitting = _ROOM // max(map(len, names), default=1)
+  room = int(_ROOM * figure.get_figwidth())
+  n_fitting = room // (max(map(len, names), default=1) + 6)
   figure.legend(
     [handles[_key(name)] for name in shown],
     # matplotlib would leave out a name that starts with `_`.

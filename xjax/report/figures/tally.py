@@ -8,6 +8,7 @@ import numpy as np
 from xjax.core.types import PAD
 from xjax.judge.metrics.documents import Precision, Recall, RecallAtMost
 from xjax.judge.metrics.exact import Array, exact
+from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Predictions
@@ -93,6 +94,24 @@ class LabelTally:
   def lost(self) -> np.ndarray:
     """Counts documents where a label is gold but not predicted, int64 [L]."""
     return self.gold - self.correct
+
+  def expected_lost(self, frequencies: np.ndarray) -> np.ndarray:
+    """Computes how often each label would be lost, given only its frequency.
+
+    A label is expected to be lost as often as the gold labels in its bin of
+    frequency (label_sums.in_bins) are on average.
+
+    Args:
+      frequencies: int [L], number of documents by which labels are put in bins.
+
+    Returns:
+      float64 [L], number of documents.
+    """
+    expected = np.zeros(len(self.gold))
+    for labels_L in in_bins(frequencies).values():
+      share = self.lost[labels_L].sum() / max(self.gold[labels_L].sum(), 1)
+      expected[labels_L] = share * self.gold[labels_L]
+    return expected
 
   @property
   def f1(self) -> np.ndarray:

@@ -26,29 +26,33 @@ from xjax.report.page.html import html_file
 _HEAD = 4096  # bytes at the start of a file that are searched for the title
 _LEVELS = 8
 _DARKEST = (245, 166, 35)  # RGB; the contrast ratio with dark text is 8
+_Rgb = tuple[int, int, int]
+# Text is light on a dark page; its contrast ratio with this shade is 5.
+_PAGE, _BRIGHTEST = (21, 24, 28), (140, 80, 0)
 
 _STYLE = """\
-article { border-top: 1px solid #d4d9df; margin: 28px -4px 0; padding: 0 4px;
-  content-visibility: auto; contain-intrinsic-size: auto 480px; }
+article { border-top: 1px solid var(--line); margin: 28px -4px 0;
+  padding: 0 4px; content-visibility: auto;
+  contain-intrinsic-size: auto 480px; }
 article h2 { border: 0; margin: 0 0 8px; padding-top: 12px; font-size: 17px;
   overflow-wrap: anywhere; }
 .labels { display: flex; flex-wrap: wrap; gap: 6px; }
 button { font: inherit; font-size: 13.5px; color: inherit; cursor: pointer;
   text-align: left; padding: 3px 9px; border: 1px solid #8a939c;
-  border-radius: 4px; background: #fff; overflow-wrap: anywhere; }
-button:hover { background: #eef5fc; }
+  border-radius: 4px; background: var(--page); overflow-wrap: anywhere; }
+button:hover { background: var(--mark); }
 button[aria-pressed="true"] { background: #0b57a4; border-color: #0b57a4;
   color: #fff; }
 button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
-.why { color: #4d5660; font-size: 14px; }
-h3 { font-size: 13px; color: #4d5660; margin: 12px 0 0; font-weight: 600; }
+.why { color: var(--soft); font-size: 14px; }
+h3 { font-size: 13px; color: var(--soft); margin: 12px 0 0; font-weight: 600; }
 .text { max-width: 900px; margin: 4px 0; line-height: 1.75;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 .text span { border-radius: 3px; -webkit-print-color-adjust: exact;
   print-color-adjust: exact; }
 .text .top { text-decoration: underline; text-underline-offset: 3px;
   text-decoration-thickness: 2px; }
-.text .unread { color: #5f6973; font-style: italic; }
+.text .unread { color: var(--soft); font-style: italic; }
 """
 
 _SCRIPT = """\
@@ -122,9 +126,11 @@ def attention_page(explanations: Explanations) -> str:
   parts = [
     f'<h1>{escape(title)}</h1>',
     f'<p>{count}. Choose a label to shade the words to which the label '
-    'attends. The darkest word has the most attention. A word without a shade '
-    'has less than a sixteenth of the attention of the darkest word. The '
-    f'{explanations.words} words with the most attention are underlined. The '
+    'attends. The palest shade is about the attention that a word would have '
+    'if the label attended to all words evenly. Each darker shade is twice as '
+    'much attention as the shade before it. A word without a shade has less '
+    f'than even attention. The {explanations.words} words with the most '
+    'attention are underlined. The '
     'attention of all words that the model reads adds up to 100 %.</p>',
     _contents(shown),
     *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
@@ -134,10 +140,17 @@ def attention_page(explanations: Explanations) -> str:
 
 
 def _shades() -> Iterator[str]:
-  """Yields the CSS class of each shade, from nearly white to the darkest."""
+  """Yields the CSS class of each shade, from the palest to the strongest."""
+  yield from _blends((255, 255, 255), _DARKEST)
+  yield '@media screen and (prefers-color-scheme: dark) {\n'
+  yield from _blends(_PAGE, _BRIGHTEST)
+  yield '}\n'
+
+
+def _blends(page: _Rgb, full: _Rgb) -> Iterator[str]:
   for level in range(1, _LEVELS + 1):
     red, green, blue = (
-      round(255 - (255 - full) * level / _LEVELS) for full in _DARKEST
+      round(a + (b - a) * level / _LEVELS) for a, b in zip(page, full)
     )
     yield f'.text .a{level} {{ background: rgb({red}, {green}, {blue}); }}\n'
 
@@ -179,14 +192,21 @@ def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
 def _shade(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
   """Returns how to shade each word of a document, by number of the word.
 
+  The shade depends on the weight of a word times the number of words. If a
+  label attends to all words evenly, this product is 1 for each of them, and all
+  of them get the palest shade.
+
   Returns:
     Word number -> (CSS classes, percentage). Words that are neither shaded nor
     underlined are left out.
   """
-  most = weights_T.max(initial=0)
-  if not most:
+  if not weights_T.max(initial=0):
     return {}
-  levels_T = np.floor(_LEVELS * weights_T / most + 0.5).astype(int)
+  times_T = len(weights_T) * weights_T.astype(np.float64)
+  # Times 1, 2, 4, ... are the levels 1, 2, 3, ...; rounding begins a level
+  # at the middle between two of them.
+  levels_T = np.floor(np.log2(np.maximum(times_T, 1e-9)) + 1.5)
+  levels_T = np.clip(levels_T, 0, _LEVELS).astype(int)
   top = set(np.argsort(-weights_T, kind='stable')[:n_top].tolist())
   return {
     at: (

@@ -1,6 +1,7 @@
 """Writes a report as one HTML file that needs no other file."""
 
 import base64
+from collections.abc import Sequence
 from html import escape
 
 from xjax.report.page.page import (
@@ -16,40 +17,72 @@ from xjax.report.page.page import (
 )
 
 _STYLE = """\
-:root { color: #1b1f24; background: #fff; font: 15px/1.5 system-ui, "Segoe UI",
-  "Liberation Sans", "DejaVu Sans", sans-serif; }
-body { max-width: 1180px; margin: 0 auto; padding: 24px 32px 64px; }
-h1 { font-size: 27px; line-height: 1.25; margin: 0 0 6px; }
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #4d5660;
+  --page: #fff; --shade: #f3f5f7; --line: #d4d9df; --faint: #e4e8ec;
+  --strong: #aeb6bf; --link: #0b57a4; --mark: #eef5fc; }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e8eb;
+  --soft: #a9b1ba; --page: #15181c; --shade: #22272d; --line: #3a424b;
+  --faint: #2b3138; --strong: #5d6873; --link: #7db8f2; --mark: #1b2a3a; } }
+:root { color: var(--ink); background: var(--page); font: 15px/1.5 system-ui,
+  "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif; }
+body { max-width: 1216px; margin: 0 auto; padding: 24px 32px 64px; }
+h1 { font-size: 27px; line-height: 1.25; margin: 0 0 6px;
+  overflow-wrap: anywhere; }
 h2 { font-size: 20px; margin: 40px 0 10px; padding-top: 14px;
-  border-top: 1px solid #d4d9df; }
-p, ul { margin: 8px 0; max-width: 900px; }
+  border-top: 1px solid var(--line); }
+p, ul { margin: 8px 0; max-width: 900px; overflow-wrap: break-word; }
 nav { margin: 14px 0 0; font-size: 14px; }
 nav a { margin-right: 16px; white-space: nowrap; }
-a { color: #0b57a4; }
-pre { margin: 8px 0; padding: 9px 12px; background: #f3f5f7; font-size: 13px;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
+a { color: var(--link); }
+pre { margin: 8px 0; padding: 9px 12px; background: var(--shade);
+  font-size: 13px; white-space: pre-wrap; overflow-wrap: anywhere; }
+.blocks { display: grid; column-gap: 32px; align-items: start;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); }
+.blocks > * { grid-column: 1 / -1; min-width: 0; }
+.blocks > .half { grid-column: auto; }
 .wide { overflow-x: auto; margin: 12px 0; }
 table { border-collapse: collapse; font-size: 13.5px;
   font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: #4d5660; padding: 4px 0; }
+caption { text-align: left; color: var(--soft); padding: 4px 0; }
 th, td { padding: 4px 9px; text-align: right; vertical-align: top;
-  border-bottom: 1px solid #e4e8ec; }
-th { background: #f3f5f7; border-bottom: 1px solid #aeb6bf;
+  border-bottom: 1px solid var(--faint); }
+th { background: var(--shade); border-bottom: 1px solid var(--strong);
   vertical-align: bottom; white-space: pre; line-height: 1.3; }
+td { white-space: nowrap; }
 .words { text-align: left; }
-td.words { overflow-wrap: break-word; }
-tr.marked td { background: #eef5fc; }
-tr.start td { border-top: 2px solid #c3cad1; }
-td small { display: block; color: #4d5660; font-size: 12px;
+td.words { overflow-wrap: break-word; white-space: normal; }
+tr.marked td { background: var(--mark); }
+tr.start td { border-top: 2px solid var(--strong); }
+td small { display: block; color: var(--soft); font-size: 12px;
   white-space: pre; line-height: 1.25; }
 .system { border-left: 10px solid; padding-left: 7px; }
 figure { margin: 18px 0 24px; }
+figure div { display: flex; flex-wrap: wrap; gap: 12px 8px; }
 figure img { display: block; max-width: 100%; height: auto; }
-figcaption { color: #4d5660; font-size: 14px; max-width: 900px;
+figcaption { color: var(--soft); font-size: 14px; max-width: 900px;
   margin-top: 4px; }
 details { margin: 8px 0; }
 summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
+@media screen and (prefers-color-scheme: dark) {
+  figure img { filter: invert(1) hue-rotate(180deg); } }
+@media (max-width: 640px) { body { padding: 16px 14px 48px; }
+  h1 { font-size: 22px; } nav a { display: inline-block; padding: 5px 0; } }
+@media print {
+  :root { color-scheme: light; font-size: 12px; }
+  body { max-width: none; padding: 0; }
+  nav { display: none; }
+  h2, summary, caption { break-after: avoid; }
+  figure, tr, pre { break-inside: avoid; }
+  figure img { max-width: 49%; }
+  figure div:has(img:nth-child(3)) img { max-width: 32%; }
+  pre, figcaption, td small { font-size: 9px; }
+  .wide { overflow: visible; }
+  table { font-size: 10px; } th, td { padding: 2px 4px; }
+  .system, th, .marked td { print-color-adjust: exact; }
+}
 """
+# Pixels: half of a page, a character and the padding of a column in a table.
+_HALF, _CHARACTER, _PADDING = 590, 8, 18
 
 
 def render_html(page: Page) -> str:
@@ -90,11 +123,41 @@ def _contents(page: Page) -> str:
 
 
 def _section(number: int, section: Section) -> str:
-  blocks = '\n'.join(map(_block, section.blocks))
   return (
     f'<section id="part-{number}">\n<h2>{escape(section.title)}</h2>\n'
-    f'{blocks}\n</section>'
+    f'{_blocks(section.blocks)}\n</section>'
   )
+
+
+def _blocks(blocks: Sequence[Block]) -> str:
+  """Returns the HTML of blocks; two narrow blocks can stand side by side."""
+  parts = (f'<div{_width(block)}>{_block(block)}</div>' for block in blocks)
+  return '<div class="blocks">\n' + '\n'.join(parts) + '\n</div>'
+
+
+def _width(block: Block) -> str:
+  return ' class="half"' if _is_narrow(block) else ''
+
+
+def _is_narrow(block: Block) -> bool:
+  match block:
+    case Table():
+      return _pixels(block) <= _HALF
+    case Picture():
+      return len(block.svgs) == 1
+    case Fold():
+      return all(map(_is_narrow, block.blocks))
+  return False
+
+
+def _pixels(table: Table) -> int:
+  """Estimates the width of a table."""
+  columns = (
+    [*table.columns[i].split('\n'), *(row[i].text for row in table.rows)]
+    + [row[i].below for row in table.rows]
+    for i in range(len(table.columns))
+  )
+  return sum(_CHARACTER * max(map(len, c)) + _PADDING for c in columns)
 
 
 def _block(block: Block) -> str:
@@ -111,19 +174,23 @@ def _block(block: Block) -> str:
       return f'<ul>{items}</ul>'
     case Fold():
       state = ' open' if block.open else ''
-      inner = '\n'.join(map(_block, block.blocks))
       return (
         f'<details{state}>\n<summary>{escape(block.title)}</summary>\n'
-        f'{inner}\n</details>'
+        f'{_blocks(block.blocks)}\n</details>'
       )
 
 
 def _picture(picture: Picture) -> str:
   # Each picture is a separate image, so that ids inside two SVGs never clash.
-  data = base64.b64encode(picture.svg.encode()).decode()
+  # Screen readers read the description once, with the first image.
+  images = '\n'.join(
+    f'<img alt="{escape(picture.alt) if not n else ""}" '
+    f'src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"'
+    '>'
+    for n, svg in enumerate(picture.svgs)
+  )
   return (
-    f'<figure>\n<img alt="{escape(picture.alt)}" '
-    f'src="data:image/svg+xml;base64,{data}">\n'
+    f'<figure>\n<div>{images}</div>\n'
     f'<figcaption>{escape(picture.caption)}</figcaption>\n</figure>'
   )
 

@@ -15,12 +15,17 @@ _SPECIAL = str.maketrans(
 )
 
 
-def render_latex(table: Table) -> str:
+def render_latex(table: Table, percent: bool = False) -> str:
   r"""Returns a tabular environment for \input; the best values are bold.
 
   Text columns are aligned to the left, and number columns to the right. The
   document needs \usepackage{booktabs}.
+
+  Args:
+    table: the table.
+    percent: whether fractions are multiplied by 100 and shown with one decimal.
   """
+  cell_text = _percent_cell if percent else _cell
   n_numbers = len(table.columns) - table.n_text
   names = [escape_latex(' '.join(name.split())) for name in table.columns]
   lines = [
@@ -28,7 +33,10 @@ def render_latex(table: Table) -> str:
     '\\toprule',
     _row(names),
     '\\midrule',
-    *(_row([_cell(cell) for cell in row]) for row in table.rows),
+    *(
+      '\\midrule\n' * (n in table.starts) + _row(list(map(cell_text, row)))
+      for n, row in enumerate(table.rows)
+    ),
     '\\bottomrule',
     '\\end{tabular}',
   ]
@@ -49,3 +57,14 @@ def _cell(cell: Cell) -> str:
   if cell.best:
     text = f'\\textbf{{{text}}}'
   return f'{text} {escape_latex(cell.below)}' if cell.below else text
+
+
+def _percent_cell(cell: Cell) -> str:
+  if not isinstance(cell.value, float):
+    return _cell(cell)
+  text = f'{100 * cell.value:.1f}'
+  if cell.best:
+    text = f'\\textbf{{{text}}}'
+  if cell.spread is None:
+    return text + escape_latex(cell.below)
+  return f'{text} $\\pm$ {100 * cell.spread:.1f}'

@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 MISSING = '-'
-_DECIMALS = 4
+DECIMALS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Cell:
     text: first line of the cell.
     value: the number before rounding; None if the cell is not a number.
     below: second line of the cell, in small type; '' for no second line.
+    spread: the number after ± in the second line; None for no such number.
     best: whether this value is the best of the compared values.
     colour: colour of a mark before the text, like `#0072B2`; '' for no mark.
   """
@@ -23,6 +24,7 @@ class Cell:
   text: str
   value: float | int | None = None
   below: str = ''
+  spread: float | None = None
   best: bool = False
   colour: str = ''
 
@@ -51,15 +53,16 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-  """Holds a drawing.
+  """Holds drawings that belong together.
 
   Attributes:
-    svg: the text of the SVG file.
+    svgs: the text of each SVG file. A page shows them side by side, or below
+      one another if it is narrow.
     alt: description for readers who cannot see the drawing.
     caption: how the numbers in the drawing were computed.
   """
 
-  svg: str
+  svgs: Sequence[str]
   alt: str
   caption: str
 
@@ -101,10 +104,17 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """Holds a report."""
+  """Holds a report.
+
+  Attributes:
+    title: heading of the page.
+    sections: the parts of the page.
+    results: the table of the main metrics, which is also in a section.
+  """
 
   title: str
   sections: Sequence[Section]
+  results: Table | None = None
 
 
 def text_cell(value: Any) -> Cell:
@@ -114,15 +124,20 @@ def text_cell(value: Any) -> Cell:
   return Cell(str(value))
 
 
-def number_cell(value: float | int | None, **fields: Any) -> Cell:
+def number_cell(
+  value: float | int | None, decimals: int = DECIMALS, **fields: Any
+) -> Cell:
   """Returns a cell with a number.
 
   Args:
     value: the number. An int is a count and is shown with all digits. A float
-      is a fraction and is shown with four decimals. None is a missing value.
-    **fields: other fields of the cell.
+      is a fraction. None is a missing value.
+    decimals: number of decimals of a fraction and of its spread.
+    **fields: other fields of the cell. A spread is shown in the second line.
   """
   if value is None:
     return Cell(MISSING, **fields)
-  text = f'{value:,}' if type(value) is int else f'{value:.{_DECIMALS}f}'
+  if fields.get('spread') is not None:
+    fields['below'] = f'± {fields["spread"]:.{decimals}f}'
+  text = f'{value:,}' if type(value) is int else f'{value:.{decimals}f}'
   return Cell(text, value, **fields)

@@ -134,6 +134,34 @@ def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
   )
 
 
+def value_table(compared: Compared) -> Table:
+  """Returns a table of values: a row per slice and system, a column per metric.
+
+  Stars after a value show that it differs significantly from the baseline's.
+  """
+  base, metrics = compared.groups[0].name, compared.plan.metrics
+  rows_of: dict[str, dict[str, dict[str, Cell]]] = {}
+  for row in compared.comparison.differences:
+    slice_rows = rows_of.setdefault(row.slice, {base: {}})
+    slice_rows[base][row.metric] = number_cell(row.baseline)
+    slice_rows.setdefault(row.system, {})[row.metric] = number_cell(
+      row.value, below=stars(row.holm)
+    )
+  rows, starts = [], []
+  for name, systems in rows_of.items():
+    starts.append(len(rows))
+    rows += [
+      [
+        Cell(name if who == base else ''),
+        Cell(who),
+        *(values.get(metric, number_cell(None)) for metric in metrics),
+      ]
+      for who, values in systems.items()
+    ]
+  columns = 'slice', 'system', *metrics
+  return Table(columns, rows, n_text=2, starts=frozenset(starts[1:]))
+
+
 def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
   """Returns a table of relative gains: a row per frequency bin and system."""
   several = len({row.system for row in rows}) > 1
@@ -214,11 +242,12 @@ def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
   write_json(folder / JSON, comparison_json(compared))
   write_csv(folder / CSV, _COLUMNS, _csv_rows(compared))
   base, results = compared.groups[0].name, compared.comparison
+  values = render_latex(value_table(compared), percent=True)
   tables = [difference_table(results.differences, base)]
   tables += [gain_table(results.gains, base)] if results.gains else []
   tables += [seed_table(compared.seeds)] if compared.seeds else []
   with atomic_write(folder / LATEX) as file:
-    file.write('\n'.join(map(render_latex, tables)))
+    file.write('\n'.join([values, *map(render_latex, tables)]))
 
 
 def comparison_json(compared: Compared) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from xjax.data.schema import slice_masks
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.predictions import Predictions
 from xjax.report.figures.tally import LabelTally
-from xjax.report.page.page import Cell, Table, number_cell, text_cell
+from xjax.report.page.page import Cell, Table, number_cell
 from xjax.report.runs import JudgedRun
 
 
@@ -19,10 +19,11 @@ def worst_labels(
   k: int,
   n: int = 15,
 ) -> Table:
-  """Returns a table of the n labels that were missed in the most documents.
+  """Returns a table of the n labels that are missed more than expected.
 
-  Ties are broken by the lower F1, then by the lower index. Labels that were
-  never missed are left out.
+  Rare labels are missed often by every system. So labels are ranked by how much
+  oftener they are missed than labels in the same bin of frequency are on
+  average. Labels that are not missed more than expected are left out.
 
   Args:
     run: the system.
@@ -31,9 +32,16 @@ def worst_labels(
     k: number of predicted labels per document.
     n: maximum number of rows.
   """
-  order = np.lexsort((counts.f1, -counts.lost))[:n]
+  has_training = run.predictions.n_train > 0
+  expected = counts.expected_lost(
+    run.predictions.train_counts if has_training else counts.gold
+  )
+  excess = counts.lost - expected
+  order = np.lexsort((counts.f1, -excess))[:n]
   rows = [
-    _lost_row(run, names, counts, i) for i in order.tolist() if counts.lost[i]
+    _lost_row(run, names, counts, expected, i)
+    for i in order.tolist()
+    if excess[i] > 1e-9  # the rest is rounding
   ]
   columns = (
     'label',
@@ -43,16 +51,23 @@ def worst_labels(
     f'predicted\nat {k}',
     'correct',
     'missed',
+    'missed as\nexpected',
+    'missed\nbeyond',
     f'F1@{k}',
   )
   return Table(columns, rows, n_text=2)
 
 
 def _lost_row(
-  run: JudgedRun, names: Mapping[str, str], counts: LabelTally, i: int
+  run: JudgedRun,
+  names: Mapping[str, str],
+  counts: LabelTally,
+  expected: np.ndarray,
+  i: int,
 ) -> list[Cell]:
   label = run.predictions.labels[i]
   n_train = int(run.predictions.train_counts[i])
+  lost, usual = int(counts.lost[i]), float(expected[i])
   return [
     Cell(label),
     Cell(names.get(label, '')),
@@ -60,7 +75,9 @@ def _lost_row(
     number_cell(int(counts.gold[i])),
     number_cell(int(counts.predicted[i])),
     number_cell(int(counts.correct[i])),
-    number_cell(int(counts.lost[i])),
+    number_cell(lost),
+    number_cell(usual, 1),
+    number_cell(lost - usual, 1),
     number_cell(float(counts.f1[i])),
   ]
 
@@ -123,7 +140,7 @@ def _row(name: str, value: float | int) -> list[Cell]:
 
 
 def bin_table(predictions: Predictions) -> Table:
-  """Returns a table with a row per bin of training frequency.
+  """Returns a table with a row per bin of training frequency that has labels.
 
   A row counts the labels in the bin, and how often these labels are gold.
   """
@@ -138,6 +155,7 @@ def bin_table(predictions: Predictions) -> Table:
       number_cell(float(gold_L[mask].sum() / max(gold_L.sum(), 1))),
     ]
     for name, mask in in_bins(predictions.train_counts).items()
+    if mask.any()
   ]
   columns = 'training documents', 'labels', 'gold', 'share of gold'
   return Table(columns, rows)
@@ -163,13 +181,3 @@ def label_space_remarks(
     for name, p in others
     if (len(p.labels), p.n_train) != (len(theirs.labels), theirs.n_train)
   ]
-
-
-def system_table(rows: Sequence[Sequence[str]]) -> Table:
-  """Returns a table with a row per system.
-
-  Args:
-    rows: name, path, split and kind of scores of each system.
-  """
-  columns = 'system', 'read from', 'judged on', 'scores'
-  return Table(columns, [list(map(text_cell, row)) for row in rows], n_text=4)

@@ -1,23 +1,24 @@
 """Shows the metrics of systems as tables, and says why values are missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xjax.judge.judge import ECE, INTERVALS, NOTES
+from xjax.core.errors import ConfigError
+from xjax.judge.criteria import main_metrics
+from xjax.judge.judge import (
+  INTERVALS,
+  NOTES,
+)
 from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
-from xjax.report.tables.plain import users_metrics
 
-# The main table has the metrics of _AT_K at the usual cut-off, and the metrics
-# of _OTHERS, which have no cut-off. It also has P at the smallest cut-off.
-_AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
-_OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
-USUAL_K = 5
-_NARROW = ',\n'  # separates the ends of an interval in tables with many columns
+_MAIN_DECIMALS = 3
 # Slice -> metric -> estimate over the runs.
 Slices = Mapping[str, Mapping[str, Estimate]]
 # Slice -> metric -> [low, high].
 Intervals = Mapping[str, Mapping[str, Sequence[float]]]
+# Slice -> metric -> name of the system that is significantly the best.
+Best = Mapping[str, Mapping[str, str]]
 _COUNTS = {
   'n_docs': 'documents with gold',
   'n_skipped': 'documents without gold',
@@ -27,31 +28,35 @@ _COUNTS = {
 
 def main_table(
   tables: Mapping[str, Slices],
+  columns: Sequence[str],
   colours: Mapping[str, str] | None = None,
   seeds: Mapping[str, str] | None = None,
   intervals: Mapping[str, Intervals] | None = None,
+  best: Best | None = None,
 ) -> Table:
   """Returns the table of the main metrics, with a row per slice and system.
 
-  If there are several systems, the best value of each metric is bold in each
-  slice.
+  Slices in which no system has a value are left out. A number after ± is the
+  standard error over seeds, or else half of the width of an interval.
 
   Args:
     tables: name of a system -> its metrics, as returned by group_metrics.
+    columns: names of the metrics.
     colours: name of a system -> colour of its mark; None for no marks.
     seeds: name of a system -> text below the name; None for no texts.
     intervals: name of a system -> intervals of its metrics; None for none.
+    best: the systems whose values are bold; None for no bold values.
   """
   colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
-  slices = _union(tables.values())
-  columns = _main_columns([v for t in tables.values() for v in t.values()])
-  rows = []
-  for name in slices:
+  empty, rows = empty_slices(tables.values()), []
+  for name in _union(tables.values()):
     values_of = {system: t[name] for system, t in tables.items() if name in t}
-    best = {metric: _best(metric, values_of) for metric in columns}
     for n, (system, values) in enumerate(values_of.items()):
+      if name in empty:
+        continue
       labels = values.get('n_labels', Estimate(None, None, 0)).mean
       ends = intervals.get(system, {}).get(name, {})
+      winners = (best or {}).get(name, {})
       rows.append(
         [
           Cell(name if not n else '', below=_labels(labels) if not n else ''),
@@ -59,7 +64,12 @@ def main_table(
             system, below=seeds.get(system, ''), colour=colours.get(system, '')
           ),
           *(
-            _cell(values.get(m), ends.get(m), best[m], _NARROW) for m in columns
+            _main_cell(
+              values.get(m),
+              ends.get(m),
+              winners.get(m) == system and _leads(system, m, values_of),
+            )
+            for m in columns
           ),
         ]
       )
@@ -69,24 +79,73 @@ def main_table(
   )
 
 
+def _leads(system: str, metric: str, values_of: Slices) -> bool:
+  """Returns whether no other system has a larger value of a metric.
+
+  A test uses one run per system. So the mean over the runs of another system
+  may be larger.
+  """
+  means = [values[metric].mean for values in values_of.values()]
+  return values_of[system][metric].mean == max(means)
+
+
+def _main_cell(
+  value: Estimate | None, interval: Sequence[float] | None, is_best: bool
+) -> Cell:
+  if value is None or value.mean is None:
+    return number_cell(None)
+  spread = value.error
+  if spread is None and interval is not None:
+    spread = (interval[1] - interval[0]) / 2
+  return number_cell(value.mean, _MAIN_DECIMALS, spread=spread, best=is_best)
+
+
+def main_columns(
+  tables: Iterable[Slices], wanted: Sequence[str] = ()
+) -> list[str]:
+  """Returns the metrics of the main table.
+
+  Args:
+    tables: the metrics of each system.
+    wanted: names of metrics; if (), the metrics of criteria.main_metrics.
+
+  Raises:
+    ConfigError: no system has a wanted metric.
+  """
+  names = _union(values for table in tables for values in table.values())
+  for metric in wanted:
+    if metric not in names or metric in _COUNTS:
+      known = ', '.join(name for name in names if name not in _COUNTS)
+      raise ConfigError(
+        f'--metrics: no system has {metric!r}; if only its cut-off is missing, '
+        f'add the cut-off by --ks; known metrics: {known}'
+      )
+  return list(dict.fromkeys(wanted)) or main_metrics(names)
+
+
+def empty_slices(tables: Iterable[Slices]) -> list[str]:
+  """Returns the slices in which no system has a value, except counts."""
+  full: dict[str, bool] = {}
+  for table in tables:
+    for name, values in table.items():
+      has_value = any(
+        value.mean is not None
+        for metric, value in values.items()
+        if metric not in _COUNTS
+      )
+      full[name] = full.get(name, False) or has_value
+  return [name for name, is_full in full.items() if not is_full]
+
+
 def _labels(n: int | float | None) -> str:
   return f'{n:,} labels' if n is not None else ''
 
 
-def _main_columns(values: Sequence[Mapping[str, Estimate]]) -> list[str]:
-  names = _union(values)
-  ks = sorted({int(n[2:]) for n in names if n.startswith('P@')})
-  if not ks:
-    return [name for name in names if name in _OTHERS]
-  k = USUAL_K if USUAL_K in ks else ks[-1]
-  first = [f'P@{ks[0]}'] if ks[0] != k else []
-  at_k = (f'{kind}@{k}' for kind in _AT_K)
-  columns = (*first, *at_k, *_OTHERS, *users_metrics(names, k))
-  return [name for name in columns if name in names]
-
-
 def full_tables(groups: Sequence[Group]) -> list[Fold]:
-  """Returns tables of all metrics, with a fold per protocol and slice."""
+  """Returns tables of all metrics, with a fold per protocol and slice.
+
+  Slices in which no system has a value are left out.
+  """
   names = _union(
     dict.fromkeys(protocols(group.first.metrics)) for group in groups
   )
@@ -96,8 +155,14 @@ def full_tables(groups: Sequence[Group]) -> list[Fold]:
       [slice_table(groups, protocol, slice_name)],
     )
     for protocol in names
-    for slice_name in _union(group_metrics(g, protocol) for g in groups)
+    for slice_name in _full_slices(groups, protocol)
   ]
+
+
+def _full_slices(groups: Sequence[Group], protocol: str) -> list[str]:
+  tables = [group_metrics(group, protocol) for group in groups]
+  empty = empty_slices(tables)
+  return [name for name in _union(tables) if name not in empty]
 
 
 def slice_table(
@@ -110,7 +175,6 @@ def slice_table(
   }
   rows = []
   for metric in _union(values_of.values()):
-    best = _best(metric, values_of)
     rows.append(
       [
         Cell(_COUNTS.get(metric, metric)),
@@ -118,7 +182,6 @@ def slice_table(
           _cell(
             values_of[group.name].get(metric),
             _interval(group, protocol, slice_name, metric),
-            best,
           )
           for group in groups
         ),
@@ -128,21 +191,15 @@ def slice_table(
   return Table(('metric', *heads), rows)
 
 
-def _cell(
-  value: Estimate | None,
-  interval: Sequence[float] | None,
-  best: float | None,
-  between: str = ', ',
-) -> Cell:
+def _cell(value: Estimate | None, interval: Sequence[float] | None) -> Cell:
   if value is None:
     return number_cell(None)
-  below = ''
   if value.error is not None and type(value.mean) is float:
-    below = f'± {value.error:.4f}'
-  elif interval is not None and value.mean is not None:
-    below = f'[{interval[0]:.4f}{between}{interval[1]:.4f}]'
-  is_best = best is not None and value.mean == best
-  return number_cell(value.mean, below=below, best=is_best)
+    return number_cell(value.mean, spread=value.error)
+  below = ''
+  if interval is not None and value.mean is not None:
+    below = f'[{interval[0]:.4f}, {interval[1]:.4f}]'
+  return number_cell(value.mean, below=below)
 
 
 def _interval(
@@ -161,24 +218,6 @@ def interval_of(
 def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
   """Returns the intervals in a metrics.json; {} if it has no intervals."""
   return metrics.get(INTERVALS, {}).get(protocol, {})
-
-
-def _best(
-  metric: str, values_of: Mapping[str, Mapping[str, Estimate]]
-) -> float | None:
-  """Returns the largest value of a metric, or None.
-
-  The function returns None if all values are equal, or if a larger value is not
-  better.
-  """
-  if metric in _COUNTS or metric.startswith(('threshold', ECE)):
-    return None
-  means = [
-    v[metric].mean
-    for v in values_of.values()
-    if metric in v and v[metric].mean is not None
-  ]
-  return max(means) if len(set(means)) > 1 else None
 
 
 def note_listing(groups: Sequence[Group]) -> Listing:

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import re
 from typing import Any
 
+from xjax.judge.criteria import USUAL_K, users_metrics
 from xjax.judge.judge import LISTS, NOTES, PROTOCOL, SEARCH
-from xjax.judge.metrics.contract import kind_of, users_kinds
 from xjax.report.tables.align import align
 
 MODEL = 'model'
 PRIOR = 'popularity prior'
-USUAL_K = 5
 # A warning is shown if one of these metrics (with @k) is lower for the model
 # than for the popularity prior.
 COMPARED = ('RP', 'nDCG')
@@ -77,17 +76,6 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
   others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
   others += users_metrics(values, k)
   return [m for m in (*first, *at_k, *others) if m in values]
-
-
-def users_metrics(names: Iterable[str], k: int) -> list[str]:
-  """Returns the user-defined metrics at cut-off k or without a cut-off."""
-  kinds = users_kinds()
-  return [
-    name
-    for name in names
-    if kind_of(name) in kinds
-    and re.search(r'@(\d+)|$', name)[1] in (None, f'{k}')
-  ]
 
 
 def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:

@@ -1,0 +1,68 @@
+"""Tests the tables of sources, costs and configs of systems."""
+
+import dataclasses
+import pathlib
+
+from xjax.config.json import to_json
+from xjax.config.run import Config
+from xjax.report.runs import Group, JudgedRun
+from xjax.report.tables.systems import config_table, cost_table, system_table
+from xjax.score.config import TreeModel
+from xjax.train.run_record import RunRecord
+
+RECORD = RunRecord(
+  75.4, 2_340_000_000, None, 9, 999, '2026-11-24T01:02:03', '1'
+)
+
+
+def group(name, config, *records):
+  path = pathlib.Path('/r')
+  runs = [
+    JudgedRun(name, path, 'dev', config, {}, None, record=record)
+    for record in records or (None,)
+  ]
+  return Group(name, tuple(runs))
+
+
+def texts(table):
+  return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_systems():
+  table = system_table([('a', 'runs/a', 'dev', 'logit')])
+  assert texts(table) == [['a', 'runs/a', 'dev', 'logit']]
+
+
+def test_costs_of_every_run():
+  quick = dataclasses.replace(RECORD, seconds=3.21, model_bytes=45_600)
+  table = cost_table(
+    [group('a', {'seed': 0}, RECORD, quick), group('file', None)]
+  )
+  first = ['a', '2026-11-24', '1', '0:01:15', '2.3 GB', '999 B']
+  assert texts(table)[0] == first
+  assert texts(table)[1][3:] == ['3.2 s', '2.3 GB', '45.6 KB']
+  assert texts(table)[2] == ['file', *'-----']
+  assert [row[0].below for row in table.rows] == ['seed 0', 'seed 0', '']
+  on_gpu = dataclasses.replace(RECORD, device_memory=5)
+  assert texts(cost_table([group('a', None, on_gpu)]))[0][-1] == '5 B'
+
+
+def test_only_fields_that_differ_are_shown():
+  one, other, tree = Config(), Config(), Config()
+  other.model.encoder.units = 77
+  other.seed = 3
+  tree.model = TreeModel()
+  configs = [to_json(config) for config in (one, other, tree)]
+  groups = [group(n, c) for n, c in zip('abc', configs)]
+  units = str(one.model.encoder.units)
+  assert texts(config_table(groups[:2])) == [
+    ['seed', '0', '3'],
+    ['model.encoder.units', units, '77'],
+  ]
+  # The fields of different kinds of models are not comparable.
+  assert texts(config_table(groups)) == [
+    ['seed', '0', '3', '0'],
+    ['model.kind', 'NeuralModel', 'NeuralModel', 'TreeModel'],
+    ['model.encoder.units', units, '77', '-'],
+  ]
+  assert config_table([groups[0], group('file', None)]) is None

@@ -1,0 +1,35 @@
+"""Writes a report to files."""
+
+import os
+
+from xjax.core.atomic import atomic_write
+from xjax.report.page.html import render_html
+from xjax.report.page.latex import render_latex
+from xjax.report.page.markdown import render_markdown
+from xjax.report.page.page import Page
+
+
+def save_report(
+  page: Page, html: str, markdown: str = '', latex: str = ''
+) -> list[str]:
+  """Writes a report and returns the paths of its files.
+
+  Args:
+    page: the report.
+    html: path of the HTML file.
+    markdown: path of a file with the tables as Markdown; '' for no such file.
+    latex: path of a file with the table of results as LaTeX, with values times
+      100; '' for no such file.
+
+  Raises:
+    WriteError: a file cannot be written.
+  """
+  texts = {html: render_html(page)}
+  if markdown:
+    texts[markdown] = render_markdown(page)
+  if latex:
+    texts[latex] = render_latex(page.results, percent=True)
+  for path, text in texts.items():
+    with atomic_write(os.path.expanduser(path)) as file:
+      file.write(text)
+  return list(texts)

@@ -1,0 +1,157 @@
+"""Records what a run has cost: seconds, memory, size, date and version."""
+
+import contextlib
+import dataclasses
+import datetime
+import resource
+import sys
+import time
+import types
+
+import jax
+
+from xjax.core.atomic import WriteError, write_json
+from xjax.core.distributed import is_host0
+from xjax.core.errors import DataError
+from xjax.data.files.file_set import read_json
+from xjax.train.workdir import Workdir
+from xjax.version import __version__
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+  """Holds what a run has cost; it is saved as run.json.
+
+  Attributes:
+    seconds: time of fitting the model, summed over all starts of the run. The
+      time since the last start is missing if that start was killed.
+    peak_memory: the most memory of a process of the run, in bytes.
+    device_memory: the most memory in use on one accelerator, in bytes; None if
+      the device does not tell.
+    steps: number of optimizer steps taken.
+    model_bytes: size of the model: of the parameters of a neural model, or of
+      the files of another model.
+    finished: time at which the run was finished, as ISO 8601 in UTC; '' if it
+      is not finished.
+    version: version of xjax that wrote the record.
+  """
+
+  seconds: float = 0.0
+  peak_memory: int = 0
+  device_memory: int | None = None
+  steps: int = 0
+  model_bytes: int = 0
+  finished: str = ''
+  version: str = __version__
+
+  @classmethod
+  def read(cls, workdir: Workdir) -> 'RunRecord | None':
+    """Reads run.json; returns None if there is none, as in older workdirs.
+
+    Raises:
+      DataError: the file is damaged.
+    """
+    path = workdir.record
+    if not path.is_file():
+      return None
+    values = read_json(path)
+    for field in dataclasses.fields(cls):
+      if not _fits(values.get(field.name), field.type):
+        raise DataError(
+          f'{path}: {field.name} is missing or has a wrong type; remove the '
+          'file, which only records what the run has cost'
+        )
+    names = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{name: values[name] for name in names})
+
+  def with_time(self, seconds: float) -> 'RunRecord':
+    """Adds seconds, and the memory that this process has used so far."""
+    device = [x for x in (self.device_memory, device_memory()) if x is not None]
+    return dataclasses.replace(
+      self,
+      seconds=self.seconds + seconds,
+      peak_memory=max(self.peak_memory, peak_memory()),
+      device_memory=max(device, default=None),
+      version=__version__,
+    )
+
+
+def _fits(value: object, kind: object) -> bool:
+  number = float if kind is float else int
+  if kind is str:
+    return isinstance(value, str)
+  if value is None:
+    return kind not in (int, float)
+  is_number = isinstance(value, int | number) and not isinstance(value, bool)
+  return is_number and 0 <= value < float('inf')
+
+
+class RunClock(contextlib.AbstractContextManager):
+  """Measures the time of a `with` block that fits a model.
+
+  If the block raises an error, its time is saved. Otherwise `finish` saves it.
+  """
+
+  def __init__(self, workdir: Workdir) -> None:
+    """Reads the record of earlier starts of the run."""
+    self._workdir = workdir
+    self.record = RunRecord.read(workdir) or RunRecord()
+
+  def __enter__(self) -> 'RunClock':
+    self._start = time.monotonic()
+    return self
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
+    self._timed = self.record.with_time(time.monotonic() - self._start)
+    if error is not None:
+      # The error is more important than a record that cannot be written.
+      with contextlib.suppress(WriteError):
+        self._save(dataclasses.replace(self._timed, finished=''))
+
+  def is_new(self, steps: int) -> bool:
+    """Returns whether the record lacks a run that has taken so many steps."""
+    return not self.record.finished or self.record.steps != steps
+
+  def finish(self, steps: int, model_bytes: int) -> RunRecord:
+    """Saves and returns the record of the finished run.
+
+    If the run was finished before, its record stays as it is.
+
+    Args:
+      steps: number of optimizer steps taken.
+      model_bytes: size of the model.
+    """
+    if not self.is_new(steps):
+      return self.record
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+    self.record = dataclasses.replace(
+      self._timed, steps=steps, model_bytes=model_bytes, finished=now
+    )
+    self._save(self.record)
+    return self.record
+
+  def _save(self, record: RunRecord) -> None:
+    if is_host0():
+      write_json(self._workdir.record, dataclasses.asdict(record))
+
+
+def peak_memory() -> int:
+  """Returns the most memory that this process has used so far, in bytes."""
+  most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  return most if sys.platform == 'darwin' else 1024 * most
+
+
+def device_memory() -> int | None:
+  """Returns the most memory that was in use on one device, in bytes.
+
+  Returns:
+    The bytes; None if no device tells, as on a CPU.
+  """
+  stats = [device.memory_stats() or {} for device in jax.local_devices()]
+  peaks = [s['peak_bytes_in_use'] for s in stats if 'peak_bytes_in_use' in s]
+  return max(peaks, default=None)
