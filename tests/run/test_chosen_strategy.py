@@ -199,7 +199,8 @@ def test_scores_told_are_the_models_probabilities(tag, finished, whole):
   index = finished.corpus.label_space.index
   with np.errstate(divide='ignore'):
     logits = np.log(whole) - np.log1p(-whole)
-  calibrated = sigmoid(finished.calibration.a * logits)
+  calibration = finished.calibration
+  calibrated = sigmoid(calibration.a * logits + calibration.b)
   told = [[x['score'] for x in line['labels']] for line in lines]
   ids = [[index[x['id']] for x in line['labels']] for line in lines]
   np.testing.assert_allclose(
