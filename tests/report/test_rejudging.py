@@ -157,4 +157,8 @@ def test_what_is_asked_for_is_made_anew(workdir, predictions_of):
   assert run.criteria.propensity == OTHERS
   criteria = dataclasses.replace(run.criteria, slices={}, protocols=(XJAX,))
   again = judge(predictions_of(0), criteria)['xjax']['all']
-  assert run.metrics['xjax']['all'] == again
+  values = run.metrics['xjax']['all']
+  # Errors of probabilities depend on the calibration of the run.
+  assert {k: v for k, v in values.items() if not k.startswith('ECE')} == {
+    k: v for k, v in again.items() if not k.startswith('ECE')
+  }
