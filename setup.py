@@ -52,6 +52,7 @@ setuptools.setup(
     'test': [
       'beartype>=0.22',
       'hypothesis>=6.150',
+      'pyarrow>=15',
       'pytest>=9.0',
       'pytest-timeout>=2.4',
       'pytest-xdist>=3.8',
@@ -64,6 +65,7 @@ setuptools.setup(
       'torch>=2.6',
       'transformers>=5.0',
     ],
+    'parquet': ['pyarrow>=15'],
     'tpu': ['jax[tpu]>=0.10'],
     'gpu': ['jax[cuda12]>=0.10'],
     'k8s': ['jax[k8s]>=0.10'],

@@ -10,6 +10,7 @@ evaluate reads). Runs that differ only in their seeds count as one system.
 from absl import flags
 
 from xjax.commands.flags import judging, program
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 _SPLIT = flags.DEFINE_string(
@@ -61,10 +62,10 @@ def main(arguments: list[str]) -> None:
   )
   files = judging.files()
   compared = compare_runs(arguments, plan, _SPLIT.value, _NAMES.value, files)
-  print(comparison_text(compared))
+  show(comparison_text(compared))
   if _OUTPUT.value:
     save_comparison(compared, _OUTPUT.value)
-    print(f'\n{_OUTPUT.value}')
+    show(f'\n{_OUTPUT.value}')
 
 
 if __name__ == '__main__':

@@ -7,6 +7,7 @@ NAME:VARIANT chooses a variant; without a variant, the first one is meant.
 """
 
 from xjax.commands.flags import program
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 
@@ -26,7 +27,7 @@ def main(arguments: list[str]) -> None:
   chosen = [config for config in configs if word in config.searched]
   if not chosen:
     raise ConfigError(f'no config contains {word!a}; `xjax configs` lists all')
-  print(configs_text(chosen))
+  show(configs_text(chosen))
 
 
 if __name__ == '__main__':

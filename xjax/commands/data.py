@@ -11,6 +11,7 @@ exit code is 1 if a run would refuse the corpus.
 import sys
 
 from xjax.commands.flags import config, program
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 _CONFIG = config.define()
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> None:
   if arguments != ['check']:
     raise ConfigError(_USAGE)
   text, accepted = check_data(_CONFIG.value.data, _CONFIG.value.seed)
-  print(text)
+  show(text)
   if not accepted:
     sys.exit(program.EXIT_USER_ERROR)
 

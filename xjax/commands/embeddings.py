@@ -13,6 +13,7 @@ To train a model with these vectors:
 from absl import flags
 
 from xjax.commands.flags import config, program
+from xjax.core.console import show
 
 _CONFIG = config.define()
 _OUTPUT = flags.DEFINE_string(
@@ -59,7 +60,7 @@ def main() -> None:
   state = train_word_vectors(
     _CONFIG.value.data, training, _OUTPUT.value, _WORKERS.value
   )
-  print(f'{_OUTPUT.value}: {len(state.words)} words, {training.dim} dimensions')
+  show(f'{_OUTPUT.value}: {len(state.words)} words, {training.dim} dimensions')
 
 
 if __name__ == '__main__':

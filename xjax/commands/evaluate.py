@@ -23,6 +23,7 @@ from xjax.commands.flags import (
   program,
   strategy,
 )
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
@@ -49,18 +50,18 @@ def main() -> None:
   if is_host0():
     # Strategies are compared by coverage, which only the full table shows.
     full = judging.needs_full_table() or strategy.has_strategy()
-    print(judgement_text(result.metrics, result.prior, full))
+    show(judgement_text(result.metrics, result.prior, full))
     if result.folder:
       # Metrics that flags request are printed but not saved in this folder.
       requested = judging.judge_request()
-      print(
+      show(
         f'\n{result.folder}{" (judged as in training)" if requested else ""}'
       )
     if _OUTPUT.value:
       write_judgement(
         _OUTPUT.value, result.predictions, result.criteria, result.metrics
       )
-      print(f'\n{_OUTPUT.value}')
+      show(f'\n{_OUTPUT.value}')
 
 
 def _evaluate() -> 'Evaluation':

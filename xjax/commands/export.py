@@ -11,6 +11,7 @@ pooling is written only if it is a trained pooler (config.model.pooling.pooler).
 from absl import flags
 
 from xjax.commands.flags import program
+from xjax.core.console import show
 
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True
@@ -25,7 +26,7 @@ def main() -> None:
   from xjax.run.export import export_encoder
 
   run = export_encoder(_WORKDIR.value, _OUTPUT.value)
-  print(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
+  show(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
 
 
 if __name__ == '__main__':

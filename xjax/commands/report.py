@@ -14,6 +14,7 @@ import sys
 from absl import flags
 
 from xjax.commands.flags import judging, program
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
 _OUTPUT = flags.DEFINE_string('output', None, 'HTML file to write.')
@@ -71,7 +72,7 @@ def main(arguments: list[str]) -> None:
     _METRICS.value,
   )
   for path in save_report(page, _OUTPUT.value, _MARKDOWN.value, _LATEX.value):
-    print(path)
+    show(path)
 
 
 if __name__ == '__main__':

@@ -11,6 +11,7 @@ same command again, it continues the sweep.
 from absl import flags
 
 from xjax.commands.flags import config, imports, program
+from xjax.core.console import show
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(
@@ -68,11 +69,11 @@ def main() -> None:
     imports=imports.imports(),
   )
   if launcher is Launcher.PRINT:
-    print('\n'.join(session.commands()))
+    show('\n'.join(session.commands()))
     return
   with session.start():
     outcomes = Workers(session, _WORKERS.value, gpus).run()
-  print(sweep_summary(session, outcomes))
+  show(sweep_summary(session, outcomes))
 
 
 if __name__ == '__main__':

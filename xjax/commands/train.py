@@ -23,6 +23,7 @@ from xjax.commands.flags import (
   profile,
   program,
 )
+from xjax.core.console import show
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(
@@ -48,7 +49,7 @@ def main() -> None:
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
     modules = dict.fromkeys([*imports.imports(), *modules_of(_CONFIG.value)])
-    print(run_summary(result, [*modules]))
+    show(run_summary(result, [*modules]))
     write_card(result, program.words())
 
 

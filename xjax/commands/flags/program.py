@@ -11,7 +11,8 @@ from xjax.commands.flags import config, imports, processes
 from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
-from xjax.core.errors import Interrupted, Preempted, UserError
+from xjax.core.errors import Interrupted, Preempted, UserError, printable
+from xjax.core.progress import Heartbeat
 
 EXIT_USER_ERROR = 1
 EXIT_PREEMPTED = 75  # a launcher then starts the same command again
@@ -73,7 +74,7 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   keep_freed_memory()
   show_log()
   try:
-    with writing_output(), processes.connected():
+    with Heartbeat(sys.argv[0]), writing_output(), processes.connected():
       main(list(argv[1:]))
   except UserError as error:
     return _fail(error)
@@ -81,7 +82,7 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
     print(f'interrupted: {error}', file=sys.stderr)
     return EXIT_INTERRUPTED
   except Preempted as error:
-    print(f'preempted: {error}', file=sys.stderr)
+    print(f'preempted: {printable(str(error))}', file=sys.stderr)
     return EXIT_PREEMPTED
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
