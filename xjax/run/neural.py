@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import time
 
 from absl import logging
 from flax import nnx
@@ -13,6 +14,7 @@ from xjax.config.run import Config
 from xjax.config.train import Schedule
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.lock import NAME
 from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
@@ -54,6 +56,8 @@ from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
+_TRIES = 5  # a second apart
+
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit(Fit):
@@ -75,16 +79,12 @@ class NeuralFit(Fit):
       vocab = folder.subwords()
     else:
       vocab = folder.vocabulary()
-    step = best_step(folder)
-    if step is None:
-      raise DataError(f'{folder.checkpoints}: no complete checkpoint')
     mesh = _present_mesh(config)
     inputs = Inputs(config, vocab, share_of(mesh))
     plan = plan_neural(
       config, space, inputs.vocab_size, mesh, folder.architecture()
     )
-    like = plan.abstract.params
-    params = from_paths(like, read_params(folder.checkpoints, step, like))
+    step, params = _read_best(folder, plan.abstract.params)
     n_labels = scored_labels(config.model, space)
     kind, method = config.train.loss.score_kind, config.eval.calibration
     scorer = ModelScorer(
@@ -171,6 +171,34 @@ class NeuralFit(Fit):
       return Predictor(config, space, inputs, scorer, step, folder)
 
     return Fitted(end.step, best, scorer.score_kind, model)
+
+
+def _read_best(folder: Workdir, like: nnx.State) -> tuple[int, nnx.State]:
+  """Reads the parameters of the best checkpoint.
+
+  While the run trains, a better checkpoint may replace the one that is read. If
+  so, the function reads again.
+
+  Returns:
+    The step of the checkpoint, and its parameters.
+
+  Raises:
+    DataError: there is no intact checkpoint, or the best one is damaged.
+  """
+  # All processes must read equally often, so several processes read once.
+  trains = (folder.path / NAME).exists() and jax.process_count() == 1
+  for left in reversed(range(_TRIES if trains else 1)):
+    try:
+      step = best_step(folder)
+      if step is None:
+        raise DataError(f'{folder.checkpoints}: no complete checkpoint')
+      params = read_params(folder.checkpoints, step, like)
+      return step, from_paths(like, params)
+    except Exception:  # Orbax raises any type if a file vanishes
+      if not left:
+        raise
+      time.sleep(1)
+  raise AssertionError  # the last try returns or raises
 
 
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
