@@ -8,6 +8,7 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.processes.lock import locked
+from xjax.run import neural
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.load import load
@@ -46,6 +47,24 @@ def test_who_writes_is_kept_out_and_who_reads_is_not(
     assert model.predict(['some words'], k=1)
     assert contents(workdir) == before
   evaluate_split(workdir, 'dev')
+
+
+def test_a_checkpoint_that_a_run_replaces_is_read_again(workdir, monkeypatch):
+  read, failed = neural.read_params, []
+
+  def vanish_first(*args):
+    if not failed:
+      failed.append(args)
+      raise FileNotFoundError('the run has just removed it')
+    return read(*args)
+
+  monkeypatch.setattr(neural, 'read_params', vanish_first)
+  monkeypatch.setattr('xjax.run.neural.time.sleep', lambda seconds: None)
+  with locked(workdir):
+    load(workdir)
+  failed.clear()
+  with pytest.raises(FileNotFoundError):  # nobody trains
+    load(workdir)
 
 
 def test_a_workdir_that_nobody_has_made_yet_is_kept_too(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import time
 
 from absl import logging
 from flax import nnx
@@ -13,8 +14,16 @@ from xjax.config.parameter_groups import check_groups
 from xjax.config.run import Config
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import DATA, make_mesh, share_of
-from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
+from xjax.core.mesh import (
+  DATA,
+  make_mesh,
+  share_of,
+)
+from xjax.core.mesh_config import (
+  LABEL_MULTIPLE,
+  MeshConfig,
+)
+from xjax.core.processes.lock import NAME
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
@@ -63,7 +72,11 @@ from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
+<<<<<<< HEAD
 _LARGE_BATCH = 1024  # a smaller batch may be larger than the split train
+=======
+_TRIES = 5  # a second apart
+>>>>>>> h21_locks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,18 +107,25 @@ class NeuralFit(Fit):
       vocab = folder.subwords()
     else:
       vocab = folder.vocabulary()
+<<<<<<< HEAD
     if step is not None:
       check_checkpoint(folder, step)
     elif (step := best_step(folder)) is None:
       raise DataError(f'{folder.checkpoints}: no complete checkpoint')
+=======
+>>>>>>> h21_locks
     mesh = _present_mesh(config)
     inputs = Inputs(config, vocab, share_of(mesh))
     plan = plan_neural(
       config, space, inputs.vocab_size, mesh, folder.architecture()
     )
+<<<<<<< HEAD
     like = plan.abstract.params
     read = read_params(folder.checkpoints, step, like, verified=True)
     params = from_paths(like, read)
+=======
+    step, params = _read_best(folder, plan.abstract.params)
+>>>>>>> h21_locks
     n_labels = scored_labels(config.model, space)
     kind, method = config.train.loss.score_kind, config.eval.calibration
     scorer = ModelScorer(
@@ -212,6 +232,34 @@ def _check_batch(size: int, documents: int) -> None:
       f'train.batch_size={size}: the split train has only {documents} '
       'documents; choose a smaller batch'
     )
+
+
+def _read_best(folder: Workdir, like: nnx.State) -> tuple[int, nnx.State]:
+  """Reads the parameters of the best checkpoint.
+
+  While the run trains, a better checkpoint may replace the one that is read. If
+  so, the function reads again.
+
+  Returns:
+    The step of the checkpoint, and its parameters.
+
+  Raises:
+    DataError: there is no intact checkpoint, or the best one is damaged.
+  """
+  # All processes must read equally often, so several processes read once.
+  trains = (folder.path / NAME).exists() and jax.process_count() == 1
+  for left in reversed(range(_TRIES if trains else 1)):
+    try:
+      step = best_step(folder)
+      if step is None:
+        raise DataError(f'{folder.checkpoints}: no complete checkpoint')
+      params = read_params(folder.checkpoints, step, like)
+      return step, from_paths(like, params)
+    except Exception:  # Orbax raises any type if a file vanishes
+      if not left:
+        raise
+      time.sleep(1)
+  raise AssertionError  # the last try returns or raises
 
 
 def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
