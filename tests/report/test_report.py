@@ -17,12 +17,11 @@ from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
+from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
-  learning_curves,
-  rank_curves,
   reliability_blocks,
 )
 from xjax.report.figures.tally import Tally
