@@ -154,7 +154,7 @@ def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):
 
   tallies = {'a': of(one / 2), 'b': of(one), 'c': of(near)}
   _, differences = rank_curves(groups, tallies)
-  assert differences.alt.startswith('Differences from b. c: RP@5')
+  assert differences.alt.startswith('Differences from b. P@K, c: at most 0.01')
   assert len(rank_curves(groups[:2], tallies)) == 1
 
 

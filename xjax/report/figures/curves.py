@@ -130,30 +130,34 @@ def _rank_line(name: str, y: np.ndarray) -> Line:
 def _difference_picture(
   curves: Mapping[str, Mapping[str, np.ndarray]],
 ) -> list[Block]:
-  """Draws differences from the system that is close to the most systems."""
-  first = max(curves, key=lambda name: len(_close_to(name, curves)))
-  close = _close_to(first, curves)
-  if not close:
-    return []
+  """Draws differences from the system that is close to the most curves."""
+  close_to = {name: _close_to(name, curves) for name in curves}
+  first = max(close_to, key=lambda name: sum(map(len, close_to[name].values())))
   panels = [
     Panel(
-      f'{title}: difference',
+      f'{_CURVE_NAMES[kind]}: difference',
       'K',
       f'{kind}@K',
-      [_rank_line(name, of[kind]) for name, of in close.items()],
+      [_rank_line(name, y) for name, y in differences.items()],
       _TICKS,
       level=0,
     )
-    for kind, title in _CURVE_NAMES.items()
+    for kind, differences in close_to[first].items()
   ]
+  if not panels:
+    return []
   return [
     Picture(
       svgs=line_panels(panels, list(curves)),
       alt=f'Differences from {first}. '
-      + '; '.join(_at_five(line) for line in panels[2].lines),
+      + '; '.join(
+        f'{panel.ylabel}, {line.system}: at most {np.abs(line.y).max():.4f}'
+        for panel in panels
+        for line in panel.lines
+      ),
       caption=(
-        f'Differences from {first}, for systems whose curves differ from those '
-        f'of {first} nowhere by more than {_CLOSE}.'
+        f'Differences from {first}, for curves that differ nowhere by more '
+        f'than {_CLOSE}.'
       ),
     )
   ]
@@ -162,17 +166,20 @@ def _difference_picture(
 def _close_to(
   name: str, curves: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, dict[str, np.ndarray]]:
-  """Returns the differences of the systems that are close to a system."""
-  close = {}
+  """Returns the differences of the curves that are close to a system's.
+
+  Returns:
+    Kind of a curve -> name of another system -> difference at each K. Kinds
+    without close systems are left out.
+  """
+  close: dict[str, dict[str, np.ndarray]] = {}
   for other, ours in curves.items():
-    pairs = {kind: (ours[kind], curves[name][kind]) for kind in ours}
-    differences = {}
-    for kind, (y, base) in pairs.items():
+    for kind, y in ours.items():
+      base = curves[name][kind]
       depth = min(len(y), len(base))
-      differences[kind] = y[:depth] - base[:depth]
-    largest = max(np.abs(y).max(initial=0) for y in differences.values())
-    if other != name and largest <= _CLOSE:
-      close[other] = differences
+      difference = y[:depth] - base[:depth]
+      if other != name and np.abs(difference).max(initial=0) <= _CLOSE:
+        close.setdefault(kind, {})[other] = difference
   return close
 
 
