@@ -17,12 +17,11 @@ from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
+from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
-  learning_curves,
-  rank_curves,
   reliability_blocks,
 )
 from xjax.report.figures.tally import Tally
@@ -155,7 +154,7 @@ def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):
 
   tallies = {'a': of(one / 2), 'b': of(one), 'c': of(near)}
   _, differences = rank_curves(groups, tallies)
-  assert differences.alt.startswith('Differences from b. c: RP@5')
+  assert differences.alt.startswith('Differences from b. P@K, c: at most 0.01')
   assert len(rank_curves(groups[:2], tallies)) == 1
 
 

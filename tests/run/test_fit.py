@@ -26,6 +26,8 @@ from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.loop import Loop
 from xjax.train.preemption import Preempted
+from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture
@@ -76,6 +78,9 @@ def test_workdir_is_as_described(config, finished):
     'eval',
   }
   assert intact_steps(folder / 'checkpoints')[-1] == 6
+  record = RunRecord.read(Workdir.at(folder))
+  assert record.steps == 6 and record.finished
+  assert record.seconds > 0 and record.model_bytes > 10_000
   for name in ('dev', 'test'):
     assert finished.paths[name] == folder / 'eval' / name
     found = {path.name for path in finished.paths[name].iterdir()}

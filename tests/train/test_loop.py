@@ -99,7 +99,7 @@ class Run:
       self.batches.append(int(placed.tokens_BT[0, 0]))
       number = len(self.batches) + self.first
       loss = self.losses.get(number, 1 / number)
-      return state, StepMetrics(jnp.float32(loss), jnp.float32(0.5))
+      return state, StepMetrics(jnp.float32(loss), jnp.float32(number))
 
   def judge(self, params, between):
     step = int(params['w'][0])
@@ -191,6 +191,9 @@ def test_log_lines_are_means_since_the_last(run):
   assert [row['step'] for row in rows] == [2, 4, 6, 8, 10, 12]
   np.testing.assert_allclose(rows[1]['loss'], (1 / 3 + 1 / 4) / 2, rtol=1e-6)
   assert rows[0]['learning_rate'] == pytest.approx(0.1)
+  # The norm is that of the logged step. Memory is in bytes.
+  assert [row['grad_norm'] for row in rows] == [2, 4, 6, 8, 10, 12]
+  assert all(row['peak_memory'] > 10_000_000 for row in rows)
   assert all(row['documents_per_second'] > 0 for row in rows)
   assert run.batches == list(range(12))
   assert at.step == 12 and (at.loss_sum, at.loss_count) == (0.0, 0)

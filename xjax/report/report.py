@@ -9,12 +9,11 @@ from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import tested_best
+from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
-  learning_curves,
-  rank_curves,
   reliability_blocks,
 )
 from xjax.report.figures.plots import system_colours

@@ -104,11 +104,11 @@ def fit(
       fitted = run.fit(corpus, preemption)
     best = fitted.best_step
     metrics = read_splits(corpus, folder, best)
-    changed = metrics is None or clock.is_new(fitted.steps)
+    is_new = clock.is_new(fitted.steps, judged=metrics is not None)
     if metrics is None:
       model = fitted.model()
       best, metrics = model.step, judge_splits(model, corpus, folder)
-    if changed:
+    if is_new:
       record = clock.finish(fitted.steps, fitted.model_bytes)
       write_results(folder.path, config, metrics, record)
     return FitResult(

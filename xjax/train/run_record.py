@@ -95,7 +95,9 @@ class RunClock(contextlib.AbstractContextManager):
   def __init__(self, workdir: Workdir) -> None:
     """Reads the record of earlier starts of the run."""
     self._workdir = workdir
-    self.record = RunRecord.read(workdir) or RunRecord()
+    saved = RunRecord.read(workdir)
+    self._is_recorded = saved is not None
+    self.record = saved or RunRecord()
 
   def __enter__(self) -> 'RunClock':
     self._start = time.monotonic()
@@ -113,21 +115,26 @@ class RunClock(contextlib.AbstractContextManager):
       with contextlib.suppress(WriteError):
         self._save(dataclasses.replace(self._timed, finished=''))
 
-  def is_new(self, steps: int) -> bool:
-    """Returns whether the record lacks a run that has taken so many steps."""
+  def is_new(self, steps: int, judged: bool) -> bool:
+    """Returns whether the record lacks a run that has taken so many steps.
+
+    Args:
+      steps: number of optimizer steps taken.
+      judged: whether the run was judged before this start. If such a run has no
+        record, an earlier version of xjax fitted it, in an unknown time. So it
+        stays without a record.
+    """
+    if not self._is_recorded:
+      return not judged
     return not self.record.finished or self.record.steps != steps
 
   def finish(self, steps: int, model_bytes: int) -> RunRecord:
     """Saves and returns the record of the finished run.
 
-    If the run was finished before, its record stays as it is.
-
     Args:
       steps: number of optimizer steps taken.
       model_bytes: size of the model.
     """
-    if not self.is_new(steps):
-      return self.record
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     self.record = dataclasses.replace(
       self._timed, steps=steps, model_bytes=model_bytes, finished=now

@@ -176,7 +176,7 @@ def test_latex_of_fractions_times_100():
 
 
 def test_narrow_blocks_stand_side_by_side():
-  wide = Table(['a' * 99], [])
+  wide = Table(['', 'a' * 99], [])
   page = Page('', [Section('', [Listing(['a']), TABLE, wide, TABLE])])
   names = [a.get('class') for tag, a in read(page).tags if tag == 'div']
   blocks = [name for name in names if name not in ('blocks', 'wide')]

@@ -128,8 +128,8 @@ def attention_page(explanations: Explanations) -> str:
     f'<p>{count}. Choose a label to shade the words to which the label '
     'attends. The palest shade is about the attention that a word would have '
     'if the label attended to all words evenly. Each darker shade is twice as '
-    'much attention as the shade before it. A word without a shade has less '
-    f'than even attention. The {explanations.words} words with the most '
+    'much attention as the shade before it. A word without a shade has '
+    f'clearly less. The {explanations.words} words with the most '
     'attention are underlined. The '
     'attention of all words that the model reads adds up to 100 %.</p>',
     _contents(shown),

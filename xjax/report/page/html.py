@@ -81,6 +81,7 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
   .system, th, .marked td { print-color-adjust: exact; }
 }
 """
+_LINE = 24  # characters of a text column; a longer text wraps
 # Pixels: half of a page, a character and the padding of a column in a table.
 _HALF, _CHARACTER, _PADDING = 590, 8, 18
 
@@ -151,13 +152,15 @@ def _is_narrow(block: Block) -> bool:
 
 
 def _pixels(table: Table) -> int:
-  """Estimates the width of a table."""
-  columns = (
-    [*table.columns[i].split('\n'), *(row[i].text for row in table.rows)]
-    + [row[i].below for row in table.rows]
-    for i in range(len(table.columns))
-  )
-  return sum(_CHARACTER * max(map(len, c)) + _PADDING for c in columns)
+  """Estimates the least width of a table that is still easy to read."""
+  width = 0
+  for i, name in enumerate(table.columns):
+    cells = [row[i] for row in table.rows]
+    texts = [*name.split('\n'), *(c.text for c in cells)]
+    longest = max(map(len, [*texts, *(cell.below for cell in cells)]))
+    wraps = i < table.n_text
+    width += _CHARACTER * (min(longest, _LINE) if wraps else longest) + _PADDING
+  return width
 
 
 def _block(block: Block) -> str:
