@@ -72,11 +72,8 @@ from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
-<<<<<<< HEAD
 _LARGE_BATCH = 1024  # a smaller batch may be larger than the split train
-=======
 _TRIES = 5  # a second apart
->>>>>>> h21_locks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,25 +104,12 @@ class NeuralFit(Fit):
       vocab = folder.subwords()
     else:
       vocab = folder.vocabulary()
-<<<<<<< HEAD
-    if step is not None:
-      check_checkpoint(folder, step)
-    elif (step := best_step(folder)) is None:
-      raise DataError(f'{folder.checkpoints}: no complete checkpoint')
-=======
->>>>>>> h21_locks
     mesh = _present_mesh(config)
     inputs = Inputs(config, vocab, share_of(mesh))
     plan = plan_neural(
       config, space, inputs.vocab_size, mesh, folder.architecture()
     )
-<<<<<<< HEAD
-    like = plan.abstract.params
-    read = read_params(folder.checkpoints, step, like, verified=True)
-    params = from_paths(like, read)
-=======
-    step, params = _read_best(folder, plan.abstract.params)
->>>>>>> h21_locks
+    step, params = _read_best(folder, plan.abstract.params, step)
     n_labels = scored_labels(config.model, space)
     kind, method = config.train.loss.score_kind, config.eval.calibration
     scorer = ModelScorer(
@@ -234,8 +218,10 @@ def _check_batch(size: int, documents: int) -> None:
     )
 
 
-def _read_best(folder: Workdir, like: nnx.State) -> tuple[int, nnx.State]:
-  """Reads the parameters of the best checkpoint.
+def _read_best(
+  folder: Workdir, like: nnx.State, step: int | None
+) -> tuple[int, nnx.State]:
+  """Reads the parameters of the best checkpoint, or of a given step.
 
   While the run trains, a better checkpoint may replace the one that is read. If
   so, the function reads again.
@@ -250,11 +236,13 @@ def _read_best(folder: Workdir, like: nnx.State) -> tuple[int, nnx.State]:
   trains = (folder.path / NAME).exists() and jax.process_count() == 1
   for left in reversed(range(_TRIES if trains else 1)):
     try:
-      step = best_step(folder)
-      if step is None:
+      if step is not None:
+        check_checkpoint(folder, step)
+      chosen = best_step(folder) if step is None else step
+      if chosen is None:
         raise DataError(f'{folder.checkpoints}: no complete checkpoint')
-      params = read_params(folder.checkpoints, step, like)
-      return step, from_paths(like, params)
+      params = read_params(folder.checkpoints, chosen, like, verified=True)
+      return chosen, from_paths(like, params)
     except Exception:  # Orbax raises any type if a file vanishes
       if not left:
         raise
