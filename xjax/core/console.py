@@ -44,7 +44,8 @@ def log_in_context(verbose: bool) -> Iterator[None]:
   Args:
     verbose: whether the log and bars are shown, as in the command line.
   """
-  logger, level = logging.get_absl_logger(), logging.get_verbosity()
+  logger, verbosity = logging.get_absl_logger(), logging.get_verbosity()
+  level = logger.level  # set_verbosity changes it too
   plain = all(map(_is_default, python_logging.getLogger().handlers))
   handler = python_logging.StreamHandler()
   handler.setFormatter(python_logging.Formatter('%(message)s'))
@@ -57,7 +58,8 @@ def log_in_context(verbose: bool) -> Iterator[None]:
     with contextlib.nullcontext() if verbose else hidden_progress():
       yield
   finally:
-    logging.set_verbosity(level)
+    logging.set_verbosity(verbosity)
+    logger.setLevel(level)
     if plain:
       logger.propagate = True
       logger.removeHandler(handler)

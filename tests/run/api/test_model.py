@@ -123,7 +123,7 @@ def test_probabilities_are_those_of_predict(model, test):
 def without_calibration(slices: dict[str, dict]) -> dict[str, dict]:
   """Returns the metrics that do not depend on the calibration."""
   return {
-    name: {k: v for k, v in values.items() if not k.startswith('ECE[')}
+    name: {k: v for k, v in values.items() if not k.startswith('ECE')}
     for name, values in slices.items()
   }
 
