@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 
-import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
@@ -185,7 +184,7 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
     raise KeyboardInterrupt
 
   with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr('xjax.judge.predict._write_table', killed)
+    patch.setattr('xjax.judge.evaluation._write_table', killed)
     evaluate_split(workdir.path, 'dev')
   assert contents(workdir.path / 'eval') == before
   replace, moved = os.replace, []
@@ -239,19 +238,19 @@ def test_a_damaged_newest_checkpoint_is_an_error(
   before = contents(workdir.path / 'eval')
   meta = workdir.checkpoints / '6' / 'meta' / 'metadata'
   meta.write_text('{')
-  for use in (xjax.load, lambda path: evaluate_split(path, 'dev')):
+  for use in (load, lambda path: evaluate_split(path, 'dev')):
     with pytest.raises(
       DataError, match=r'checkpoints/6: .* damaged.*train.*--step=N \(N: 3, '
     ):
       use(workdir.path)
   assert contents(workdir.path / 'eval') == before
-  assert xjax.load(workdir.path, step=3).step == 3
+  assert load(workdir.path, step=3).step == 3
   # It is not known whether step 3 is the best.
   judged = evaluate_split(workdir.path, 'dev', step=3)
   assert judged.folder == workdir.evaluation('dev.step_3')
   # Training goes back and makes the checkpoint again.
   assert fit(read_config, workdir.path).metrics == read_run.metrics
-  assert xjax.load(workdir.path).step == read_run.best_step
+  assert load(workdir.path).step == read_run.best_step
 
 
 def test_a_made_corpus_lies_nowhere(finished, tmp_path):

@@ -52,11 +52,11 @@ def test_who_writes_is_kept_out_and_who_reads_is_not(
 def test_a_checkpoint_that_a_run_replaces_is_read_again(workdir, monkeypatch):
   read, failed = neural.read_params, []
 
-  def vanish_first(*args):
+  def vanish_first(*args, **options):
     if not failed:
       failed.append(args)
       raise FileNotFoundError('the run has just removed it')
-    return read(*args)
+    return read(*args, **options)
 
   monkeypatch.setattr(neural, 'read_params', vanish_first)
   monkeypatch.setattr('xjax.run.neural.time.sleep', lambda seconds: None)

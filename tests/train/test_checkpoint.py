@@ -182,7 +182,7 @@ def test_iterator_state_of_another_number_of_processes(tmp_path, plan, advance):
   (data / 'process_0-of-1.json').rename(data / 'process_1-of-4.json')
   iterator = batches()
   # Past the check of files, which would call this damage.
-  listed = checkpoint._list_files(tmp_path / '2')
+  listed = checkpoint.list_files(tmp_path / '2', checkpoint._ITEMS)
   (tmp_path / '2' / 'files.json').write_text(json.dumps(listed))
   with Checkpoints(tmp_path, 3) as checkpoints:
     checkpoints.restore(2, plan.abstract, iterator)

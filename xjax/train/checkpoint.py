@@ -24,7 +24,6 @@ import pathlib
 import shutil
 import types
 from typing import Any
-import zlib
 
 from absl import logging
 import grain
@@ -40,8 +39,11 @@ from xjax.core.progress import Progress
 from xjax.train.checkpoint_storage import (
   hide_tracebacks,
   is_step,
+  list_files,
+  lists_items,
   remove_unfinished,
   saving,
+  size_and_crc,
 )
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import TrainState
@@ -256,7 +258,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
-    write_json(folder / _FILES, _list_files(folder))
+    write_json(folder / _FILES, list_files(folder, _ITEMS))
 
 
 def complete_steps(folder: str | os.PathLike) -> list[int]:
@@ -449,7 +451,7 @@ def copy_for_loading(
   for item in ('params', 'averages', 'meta'):
     if (source / item).is_dir():
       shutil.copytree(source / item, copy / item)
-  write_json(copy / _FILES, _list_files(copy))
+  write_json(copy / _FILES, list_files(copy, _ITEMS))
   _replace_meta(copy, read_meta(folder, step) | {'best_step': step})
 
 
@@ -515,26 +517,8 @@ def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   """
   write_json(folder / _JUDGED, meta)
   listed = json.loads((folder / _FILES).read_text('utf-8'))
-  listed[_JUDGED] = _size_and_crc(folder / _JUDGED)
+  listed[_JUDGED] = size_and_crc(folder / _JUDGED)
   write_json(folder / _FILES, listed)
-
-
-def _list_files(folder: pathlib.Path) -> dict[str, list[int]]:
-  """Returns the size in bytes and the CRC-32 of each file, by relative path."""
-  return {
-    path.relative_to(folder).as_posix(): _size_and_crc(path)
-    for item in _ITEMS
-    for path in sorted((folder / item).rglob('*'))
-    if path.is_file()
-  }
-
-
-def _size_and_crc(path: pathlib.Path) -> list[int]:
-  size, crc = 0, 0
-  with path.open('rb') as file:
-    while block := file.read(1 << 20):
-      size, crc = size + len(block), zlib.crc32(block, crc)
-  return [size, crc]
 
 
 def _fault(folder: pathlib.Path) -> str:
@@ -547,23 +531,14 @@ def _fault(folder: pathlib.Path) -> str:
     return 'the checkpoint was never completed'
   except (OSError, ValueError, RecursionError):
     return f'{_FILES} is damaged'
-  if not isinstance(expected, dict) or not _lists_items(expected):
+  if not isinstance(expected, dict) or not lists_items(expected):
     return f'{_FILES} is damaged'
   for name in sorted(expected):
     if not (folder / name).is_file():
       return f'{name} is missing'
-    if _size_and_crc(folder / name) != expected[name]:
+    if size_and_crc(folder / name) != expected[name]:
       return f'{name} is damaged'
   return ''
-
-
-def _lists_items(listed: Mapping[str, Any]) -> bool:
-  """Returns whether a list of files has what every checkpoint has.
-
-  A checkpoint that copy_for_loading wrote has no optimizer and no data.
-  """
-  items = {name.partition('/')[0] for name in listed}
-  return items >= {'params', 'meta'}
 
 
 def _sweep(folder: pathlib.Path) -> None:

@@ -1,10 +1,10 @@
-"""Cleans the folder of checkpoints, and reports storage that fails in one line.
+"""Lists and cleans the files of checkpoints; failing storage is one line.
 
 If a file cannot be written, Orbax and TensorStore raise errors of many types,
 and print the same errors as tracebacks of their threads.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import functools
 import logging
@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from typing import Any
+import zlib
 
 from xjax.core.atomic import writing
 from xjax.core.errors import DataError
@@ -109,3 +110,33 @@ def _show(shown: Callable[[Any], object], error: Any) -> None:
   closed = error.object is None and str(error.exc_value) == _CLOSED
   if not closed and 'async_serialize' not in repr(error.object):
     shown(error)
+
+
+def list_files(
+  folder: pathlib.Path, items: Sequence[str]
+) -> dict[str, list[int]]:
+  """Returns the size in bytes and the CRC-32 of each file, by relative path."""
+  return {
+    path.relative_to(folder).as_posix(): size_and_crc(path)
+    for item in items
+    for path in sorted((folder / item).rglob('*'))
+    if path.is_file()
+  }
+
+
+def size_and_crc(path: pathlib.Path) -> list[int]:
+  """Returns the size in bytes and the CRC-32 of a file."""
+  size, crc = 0, 0
+  with path.open('rb') as file:
+    while block := file.read(1 << 20):
+      size, crc = size + len(block), zlib.crc32(block, crc)
+  return [size, crc]
+
+
+def lists_items(listed: Mapping[str, Any]) -> bool:
+  """Returns whether a list of files has what every checkpoint has.
+
+  A checkpoint that was copied for loading has no optimizer and no data.
+  """
+  items = {name.partition('/')[0] for name in listed}
+  return items >= {'params', 'meta'}

@@ -208,6 +208,7 @@ def _reliability_picture(
   groups: Sequence[Group], drawn: Mapping[str, Mapping[str, Reliability]]
 ) -> Picture:
   several = any(len(group.runs) > 1 for group in groups)
+  on_dev = any(g.first.calibration and g.first.split == DEV for g in groups)
   return Picture(
     svgs=reliability_diagrams(drawn, [group.name for group in groups]),
     alt='Reliability. '
@@ -223,21 +224,12 @@ def _reliability_picture(
       'are below the diagonal, and not confident enough if its points are '
       'above the diagonal. ECE, the expected calibration error, is the mean '
       'distance from the diagonal, weighted by the number of entries in a bin. '
-      f'{ECE_ABOVE} is the error of the entries with probability above '
-      f'{ABOVE}. '
-      'The bars show these numbers.'
-      + (
-        ' If a system has several runs, the first run is shown.'
-        if several
-        else ''
-      )
-      + (_ON_DEV if any(map(_fitted_here, groups)) else '')
+      'The bars show these numbers. '
+      f'{ECE_ABOVE} is the ECE of the entries with probability above {ABOVE}.'
+      + ' If a system has several runs, the first run is shown.' * several
+      + _ON_DEV * on_dev
     ),
   )
-
-
-def _fitted_here(group: Group) -> bool:
-  return group.first.calibration is not None and group.first.split == DEV
 
 
 def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
