@@ -17,6 +17,7 @@ from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
+from xjax.report.comparison import tested_best
 from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
@@ -29,7 +30,7 @@ from xjax.report.page.html import render_html
 from xjax.report.page.markdown import render_markdown
 from xjax.report.page.page import Fold, Picture, Table, Text
 from xjax.report.rejudging import judge_runs
-from xjax.report.report import report
+from xjax.report.report import build_page, report
 from xjax.report.runs import Group, JudgedRun
 from xjax.report.sources import read_runs
 from xjax.report.tables.published import published_folds
@@ -133,15 +134,18 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   worse.save(paths[1])
   worse.save(paths[2])
 
-  def bold(*paths):
-    page = report([*map(str, paths)], 'c', metrics=['P@1', 'R@5'])
-    rows = page.results.rows
-    assert page.results.columns[2:] == ('P@1', 'R@5')
-    return {row[1].text for row in rows if any(cell.best for cell in row)}
-
-  assert bold(*paths) == {'best'}
-  assert bold(*paths[1:]) == set()
-  assert bold(paths[0]) == set()
+  runs = judge_runs(read_runs(paths), JudgeRequest())
+  groups = [Group(run.name, (run,)) for run in runs]
+  metrics = ['P@1', 'R@5', 'no-such-metric']
+  best = {'P@1': 'best', 'R@5': 'best'}
+  assert tested_best(groups, metrics, 'xjax')['all'] == best
+  assert not any(tested_best(groups[1:], metrics, 'xjax').values())
+  assert tested_best(groups[:1], metrics, 'xjax') == {}
+  assert tested_best(groups, metrics, 'pyxclib') == {}
+  page = build_page(groups[:2], 'c', '', metrics[:2])
+  rows = page.results.rows
+  assert page.results.columns[2:] == ('P@1', 'R@5')
+  assert {r[1].text for r in rows if any(c.best for c in r)} == {'best'}
 
 
 def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):
