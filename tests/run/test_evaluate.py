@@ -16,6 +16,7 @@ from xjax.judge.request import JudgeRequest, Similarity
 from xjax.report.sources import read_runs
 from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
 from xjax.run.fit import fit
+from xjax.run.load import load
 from xjax.train.workdir import Workdir
 
 
