@@ -82,13 +82,14 @@ def log_to(stream: io.StringIO) -> Iterator[None]:
 @contextlib.contextmanager
 def own_flags() -> Iterator[None]:
   """Flags are those of one main: others have flags of the same names."""
-  before = set(absl_flags.FLAGS)
+  before, level = set(absl_flags.FLAGS), logging.get_absl_logger().level
   try:
     yield
   finally:
     for name in set(absl_flags.FLAGS) - before:
       delattr(absl_flags.FLAGS, name)
-    absl_flags.FLAGS.unparse_flags()
+    absl_flags.FLAGS.unparse_flags()  # --verbosity sets the level
+    logging.get_absl_logger().setLevel(level)
 
 
 @pytest.fixture(scope='session')

@@ -17,7 +17,7 @@ from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import tested_best
+from xjax.report.comparison import best_by_tests
 from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
@@ -138,10 +138,10 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   groups = [Group(run.name, (run,)) for run in runs]
   metrics = ['P@1', 'R@5', 'no-such-metric']
   best = {'P@1': 'best', 'R@5': 'best'}
-  assert tested_best(groups, metrics, 'xjax')['all'] == best
-  assert not any(tested_best(groups[1:], metrics, 'xjax').values())
-  assert tested_best(groups[:1], metrics, 'xjax') == {}
-  assert tested_best(groups, metrics, 'pyxclib') == {}
+  assert best_by_tests(groups, metrics, 'xjax')['all'] == best
+  assert not any(best_by_tests(groups[1:], metrics, 'xjax').values())
+  assert best_by_tests(groups[:1], metrics, 'xjax') == {}
+  assert best_by_tests(groups, metrics, 'pyxclib') == {}
   page = build_page(groups[:2], 'c', '', metrics[:2])
   rows = page.results.rows
   assert page.results.columns[2:] == ('P@1', 'R@5')

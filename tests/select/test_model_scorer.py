@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 from flax import nnx
@@ -146,7 +147,7 @@ def test_a_document_does_not_depend_on_its_batch():
   np.testing.assert_allclose(together, longer, atol=1e-5)
   for row, n in ((0, 7), (2, 1), (3, 3)):
     alone = jax.tree.map(lambda x, row=row: x[row : row + 1], batch)
-    alone = alone.replace(tokens_BT=alone.tokens_BT[:, :n])
+    alone = dataclasses.replace(alone, tokens_BT=alone.tokens_BT[:, :n])
     _, scores = ours.topk(alone, L)
     np.testing.assert_allclose(scores[:, 0], together[:, row], atol=1e-5)
 

@@ -120,7 +120,7 @@ def _compare(
   return compare(systems, criteria_of(runs, plan), plan)
 
 
-def tested_best(
+def best_by_tests(
   groups: Sequence[Group], metrics: Sequence[str], protocol: str
 ) -> dict[str, dict[str, str]]:
   """Finds the systems that are significantly better than all others.

@@ -8,7 +8,7 @@ from xjax.core.errors import ConfigError
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import tested_best
+from xjax.report.comparison import best_by_tests
 from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
@@ -224,7 +224,7 @@ def _results_table(
     colours,
     {g.name: g.seeds for g in groups},
     {g.name: intervals_of(g.first.metrics, protocol) for g in groups},
-    tested_best(groups, columns, protocol),
+    best_by_tests(groups, columns, protocol),
   )
 
 

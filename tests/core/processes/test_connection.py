@@ -67,7 +67,7 @@ def test_flags_that_need_others(joined, flags):
 
 def test_nobody_to_be_found():
   program = (
-    'from xjax.core.distributed import start\n'
+    'from xjax.core.processes.connection import start\n'
     'from xjax.core.errors import ConfigError\n'
     'try:\n'
     '  start(True)\n'

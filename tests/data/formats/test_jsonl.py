@@ -181,7 +181,7 @@ def test_documents_from_standard_input(monkeypatch, pack):
 
 def test_a_closed_standard_input_is_one_error(monkeypatch):
   monkeypatch.setattr(sys, 'stdin', None)
-  with pytest.raises(DataError, match='^-: standard input is closed'):
+  with pytest.raises(DataError, match='^standard input is closed'):
     read_documents('-')
 
 

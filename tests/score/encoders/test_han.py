@@ -1,5 +1,6 @@
 """HAN as a whole: zones in, scores out."""
 
+import dataclasses
 import functools
 
 from flax import nnx
@@ -163,8 +164,8 @@ def test_neither_padding_nor_company_nor_chunks_matter():
   np.testing.assert_allclose(longer, together, atol=1e-5)
   np.testing.assert_allclose(scores(draw(), chunk=7), together, atol=1e-5)
   alone = jax.tree.map(lambda x: x[3:4], draw())
-  alone = alone.replace(
-    tokens_BT=alone.tokens_BT[:, :2], lengths_B=alone.lengths_B[:, :2]
+  alone = dataclasses.replace(
+    alone, tokens_BT=alone.tokens_BT[:, :2], lengths_B=alone.lengths_B[:, :2]
   )
   np.testing.assert_allclose(scores(alone)[0], together[3], atol=1e-5)
 

@@ -8,7 +8,6 @@ complete, and all its files are from the same command.
 from collections.abc import Collection, Iterator, Mapping
 import contextlib
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -17,6 +16,7 @@ from typing import Any
 
 from xjax.core.atomic import WriteError, write_json, writing
 from xjax.core.errors import DataError
+from xjax.data.files.json_lines import parse_object
 
 FILES = 'files'  # the field of a mark with the digests
 
@@ -41,12 +41,9 @@ def read_json(path: str | os.PathLike) -> dict[str, Any]:
     DataError: the file is absent or damaged.
   """
   try:
-    value = json.loads(pathlib.Path(path).read_text('utf-8'))
-  except (OSError, ValueError, RecursionError) as error:
+    return parse_object(pathlib.Path(path).read_bytes())
+  except (OSError, ValueError) as error:
     raise DataError(f'{path}: cannot be read: {error}') from error
-  if not isinstance(value, dict):
-    raise DataError(f'{path}: is not a JSON object')
-  return value
 
 
 @contextlib.contextmanager

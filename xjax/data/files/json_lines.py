@@ -258,21 +258,26 @@ def read_file_lines(
 
 
 def read_rows(
-  path: pathlib.Path, faults: Faults
+  path: pathlib.Path, faults: Faults, documents: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line of a file.
 
   Faulty lines are left out and their faults are added.
+
+  Args:
+    path: the file.
+    faults: collects what is wrong with the lines.
+    documents: as in parse_rows.
   """
   try:
     with open_lines(path) as file:
-      yield from parse_rows(file, str(path), faults)
+      yield from parse_rows(file, str(path), faults, documents)
   except Fault as fault:
     faults.add(path, None, str(fault))
 
 
 def parse_rows(
-  file: BinaryIO, name: str, faults: Faults
+  file: BinaryIO, name: str, faults: Faults, documents: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line of an open file.
 
@@ -282,8 +287,10 @@ def parse_rows(
     file: the open file of JSON lines.
     name: name of the file, for messages.
     faults: collects what is wrong with the lines.
+    documents: whether lines are documents. If so, one fault says that the file
+      is a table, if its first line looks like that.
   """
-  first = True
+  first = documents
   for number, line in read_lines(file, name, faults):
     try:
       row = parse_object(line)

@@ -129,7 +129,7 @@ def parse_documents(
   """
   before = faults.count
   split = Draft().begin('input')
-  for number, row in parse_rows(file, name, faults):
+  for number, row in parse_rows(file, name, faults, documents=True):
     fields = Fields(row)
     document = read(fields, f'line-{number}', False)
     messages = split.document_faults(document.id, (), Descriptors())
@@ -210,7 +210,7 @@ def read_split(
   """
   zones: dict[str, None] = {}
   before = faults.count
-  for number, row in read_rows(path, faults):
+  for number, row in read_rows(path, faults, documents=True):
     fields = Fields(row)
     document = read(fields, f'line-{number}' if name_lines else None, True)
     messages = split.document_faults(document.id, document.labels, described)
