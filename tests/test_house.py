@@ -155,6 +155,11 @@ def test_a_folder_can_be_looked_over():
   assert {folder: n for folder, n in files.items() if n > 15} == {}
 
 
+def test_every_folder_of_the_package_is_installed():
+  # setup.py finds the folders that have an __init__.py.
+  assert [name(f) for f in FOLDERS if not (f / INIT).exists()] == []
+
+
 def test_the_median_function_is_short():
   lengths = [
     lines

@@ -1,0 +1,1 @@
+"""Defines the flags that several commands share, and runs commands."""
