@@ -143,6 +143,19 @@ def test_new_documents_are_read_like_those_of_the_run(
     assert best(tagged(run.workdir, '-', tmp_path)) == expected
 
 
+def test_ids_and_labels_of_json_lines_have_the_usual_names(run, tmp_path):
+  texts = [
+    {k: row[k] for k in ('title', 'summary', 'body')} for row in ROWS[:3]
+  ]
+  lines = [{'id': f'm{i}', **t, 'labels': ['x']} for i, t in enumerate(texts)]
+  source = tmp_path / 'new.jsonl'
+  source.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  answer = tagged(run.workdir, source, tmp_path)
+  assert [row['id'] for row in answer] == ['m0', 'm1', 'm2']
+  metrics = json.loads((tmp_path / 'x.metrics.json').read_text())
+  assert metrics['xjax']['all']['n_docs'] == 3
+
+
 def test_a_new_table_without_the_text_is_one_error(run, tmp_path):
   write_csv(tmp_path / 'new.csv', [{'title': 'x', 'text': 'y'}])
   with pytest.raises(DataError, match="no column 'summary' .data.text.; the"):

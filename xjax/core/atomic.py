@@ -105,6 +105,25 @@ def write_npz(
     save(file, allow_pickle=False, **arrays)
 
 
+@contextlib.contextmanager
+def temporary_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """Makes a folder beside `path`, which is removed at the end of the context.
+
+  If the process is killed, remove_temporaries removes the folder later.
+
+  Raises:
+    WriteError: the folder cannot be made.
+  """
+  path = pathlib.Path(path)
+  with writing(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = pathlib.Path(tempfile.mkdtemp(**_temporary(path)))
+  try:
+    yield temporary
+  finally:
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
 def build_folder(
   path: str | os.PathLike, build: Callable[[pathlib.Path], None]
 ) -> None:
@@ -117,10 +136,7 @@ def build_folder(
     WriteError: the folder cannot be written.
   """
   path = pathlib.Path(path)
-  with writing(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(**_temporary(path)))
-  try:
+  with temporary_folder(path) as temporary:
     build(temporary)
     os.chmod(temporary, 0o755)
     try:
@@ -129,8 +145,6 @@ def build_folder(
     except WriteError:
       if not path.is_dir():
         raise
-  finally:
-    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _temporary(path: pathlib.Path) -> dict[str, Any]:

@@ -50,12 +50,15 @@ class Progress(contextlib.AbstractContextManager):
   Attributes:
     done: number of parts that are done.
     has_bar: whether a terminal shows a bar.
+    says_end: whether a last line says how long the work took, if there were
+      lines before.
     leave: whether the bar stays on the screen after the work has ended.
     smoothing: how the bar computes the speed that it shows, from 0 (the mean
       over all parts) to 1 (the speed of the last part).
   """
 
   has_bar: ClassVar[bool] = True
+  says_end: ClassVar[bool] = True
   leave: ClassVar[bool] = False
   smoothing: ClassVar[float] = 0.3
   _open: ClassVar[list['Progress']] = []  # contexts; the innermost comes last
@@ -151,7 +154,7 @@ class Progress(contextlib.AbstractContextManager):
       if self._open[-1:] == [self] and self._until_due() <= 0:
         self.say(self._line(time.monotonic() - start))
         any_line = True
-    if any_line:
+    if any_line and self.says_end:
       seconds = time.monotonic() - start
       self.say(f'{self._line(seconds)}; ended after {seconds:.0f} s')
 
@@ -176,6 +179,7 @@ class Heartbeat(Progress):
   """
 
   has_bar = False
+  says_end = False
 
 
 @contextlib.contextmanager

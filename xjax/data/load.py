@@ -271,7 +271,7 @@ def read_input(
   ) -> Document:
     format_ = data if data.is_record(fields) else JsonlData()
     document = format_.read_record(fields, default_id, need_labels)
-    if format_.label_field not in fields:
+    if format_.label_field not in fields and 'labels' not in fields:
       document = dataclasses.replace(document, labels=None)
     return document
 

@@ -134,3 +134,10 @@ def test_a_lock_that_cannot_be_written_is_one_line(tmp_path, make):
     with locked(tmp_path):
       pass
   assert names(tmp_path) == [NAME]
+
+
+def test_a_link_that_leads_nowhere_is_one_error(tmp_path):
+  (tmp_path / 'run').symlink_to(tmp_path / 'none' / 'deep')
+  with pytest.raises(UserError, match='run/.xjax.lock: cannot be written'):
+    with locked(tmp_path / 'run'):
+      pass

@@ -1,10 +1,14 @@
 """Files that belong together: all of one set, or no mark."""
 
 import json
+import os
+import pathlib
+import re
+import shutil
 
 import pytest
 
-from xjax.core.atomic import WriteError
+from xjax.core.atomic import WriteError, remove_temporaries
 from xjax.core.errors import DataError
 from xjax.data.files.file_set import file_digest, read_mark, writing_set
 
@@ -83,3 +87,12 @@ def test_a_message_names_the_folder_that_the_user_knows(mark):
   with pytest.raises(WriteError, match='folder: cannot be written'):
     write(mark, a='one')
   assert [p.name for p in mark.parent.iterdir()] == ['a']
+
+
+def test_what_a_killed_process_leaves_is_swept(mark):
+  with writing_set(mark, {}) as new:
+    assert re.fullmatch(rf'\.mark\.json\.xjax-{os.getpid()}-\w+\.tmp', new.name)
+    left = shutil.copytree(new, new.parent / new.name.replace('-', '-1', 1))
+  remove_temporaries(mark.parent)
+  assert left.exists() == pathlib.Path(f'/proc/1{os.getpid()}').exists()
+  assert mark.exists()

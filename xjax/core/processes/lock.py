@@ -84,7 +84,11 @@ def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
       flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
       lock = os.open(path, flags, 0o666)
     except FileNotFoundError:
-      continue  # another process has just removed the folder, which was empty
+      # Another process has just removed the folder, which was empty; or the
+      # folder is a link that leads nowhere.
+      if path.parent.is_symlink() or time.monotonic() >= until:
+        raise
+      continue
     try:
       if _try_to_lock(lock, path) and _is_at(lock, path):
         os.ftruncate(lock, 0)

@@ -10,11 +10,14 @@ import contextlib
 import hashlib
 import os
 import pathlib
-import shutil
-import tempfile
 from typing import Any
 
-from xjax.core.atomic import WriteError, write_json, writing
+from xjax.core.atomic import (
+  WriteError,
+  temporary_folder,
+  write_json,
+  writing,
+)
 from xjax.core.errors import DataError
 from xjax.data.files.json_lines import parse_object
 
@@ -69,25 +72,21 @@ def writing_set(
     WriteError: a file cannot be written.
   """
   folder = mark.parent
-  with writing(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    new = pathlib.Path(tempfile.mkdtemp(prefix=f'.{mark.name}.', dir=folder))
-  try:
-    yield new
-    digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
-    dropped = _unlisted(mark, digests)
-    with writing(folder):
-      mark.unlink(missing_ok=True)
-      for name in digests:
-        os.replace(new / name, folder / name)
-      for path in dropped:
-        path.unlink(missing_ok=True)
-    write_json(mark, {**facts, FILES: digests})
-  except WriteError as error:
-    # Users know the folder, but not the temporary folder.
-    raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
-  finally:
-    shutil.rmtree(new, ignore_errors=True)
+  with temporary_folder(mark) as new:
+    try:
+      yield new
+      digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
+      dropped = _unlisted(mark, digests)
+      with writing(folder):
+        mark.unlink(missing_ok=True)
+        for name in digests:
+          os.replace(new / name, folder / name)
+        for path in dropped:
+          path.unlink(missing_ok=True)
+      write_json(mark, {**facts, FILES: digests})
+    except WriteError as error:
+      # Users know the folder, but not the temporary folder.
+      raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
 
 
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:

@@ -5,13 +5,11 @@ import dataclasses
 import filecmp
 import json
 import pathlib
-import shutil
-import tempfile
 
 import numpy as np
 from scipy import sparse
 
-from xjax.core.atomic import build_folder, writing
+from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.data.batches.sparse import SparseDocuments
@@ -146,17 +144,13 @@ def write_folder(
   if not folder.exists():
     build_folder(folder, write)
     return
-  with writing(folder):
-    new = pathlib.Path(tempfile.mkdtemp(prefix='.data.', dir=folder.parent))
-  try:
+  with temporary_folder(folder) as new:
     write(new)
     names = sorted(path.name for path in new.iterdir())
     before = sorted(path.name for path in folder.iterdir())
     same = (
       names == before and not filecmp.cmpfiles(folder, new, names, False)[1]
     )
-  finally:
-    shutil.rmtree(new, ignore_errors=True)
   if not same:
     raise ConfigError(
       f'{folder.parent}: this workdir was made from other texts or labels '

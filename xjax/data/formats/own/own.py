@@ -24,7 +24,7 @@ from xjax.data.files.json_lines import Fields
 from xjax.data.files.tables import FileKind, read_table
 from xjax.data.formats.contract import DataConfig, read_document
 from xjax.data.formats.draft import RawCorpus
-from xjax.data.formats.own.columns import Columns, RowReader
+from xjax.data.formats.own.columns import LIST, Columns, RowReader
 from xjax.data.formats.own.reading import (
   Source,
   guess_columns,
@@ -129,8 +129,12 @@ class OwnData(DataConfig):
       if name not in fields:
         fields.faults.append(f'no field {name!a} (data.text)')
     columns = self._columns()
-    if columns.id not in fields:
-      columns = dataclasses.replace(columns, id='')
+    if columns.id not in fields:  # new documents may have the usual field
+      columns = dataclasses.replace(columns, id='id' if 'id' in fields else '')
+    if columns.labels not in fields and isinstance(
+      fields.row.get('labels'), list
+    ):
+      columns = dataclasses.replace(columns, labels='labels', separator=LIST)
     return RowReader(columns).read(fields, default_id, need_labels)
 
   def read_table(
