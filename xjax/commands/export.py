@@ -10,12 +10,10 @@ pooling is written only if it is a trained pooler (config.model.pooling.pooler).
 
 from absl import flags
 
-from xjax.commands.flags import program
+from xjax.commands.flags import checkpoint, program
 from xjax.core.console import show
 
-_WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Folder of the run.', required=True
-)
+_WORKDIR, _STEP = checkpoint.define(required=True)
 _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder to write; it must not exist yet.', required=True
 )
@@ -25,7 +23,7 @@ def main() -> None:
   """Writes the encoder of the run to the folder."""
   from xjax.run.export import export_encoder
 
-  run = export_encoder(_WORKDIR.value, _OUTPUT.value)
+  run = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
   show(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
 
 

@@ -37,13 +37,19 @@ def config_file(name: str) -> str:
       raise ConfigError(f'--config={name}: no such file')
     return name
   if stem not in config_names():
-    close = difflib.get_close_matches(stem, config_names(), n=1)
-    advice = f'; did you mean {close[0]}?' if close else ''
     raise ConfigError(
-      f'--config={name}: xjax has no config of this name, and there is no such '
-      f'file{advice} `xjax configs` lists all configs'
+      f'--config={name}: there is no such file, and {_no_config(stem)}'
     )
   return f'{CONFIGS / stem}.py{colon}{variant}'
+
+
+def _no_config(name: str) -> str:
+  """Returns a message that xjax has no config of a name."""
+  close = difflib.get_close_matches(name, config_names(), n=1)
+  advice = f'did you mean {close[0]}? ' if close else ''
+  return (
+    f'xjax has no config of this name; {advice}`xjax configs` lists all configs'
+  )
 
 
 def named_config(name: str) -> 'Config':
@@ -57,7 +63,7 @@ def named_config(name: str) -> 'Config':
   """
   stem, _, variant = name.partition(':')
   if stem not in config_names():
-    config_file(f'{stem}:')  # raises the error about the name
+    raise ConfigError(f'config {name!r}: {_no_config(stem)}')
   module = importlib.import_module(f'xjax.configs.{stem}')
   try:
     return module.get_config(*[variant] if variant else [])

@@ -7,7 +7,6 @@ import json
 import math
 import pathlib
 import shlex
-import time
 from typing import Any
 
 from absl import logging
@@ -29,6 +28,7 @@ from xjax.report.page.markdown import escape
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.score.config import ExactMatchModel, is_neural
+from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
@@ -112,12 +112,13 @@ def _article(noun: str) -> str:
 
 
 def _date(result: FitResult) -> str:
-  """Returns the date on which the last split was judged, in UTC."""
-  folder = Workdir.at(result.workdir)
-  marks = [folder.judged(name) for name in result.paths]
-  times = [mark.stat().st_mtime for mark in marks if mark.exists()]
-  at = max(times) if times else time.time()
-  return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
+  """Returns the date on which the run was finished, in UTC."""
+  record = RunRecord.read(Workdir.at(result.workdir))
+  return (record and record.finished or _now())[:10]
+
+
+def _now() -> str:
+  return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def _use(result: FitResult, config: Config) -> Iterator[str]:

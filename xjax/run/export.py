@@ -24,18 +24,21 @@ _MASK = ('[MASK]', '<mask>')
 
 
 def export_encoder(
-  workdir: str | os.PathLike, output: str | os.PathLike
+  workdir: str | os.PathLike,
+  output: str | os.PathLike,
+  step: int | None = None,
 ) -> Predictor:
   """Writes the encoder of a run to a folder that transformers can load.
 
   The folder has config.json, model.safetensors and the files of the tokenizer.
-  The weights are those of the best checkpoint. A trained pooler is written as
+  The weights are those of a checkpoint. A trained pooler is written as
   well. If there is no trained pooler, transformers warns that the pooler is
   newly initialized.
 
   Args:
     workdir: folder of the run.
     output: folder to write; it must not exist.
+    step: int, step of the checkpoint; None for the best checkpoint.
 
   Returns:
     The model of the run.
@@ -46,7 +49,7 @@ def export_encoder(
       damaged.
     WriteError: the output folder exists or cannot be written.
   """
-  run = load(workdir)
+  run = load(workdir, step)
   if not run.config.data.tokens.pretrained:
     raise ConfigError(
       f'{run.workdir.path}: this run has no encoder of the BERT family; only '

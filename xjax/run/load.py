@@ -28,7 +28,7 @@ if typing.TYPE_CHECKING:
 
 DEV = 'dev'
 JUDGED = (DEV, 'test')
-_ADVICE = 'to calibrate them, run xjax evaluate --split=dev'
+_ADVICE = 'xjax evaluate --split=dev calibrates those of the best checkpoint'
 
 
 def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':

@@ -25,7 +25,7 @@ def encoding_of(file: BinaryIO) -> str:
       that are. The fault has the number of the line.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
-  line, encoding = 1, 'utf-8-sig'
+  line, encoding, seen = 1, 'utf-8-sig', False
   try:
     while piece := file.read(_PIECE):
       if line == 1 and piece.startswith(UTF16_MARKS):
@@ -34,19 +34,24 @@ def encoding_of(file: BinaryIO) -> str:
         line += piece.count(b'\n', 0, at)
         raise Fault('a NUL byte: the file is not text', line)
       if encoding == 'utf-8-sig':
-        encoding = _check_utf8(decoder, piece, line)
+        encoding = _check_utf8(decoder, piece, line, seen)
+        # Bytes at the end may be the start of a character.
+        whole = piece[: len(piece) - len(decoder.getstate()[0])]
+        seen = seen or not whole.isascii()
       elif _NOT_IN_CP1252.intersection(piece):
         encoding = 'latin-1'
       line += piece.count(b'\n')
     if encoding == 'utf-8-sig' and decoder.getstate()[0]:
-      return 'cp1252'  # the last character is cut off
+      if seen:
+        raise Fault('the last character is cut off: the file is damaged', line)
+      return 'cp1252'
     return encoding
   finally:
     file.seek(0)
 
 
 def _check_utf8(
-  decoder: codecs.IncrementalDecoder, piece: bytes, line: int
+  decoder: codecs.IncrementalDecoder, piece: bytes, line: int, seen: bool
 ) -> str:
   """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1.
 
@@ -54,6 +59,7 @@ def _check_utf8(
     decoder: has decoded the pieces before this one.
     piece: bytes that follow.
     line: int, line number of the first byte.
+    seen: whether earlier pieces have characters of several bytes.
 
   Raises:
     Fault: the piece is damaged UTF-8.
@@ -64,7 +70,8 @@ def _check_utf8(
     text = piece.decode('utf-8', 'replace')
     broken = text.count('\ufffd')
     # Text in another encoding is hardly ever valid UTF-8 by accident.
-    if len(text) - len(text.encode('ascii', 'ignore')) > 2 * broken:
+    valid = len(text) - len(text.encode('ascii', 'ignore'))
+    if seen or valid > 2 * broken:
       raise Fault(
         'a byte that is not UTF-8, although most of the text is UTF-8',
         line + piece.count(b'\n', 0, error.start),

@@ -15,7 +15,7 @@ from xjax.core.rng import host_generator
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.memory.labels import GivenLabels, check_lengths, labels_of
 from xjax.data.memory.texts import documents_of, repeated_ids, without_text
-from xjax.data.schema import Document, label_row
+from xjax.data.schema import Document, Label, label_row
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def draw_dev(
 
 def write_folder(
   folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
-) -> None:
+) -> bool:
   """Writes splits as JSON lines, or as feature files of the XC repository.
 
   If the folder exists, nothing is written: the folder must have the same
@@ -130,6 +130,9 @@ def write_folder(
   Args:
     folder: path of the new folder.
     splits: name -> documents. The labels of all splits are those of `train`.
+
+  Returns:
+    Whether the folder was written.
 
   Raises:
     ConfigError: the folder exists, and its contents differ.
@@ -143,7 +146,7 @@ def write_folder(
 
   if not folder.exists():
     build_folder(folder, write)
-    return
+    return True
   with temporary_folder(folder) as new:
     write(new)
     names = sorted(path.name for path in new.iterdir())
@@ -156,6 +159,7 @@ def write_folder(
       f'{folder.parent}: this workdir was made from other texts or labels '
       f'({folder.name}/ differs); use a new workdir'
     )
+  return False
 
 
 def _write_lines(
@@ -177,7 +181,15 @@ def _write_lines(
 def _write_features(
   folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
 ) -> None:
-  names = [label.id for label in splits['train'].labels.labels]
+  labels = splits['train'].labels.labels
+  names = [label.id for label in labels]
+  if any(label != Label(label.id, label.name) for label in labels) or any(
+    label.name not in ('', label.id) for label in labels
+  ):
+    raise ConfigError(
+      'label_names: with features, labels have only ids; give ids, not Labels '
+      'with names'
+    )
   text = ''.join(f'{name}\n' for name in names)
   (folder / 'Y.txt').write_text(text, 'utf-8')
   for name, split in splits.items():

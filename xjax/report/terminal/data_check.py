@@ -43,6 +43,7 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
     would_run: whether a run would accept the corpus.
   """
   try:
+    data = data.settled()
     corpus = read_corpus(data, seed)
     check_train_split(corpus)
   except UserError as error:

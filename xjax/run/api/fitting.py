@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
+import shutil
 from typing import Any
 
 from xjax.config.named import named_config
@@ -92,8 +93,14 @@ def fit(
   data = _data_of(config.data, path / DATA, train)
   config = dataclasses.replace(config, data=data)
   with log_in_context(verbose):
-    write_folder(path / DATA, splits)
-    fit_run(config, path)
+    is_new = write_folder(path / DATA, splits)
+    try:
+      fit_run(config, path)
+    except BaseException:
+      # The next call may have other documents if this one started no run.
+      if is_new and not (path / 'config.json').exists():
+        shutil.rmtree(path / DATA)
+      raise
     return Model(load_run(path), folder)
 
 

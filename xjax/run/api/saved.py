@@ -18,8 +18,11 @@ from xjax.train.checkpoint import copy_for_loading
 from xjax.train.workdir import Workdir
 
 DATA = 'data'  # the folder of a workdir with documents that were in memory
-# What a workdir has, but loading its model does not need.
-_LEFT_OUT = (DATA, 'checkpoints', 'eval', 'metrics.jsonl', 'profile', 'tb')
+# What loading a model needs, besides a checkpoint and the evaluation of dev.
+_NEEDED = (
+  *('config.json', 'labels.jsonl', 'corpus.json', 'digests.json', 'run.json'),
+  *('calibration.json', 'features', 'model'),
+)
 
 
 class TemporaryFolder:
@@ -74,13 +77,10 @@ def unpack_run(packed: bytes) -> TemporaryFolder:
 def _copy(predictor: Predictor, target: pathlib.Path) -> None:
   """Copies the files of a run to an empty folder."""
   source, saved = predictor.workdir, Workdir.at(target)
-  for path in sorted(source.path.iterdir()):
-    # Hidden files are locks, or temporary files of a process that was killed.
-    if path.name in _LEFT_OUT or path.name.startswith('.'):
-      continue
+  for path in (source.path / name for name in _NEEDED):
     if path.is_dir():
       shutil.copytree(path, target / path.name)
-    else:
+    elif os.path.lexists(path):
       shutil.copyfile(path, target / path.name)
   if source.checkpoints.is_dir():
     copy_for_loading(source.checkpoints, predictor.step, saved.checkpoints)
