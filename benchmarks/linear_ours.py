@@ -76,7 +76,7 @@ def train_and_time(
 ) -> Run:
   """Trains by a config with overridden fields, judges the run and times it."""
   shutil.rmtree(workdir, ignore_errors=True)  # otherwise train would resume it
-  command = [sys.executable, '-m', 'xjax train', f'--config={config}']
+  command = [sys.executable, '-m', 'xjax', 'train', f'--config={config}']
   command += [f'--config.{name}={value}' for name, value in fields.items()]
   command.append(f'--workdir={workdir}')
   subprocess.run(command, cwd=ROOT, env=environment, check=True)

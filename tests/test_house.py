@@ -296,7 +296,7 @@ def test_help():
   texts = re.split(r'exit status of (\w+) (\d+)\n', answer.stdout)
   assert texts[1::3] == MAINS
   assert texts[2::3] == ['0'] * len(MAINS)
-  assert all('--workdir' in text for text in texts[:-1:3])
+  assert all('--import=' in text for text in texts[:-1:3])
   assert 'Traceback' not in answer.stderr
 
 

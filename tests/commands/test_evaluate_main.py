@@ -271,7 +271,8 @@ def test_a_process_of_its_own(evaluate, given, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   # The kind of scores was not given, so it is guessed, and a warning says so.
-  assert done.stderr.count('\n') == 1 and 'set --score_kind' in done.stderr
+  said = done.stderr.removeprefix('xjax evaluate: starting\n')
+  assert said.count('\n') == 1 and 'set --score_kind' in said
   here = evaluate(*given, '--protocol=xjax,pecos', f'--output={tmp_path}/here')
   assert here.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]
   for name in ('metrics.json', 'metrics.csv', 'documents.jsonl'):

@@ -82,8 +82,9 @@ class Attacks:
     }
     self.whole = self.folder / 'whole'
     process = self._start(self.whole)
-    if process.wait(PATIENCE):
-      raise RuntimeError(self._output(process))
+    code, output = process.wait(PATIENCE), self._output(process)
+    if code:
+      raise RuntimeError(output)
     self.expected = _results(self.whole)
 
   def attack(self, number: int) -> None:

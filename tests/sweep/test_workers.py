@@ -182,7 +182,8 @@ from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.session import SweepSession
 from xjax.sweep import workers
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.run import Config
 workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))

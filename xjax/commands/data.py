@@ -8,6 +8,7 @@ own_linear reads. With --config, the corpus of another config is checked. The
 exit code is 1 if a run would refuse the corpus.
 """
 
+import re
 import sys
 
 from xjax.commands.flags import config, program
@@ -32,13 +33,14 @@ def main(arguments: list[str]) -> None:
 
 def with_folder(words: list[str]) -> list[str]:
   """Turns `check DIR` into flags: own_linear reads the corpus in DIR."""
-  names = [word for word in words if not word.startswith('-')]
-  if len(names) == 2 and names[0] == 'check':
-    words = [word for word in words if word != names[1]]
-    words.append(f'--config.data.dir={names[1]}')
-  if not any(word.startswith('--config=') for word in words):
-    words.append('--config=own_linear')
-  return words
+  folder = []
+  if words[:1] == ['check'] and words[1:] and not words[1].startswith('-'):
+    folder = [f'--config.data.dir={words[1]}']
+    words = [words[0], *words[2:]]
+  chosen = any(re.match(r'--?config(=|$)', word) for word in words)
+  # The library that reads --config.FIELD needs --config before it.
+  config_ = [] if chosen else ['--config=own_linear']
+  return [*words[:1], *config_, *words[1:], *folder]
 
 
 if __name__ == '__main__':

@@ -14,7 +14,7 @@ import typing
 import numpy as np
 
 from xjax.core.allocation import enough_memory
-from xjax.core.atomic import atomic_write, write_json, writing
+from xjax.core.atomic import atomic_write, write_json
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
@@ -219,10 +219,6 @@ def tag_file(
     if explanations and page:
       with atomic_write((new / path.name).with_suffix('.html')) as file:
         file.write(page(explanations))
-    if not labelled.any():
-      metrics = path.with_suffix('.metrics.json')
-      with writing(metrics):
-        metrics.unlink(missing_ok=True)  # it may describe another input
   return explanations
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 import types
@@ -44,7 +45,8 @@ class Preemption(contextlib.AbstractContextManager):
   SIGTERM raises Preempted; programs then exit with 75, and launchers start the
   run again. SIGINT raises Interrupted; programs then exit with 130, and
   launchers do not start the run again. A second SIGINT ends the process at
-  once with 130, and nothing is saved.
+  once with 130, and nothing is saved. In a notebook or in interactive Python,
+  it raises KeyboardInterrupt.
 
   JAX's own sync point is not used. The sync point is a step number that is sent
   to all processes. If steps are fast, a process may take this step before it
@@ -124,6 +126,8 @@ class Preemption(contextlib.AbstractContextManager):
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
     del frame
+    if self._noticed == number == signal.SIGINT and _is_interactive():
+      raise KeyboardInterrupt
     self._noticed = self._noticed or number
     if not self._deferred and jax.process_count() == 1:
       self.check()
@@ -140,9 +144,16 @@ class Preemption(contextlib.AbstractContextManager):
         first = time.monotonic()
         if self._deferred or jax.process_count() > 1:
           os.write(2, _SAVING)
+      elif _is_interactive():
+        continue  # _notice raises KeyboardInterrupt
       elif number == signal.SIGINT and time.monotonic() - first > _ECHO:
         os.write(2, _LEAVING)
         os._exit(_INTERRUPTED)
+
+
+def _is_interactive() -> bool:
+  """Returns whether a user's session would be lost with this process."""
+  return hasattr(sys, 'ps1') or 'ipykernel' in sys.modules
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from typing import Any
 
 from absl import flags
 
+from xjax.core.console import show
 from xjax.plan.chips import CHIPS, chip_named
 
 if typing.TYPE_CHECKING:
@@ -82,7 +83,7 @@ def print_plan(config: 'Config') -> bool:
   sizes = corpus_sizes(config) if by_corpus else assumed_sizes(config, *numbers)
   planner = Planner(sizes, chip)
   plan = planner.plan(config, devices, compile_=True)
-  print(plan_text(plan, None if plan.fits else advice(plan, planner)))
+  show(plan_text(plan, None if plan.fits else advice(plan, planner)))
   return plan.fits
 
 

@@ -19,9 +19,10 @@ from typing import Any, BinaryIO, Self
 from absl import logging
 
 from xjax.core.config_part import AT_LEAST_0, RATE, field
-from xjax.data.files.faults import Faults
+from xjax.core.errors import DataError
+from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields
-from xjax.data.files.tables import FileKind, read_table
+from xjax.data.files.tables import FileKind, kind_of, read_table
 from xjax.data.formats.contract import DataConfig, read_document
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.formats.own.columns import LIST, Columns, RowReader
@@ -140,10 +141,13 @@ class OwnData(DataConfig):
   def read_table(
     self, file: BinaryIO, name: str, faults: Faults
   ) -> Sequence[Document] | None:
-    table = read_table(file, name, faults)
-    if table.kind is FileKind.JSON_LINES:
-      file.seek(0)
+    try:
+      kind = kind_of(file, name)
+    except Fault as fault:
+      raise DataError(f'{name}:{fault.line}: {fault}') from fault
+    if kind is FileKind.JSON_LINES:
       return None
+    table = read_table(file, name, faults)
     return tagged_rows(self._columns(), name, table, faults)
 
   def read_folder(
