@@ -137,7 +137,9 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
     'was not fitted on the dev split of this run and the checkpoint of step '
     f'{predictor.step}'
   ) in caplog.text
-  assert 'run xjax evaluate --split=dev' in caplog.text
+  assert (
+    'xjax evaluate --split=dev calibrates those of the best checkpoint'
+  ) in caplog.text
   fresh = load(finished.workdir)
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
