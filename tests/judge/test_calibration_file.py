@@ -91,17 +91,15 @@ def test_auto_is_isotonic_regression_where_enough_labels_are_correct(
   scores, correct = decisions(found)
   platt = fit_platt(scores, correct)
   assert (calibration.a, calibration.b) == (platt.a, platt.b)
-  expected = platt
+  expected = platt(scores)
   if enough:
     # All labels have one training document, so one correction is for all.
     curve = fit_isotonic(scores, correct, platt)
     correction = fit_platt(curve.logits(scores), correct)
     assert calibration.others == (correction.a, correction.b)
     assert calibration.frequent == (1, 0)
-    expected = lambda scores: correction(curve.logits(scores))  # noqa: E731
-  np.testing.assert_array_equal(
-    shown_of(scores, kind, calibration), expected(scores)
-  )
+    expected = correction(curve.logits(scores))
+  np.testing.assert_array_equal(shown_of(scores, kind, calibration), expected)
   assert calibration == calibrate(found, method, 7, 'digest')
   assert calibration.n_documents == len(found)
   assert calibration.n_decisions == len(scores)

@@ -12,7 +12,7 @@ from xjax.judge.prediction_lines import (
   ExplainedLabel,
   Explanations,
 )
-from xjax.report.page.attention import attention_page, remove_page, save_page
+from xjax.report.page.attention import attention_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'
 
@@ -210,23 +210,3 @@ def test_even_attention_is_pale():
   spans = Elements(page).of('span')
   assert len(spans) == 100
   assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
-
-
-def test_it_stands_beside_the_lines(page, tmp_path):
-  there = Explanations(tmp_path / 'a.b.jsonl', page.documents, 4, 2)
-  path = save_page(there)
-  assert path == tmp_path / 'a.b.html'
-  assert path.read_text() == attention_page(there)
-  assert list(tmp_path.iterdir()) == [path]
-
-
-def test_only_a_page_of_that_file_is_removed(page, tmp_path):
-  lines, other = tmp_path / 'a&b.jsonl', tmp_path / 'c.jsonl'
-  remove_page(lines)
-  path = save_page(Explanations(lines, page.documents, 4, 2))
-  own = path.rename(tmp_path / 'c.html')  # its content names another file
-  remove_page(other)
-  assert own.exists()
-  own.rename(path)
-  remove_page(lines)
-  assert not list(tmp_path.iterdir())

@@ -6,14 +6,11 @@ document's best label are shaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-import contextlib
 from html import escape
-import os
 import pathlib
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write, writing
 from xjax.data.text.words import split_words
 from xjax.judge.prediction_lines import (
   ExplainedDocument,
@@ -23,7 +20,6 @@ from xjax.judge.prediction_lines import (
 )
 from xjax.report.page.html import html_file
 
-_HEAD = 4096  # bytes at the start of a file that are searched for the title
 _LEVELS = 8
 _DARKEST = (245, 166, 35)  # RGB; the contrast ratio with dark text is 8
 _Rgb = tuple[int, int, int]
@@ -77,39 +73,6 @@ document.addEventListener('click', (event) => {
 });
 </script>
 """
-
-
-def save_page(explanations: Explanations) -> pathlib.Path:
-  """Writes X.html next to X.jsonl and returns the path of X.html.
-
-  Raises:
-    WriteError: the file cannot be written.
-  """
-  path = explanations.path.with_suffix('.html')
-  with atomic_write(path) as file:
-    file.write(attention_page(explanations))
-  return path
-
-
-def remove_page(lines: str | os.PathLike) -> None:
-  """Removes X.html if it is the page of an earlier X.jsonl.
-
-  A file X.html that this module did not write is kept.
-
-  Args:
-    lines: path of the file X.jsonl.
-
-  Raises:
-    WriteError: the file cannot be removed.
-  """
-  lines = pathlib.Path(os.path.expanduser(lines))
-  path = lines.with_suffix('.html')
-  mark = f'<title>{escape(_title(lines))}</title>'.encode()
-  with writing(path), contextlib.suppress(FileNotFoundError):
-    with path.open('rb') as file:
-      is_page = mark in file.read(_HEAD)
-    if is_page:
-      path.unlink()
 
 
 def _title(lines: pathlib.Path) -> str:
