@@ -66,6 +66,12 @@ setuptools.setup(
       'transformers>=5.0',
     ],
     'parquet': ['pyarrow>=15'],
+    'serve': [
+      'h11>=0.14',
+      'prometheus_client>=0.21',
+      'starlette>=0.46',
+      'uvicorn>=0.34',
+    ],
     'tpu': ['jax[tpu]>=0.10'],
     'gpu': ['jax[cuda12]>=0.10'],
     'k8s': ['jax[k8s]>=0.10'],

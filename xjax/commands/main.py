@@ -10,6 +10,7 @@ _GROUPS = {
   'Train and use a model': {
     'train': 'Trains a model, judges it, and shows some predictions.',
     'predict': 'Predicts the labels of new documents.',
+    'serve': 'Serves a model over HTTP.',
   },
   'Judge and compare': {
     'evaluate': 'Judges a run, or a file of scores of any system.',

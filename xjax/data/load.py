@@ -266,15 +266,7 @@ def read_input(
   if data.sparse:
     return data.read_rows(source)
 
-  def read(
-    fields: Fields, default_id: str | None, need_labels: bool
-  ) -> Document:
-    format_ = data if data.is_record(fields) else JsonlData()
-    document = format_.read_record(fields, default_id, need_labels)
-    if format_.label_field not in fields and 'labels' not in fields:
-      document = dataclasses.replace(document, labels=None)
-    return document
-
+  read = functools.partial(read_input_record, data)
   on_error = OnError.SKIP if skip_bad_lines else data.on_error
   faults = Faults(on_error, skip='--skip_bad_lines')
   folder = pathlib.Path(source).expanduser()
@@ -287,6 +279,30 @@ def read_input(
         documents = parse_documents(file, name, faults, read)
   faults.settle()
   return StoredDocuments(documents, functools.partial(model_view, data))
+
+
+def read_input_record(
+  data: DataConfig,
+  fields: Fields,
+  default_id: str | None,
+  need_labels: bool = False,
+) -> Document:
+  """Reads a document to be tagged from the fields of a JSON object.
+
+  Args:
+    data: config of the corpus that the model was trained on.
+    fields: fields of a record of that corpus, or of an object with `text` or
+      `zones`. Faults are added to fields.faults.
+    default_id, need_labels: as in DataConfig.read_record.
+
+  Returns:
+    The document. Its labels are None if the object has no field for labels.
+  """
+  format_ = data if data.is_record(fields) else JsonlData()
+  document = format_.read_record(fields, default_id, need_labels)
+  if format_.label_field not in fields and 'labels' not in fields:
+    document = dataclasses.replace(document, labels=None)
+  return document
 
 
 def model_view(data: DataConfig, document: Document) -> Document:

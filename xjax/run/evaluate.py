@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+from typing import Self
 
 from absl import logging
 import numpy as np
@@ -335,27 +336,53 @@ def keep_assigned(
   Args:
     lists: lists of the predictor, with scores before calibration.
     predictor: model of the run.
-    threshold: 'tuned', or a probability from 0 to 1, as a number or text. A
-      label is assigned if its probability is at least this number; 'tuned'
-      stands for the threshold with the best micro-F1 on dev.
+    threshold: as in Threshold.of.
 
   Returns:
     The lists, with PAD after the last assigned label.
 
   Raises:
-    ConfigError: the threshold is no such number, the run has no tuned
-      threshold, or its scores are not probabilities.
-    DataError: the metrics of dev are damaged.
+    ConfigError, DataError: as in Threshold.of.
   """
-  if threshold == TUNED:
-    least = saved_threshold(predictor.workdir, predictor.step)
-    if least is None:
-      raise ConfigError(
-        "threshold='tuned': this run has no tuned threshold, because its model "
-        'was not judged on a dev split; give a probability, such as 0.5'
-      )
-    keep_NK = lists.scores >= least
-  else:
+  return Threshold.of(threshold, predictor).keep(lists, predictor)
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+  """Assigns the labels whose score is at least a number.
+
+  Attributes:
+    least: the number.
+    is_raw: whether the number is compared with the scores of the model before
+      calibration, instead of with probabilities.
+  """
+
+  least: float
+  is_raw: bool
+
+  @classmethod
+  def of(cls, threshold: str | float, predictor: Predictor) -> Self:
+    """Returns a threshold for the lists of a predictor.
+
+    Args:
+      threshold: 'tuned', or a probability from 0 to 1, as a number or text. A
+        label is assigned if its probability is at least this number; 'tuned'
+        stands for the threshold with the best micro-F1 on dev.
+      predictor: model of the run.
+
+    Raises:
+      ConfigError: the threshold is no such number, the run has no tuned
+        threshold, or its scores are not probabilities.
+      DataError: the metrics of dev are damaged.
+    """
+    if threshold == TUNED:
+      least = saved_threshold(predictor.workdir, predictor.step)
+      if least is None:
+        raise ConfigError(
+          "threshold='tuned': this run has no tuned threshold, because its "
+          'model was not judged on a dev split; give a probability, such as 0.5'
+        )
+      return cls(least, is_raw=True)
     least = _probability(threshold)
     if not has_probabilities(predictor):
       raise ConfigError(
@@ -363,15 +390,21 @@ def keep_assigned(
         "probabilities, because they are not calibrated on dev; use 'tuned' or "
         'no threshold'
       )
-    keep_NK = predictor.readable(lists.ids, lists.scores) >= least
-  keep_NK &= lists.ids != PAD
-  order = np.argsort(~keep_NK, axis=1, kind='stable')
-  ids = np.where(keep_NK, lists.ids, PAD)
-  scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
-  return Lists(
-    np.take_along_axis(ids, order, axis=1),
-    np.take_along_axis(scores, order, axis=1),
-  )
+    return cls(least, is_raw=False)
+
+  def keep(self, lists: Lists, predictor: Predictor) -> Lists:
+    """Returns lists with PAD after the last assigned label (keep_assigned)."""
+    scores_NK = lists.scores
+    if not self.is_raw:
+      scores_NK = predictor.readable(lists.ids, lists.scores)
+    keep_NK = (scores_NK >= self.least) & (lists.ids != PAD)
+    order = np.argsort(~keep_NK, axis=1, kind='stable')
+    ids = np.where(keep_NK, lists.ids, PAD)
+    scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
+    return Lists(
+      np.take_along_axis(ids, order, axis=1),
+      np.take_along_axis(scores, order, axis=1),
+    )
 
 
 def has_probabilities(predictor: Predictor) -> bool:

@@ -193,7 +193,9 @@ def tag_file(
       f'--threshold={threshold}: a strategy chooses the number of labels; give '
       'only one of --threshold and --strategy'
     )
-  predictor = _load(workdir, labels, explain, step)
+  predictor = load_predictor(workdir, labels, step)
+  if explain:
+    check_explains(predictor.config)
   documents = read_input(predictor.config.data, source, skip_bad_lines)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
@@ -222,12 +224,18 @@ def tag_file(
   return explanations
 
 
-def _load(
-  workdir: str | os.PathLike, labels: str, explain: int, step: int | None
+def load_predictor(
+  workdir: str | os.PathLike, labels: str = '', step: int | None = None
 ) -> Predictor:
+  """Loads the model of a run, and adds new labels to it.
+
+  Args:
+    workdir, labels, step: as in tag_file.
+
+  Raises:
+    ConfigError, DataError: as in tag_file.
+  """
   predictor = load(workdir, step)
-  if explain:
-    check_explains(predictor.config)
   if not labels:
     return predictor
   check_describes(predictor.config)

@@ -1,6 +1,7 @@
 """Runs a command: parses its flags, and turns errors into exit codes."""
 
 from collections.abc import Callable, Sequence
+import contextlib
 import functools
 import sys
 import threading
@@ -30,14 +31,18 @@ def words() -> list[str]:
   return _WORDS
 
 
-def run(main: Callable[[], None]) -> None:
+def run(main: Callable[[], None], heartbeat: bool = True) -> None:
   """Parses the flags, calls main and exits.
 
   The exit code is 0 after success. After a user's mistake it is 1, and one
   message is printed without a traceback. If the run was preempted, the exit
   code is 75, and the same command must be started again.
+
+  Args:
+    main: does the work.
+    heartbeat: whether a line is written after each ten seconds of silence.
   """
-  _run(main, lambda _: main(), takes_arguments=False)
+  _run(main, lambda _: main(), takes_arguments=False, heartbeat=heartbeat)
 
 
 def run_with_arguments(main: Callable[[list[str]], None]) -> None:
@@ -49,6 +54,7 @@ def _run(
   main: Callable[..., None],
   with_arguments: Callable[[list[str]], None],
   takes_arguments: bool,
+  heartbeat: bool = True,
 ) -> None:
   _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
   imports.define()
@@ -63,18 +69,21 @@ def _run(
   notice.start()
   try:
     app.run(
-      functools.partial(_run_guarded, with_arguments),
+      functools.partial(_run_guarded, with_arguments, heartbeat),
       flags_parser=functools.partial(_parse, takes_arguments=takes_arguments),
     )
   finally:
     notice.cancel()
 
 
-def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
+def _run_guarded(
+  main: Callable[[list[str]], None], heartbeat: bool, argv: Sequence[str]
+) -> int:
   keep_freed_memory()
   show_log()
+  shown = Heartbeat(sys.argv[0]) if heartbeat else contextlib.nullcontext()
   try:
-    with Heartbeat(sys.argv[0]), writing_output(), processes.connected():
+    with shown, writing_output(), processes.connected():
       main(list(argv[1:]))
   except UserError as error:
     return _fail(error)

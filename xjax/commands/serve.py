@@ -1,0 +1,84 @@
+r"""Serves the model of a finished run over HTTP.
+
+  xjax serve --workdir=DIR [--port=8000]
+  curl -d '{"documents": ["a text"], "k": 5}' http://127.0.0.1:8000/predict
+
+POST /predict takes a JSON object with the field "documents", a list of texts or
+of objects {"id", "text"} or {"id", "zones"}, and optionally "k", "threshold"
+(a probability or "tuned") and "explain" (a number of words). One document may
+also be sent as {"text": "...", "k": 5}. The answer is {"predictions": [...]},
+with an object for each document as `xjax predict` writes it. An error has the
+form {"error": "..."}.
+
+GET /labels lists the labels, /health says whether the server works, /metrics
+has counters for Prometheus, and / is a page on which a text can be tried.
+
+Requests that arrive at the same time are predicted together. Everything is
+compiled before the first request. After SIGTERM or Ctrl-C, the server answers
+the requests that it has, and exits with 0. It needs `pip install xjax[serve]`.
+"""
+
+from absl import flags
+
+from xjax.commands.flags import checkpoint, program
+
+_WORKDIR, _STEP = checkpoint.define(required=True)
+_PORT = flags.DEFINE_integer(
+  'port',
+  8000,
+  'The port; 0 chooses a free one.',
+  lower_bound=0,
+  upper_bound=65535,
+)
+_HOST = flags.DEFINE_string(
+  'host',
+  '127.0.0.1',
+  'The address to listen at. Only programs on this machine can reach the usual '
+  'one; 0.0.0.0 is for everybody, without a password.',
+)
+_LABELS = flags.DEFINE_string(
+  'labels', '', 'File of further labels to score, besides those of the run.'
+)
+_MAX_BODY_MB = flags.DEFINE_integer(
+  'max_body_mb', 8, 'The longest body of a request, in MiB.', lower_bound=1
+)
+_MAX_WAITING = flags.DEFINE_integer(
+  'max_waiting',
+  1024,
+  'The largest number of documents of a request, and of all that wait.',
+  lower_bound=1,
+)
+_TIMEOUT = flags.DEFINE_float(
+  'timeout',
+  30,
+  'The longest time for sending a request and for its answer, in seconds.',
+  lower_bound=0.1,
+)
+
+
+def main() -> None:
+  """Serves the model until a signal comes."""
+  from xjax.run.serving.limits import Limits, check_installed
+
+  check_installed()
+  from xjax.report.page import served
+  from xjax.run.serving.server import serve
+
+  limits = Limits(
+    body=_MAX_BODY_MB.value << 20,
+    documents=_MAX_WAITING.value,
+    seconds=_TIMEOUT.value,
+  )
+  serve(
+    _WORKDIR.value,
+    served,
+    _HOST.value,
+    _PORT.value,
+    _LABELS.value,
+    _STEP.value,
+    limits,
+  )
+
+
+if __name__ == '__main__':
+  program.run(main, heartbeat=False)
