@@ -10,7 +10,7 @@ from scipy import sparse
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.core.mesh_config import own_share
+from xjax.core.mesh_config import WHOLE, own_share
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
@@ -90,12 +90,10 @@ class SparseInputs(abc.ABC):
     return sparse.vstack(parts, format='csr')
 
   def _once(self, features: Features, gold: Ragged) -> SparseBatches:
-    return SparseBatches(
-      features,
-      gold,
-      batch_size=self.config.eval.batch_size,
-      share=own_share(),
-    )
+    share, size = own_share(), self.config.eval.batch_size
+    if share == WHOLE:  # few documents need no rows that only fill a batch
+      size = max(1, min(size, len(gold)))
+    return SparseBatches(features, gold, batch_size=size, share=share)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
