@@ -6,6 +6,12 @@ import runpy
 import setuptools
 
 _VERSION = pathlib.Path(__file__).with_name('xjax') / 'version.py'
+_SERVE = [
+  'h11>=0.14',
+  'prometheus_client>=0.21',
+  'starlette>=0.46',
+  'uvicorn>=0.34',
+]
 
 setuptools.setup(
   name='xjax',
@@ -50,6 +56,7 @@ setuptools.setup(
   ],
   extras_require={
     'test': [
+      *_SERVE,
       'beartype>=0.22',
       'hypothesis>=6.150',
       'pyarrow>=15',
@@ -66,12 +73,7 @@ setuptools.setup(
       'transformers>=5.0',
     ],
     'parquet': ['pyarrow>=15'],
-    'serve': [
-      'h11>=0.14',
-      'prometheus_client>=0.21',
-      'starlette>=0.46',
-      'uvicorn>=0.34',
-    ],
+    'serve': _SERVE,
     'tpu': ['jax[tpu]>=0.10'],
     'gpu': ['jax[cuda12]>=0.10'],
     'k8s': ['jax[k8s]>=0.10'],

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import threading
+import time
 from typing import Any
 
 import pytest
