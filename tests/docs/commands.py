@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT, Block
 
 # Programs that the blocks start by their names.
 PROGRAMS = (
-  *('python', 'python3', 'pip', 'xjax'),
+  *('python', 'python3', 'pip', 'xjax', 'curl'),
   *('sbatch', 'kubectl', 'docker', 'ruff'),
 )
 _NOTE = """#!/bin/sh
