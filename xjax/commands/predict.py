@@ -64,7 +64,7 @@ def main() -> None:
 
   page = None
   if _EXPLAIN.value:
-    from xjax.report.page.attention import attention_page as page
+    from xjax.report.page.explanations import explanation_page as page
 
   tag_file(
     _WORKDIR.value,

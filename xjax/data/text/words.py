@@ -236,6 +236,28 @@ def document_words(document: Document) -> list[WordPlace]:
   ]
 
 
+def document_terms(
+  document: Document, first_words: int = 0
+) -> tuple[list[str], list[WordPlace]]:
+  """Returns split_terms(document.text(), first_words), and each term's place.
+
+  A newline separates two zones, so no term extends over two zones. The place of
+  a term refers to the original text, as in word_spans.
+  """
+  terms, places = [], []
+  for zone, text in document.zones.items():
+    lower = text.lower()
+    origin = range(len(text))
+    if len(lower) != len(text):
+      origin = [at for at, char in enumerate(text) for _ in char.lower()]
+    for match in _TERM.finditer(lower):
+      terms.append(match[0])
+      start, end = origin[match.start()], origin[match.end() - 1] + 1
+      places.append(WordPlace(zone, start, end))
+  last = first_words or len(terms)
+  return terms[:last], places[:last]
+
+
 def word_spans(text: str) -> list[tuple[int, int]]:
   """Returns the place of each word of split_words(text), as [start, end).
 

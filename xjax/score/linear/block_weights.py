@@ -153,6 +153,51 @@ class BlockWeights:
       arrays.fail(prefix, fault)
     return blocks
 
+  def lookup(
+    self,
+    features: Int[np.ndarray, ' features'],
+    classifiers: Int[np.ndarray, ' C'],
+  ) -> Float32[np.ndarray, 'features C']:
+    """Returns the weights of a few features in a few classifiers.
+
+    Args:
+      features: features, each in [0, D).
+      classifiers: classifiers of any blocks.
+    """
+    weights = np.zeros((len(features), len(classifiers)), np.float32)
+    block_C = np.searchsorted(self.columns, classifiers, 'right') - 1
+    places = classifiers - self.columns[block_C]
+    for block in np.unique(block_C):
+      at = np.flatnonzero(block_C == block)
+      first, last = self.rows[block : block + 2]
+      rows = first + np.searchsorted(self.features[first:last], features)
+      known = rows < last
+      known[known] = self.features[rows[known]] == features[known]
+      weights[np.ix_(known, at)] = self._entries(rows[known], places[at])
+    return weights
+
+  def _entries(
+    self, rows: Int[np.ndarray, ' rows'], places: Int[np.ndarray, ' C']
+  ) -> Float32[np.ndarray, 'rows C']:
+    """Returns the weights of rows at places, 0 where there is no entry."""
+    shape = len(rows), len(places)
+    low, end = (
+      np.broadcast_to(bounds[:, None], shape)
+      for bounds in (self.entries[rows], self.entries[rows + 1])
+    )
+    last, high = len(self.places) - 1, end
+    # The places of a row ascend, so all rows are searched by bisection at once.
+    while (low < high).any():
+      middle = (low + high) // 2
+      below = (low < high) & (self.places[np.minimum(middle, last)] < places)
+      low, high = (
+        np.where(below, middle + 1, low),
+        np.where(below, high, middle),
+      )
+    at = np.minimum(low, last)
+    hit = (low < end) & (self.places[at] == places)
+    return np.where(hit, self.values[at], np.float32(0))
+
   def _fault(self) -> str | None:
     """Returns a fault that would break scoring, or None if there is none."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))

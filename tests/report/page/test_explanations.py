@@ -1,3 +1,4 @@
+import dataclasses
 import html.parser
 import pathlib
 import re
@@ -11,8 +12,9 @@ from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
   Explanations,
+  weighted_words,
 )
-from xjax.report.page.attention import attention_page
+from xjax.report.page.explanations import explanation_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'
 
@@ -48,15 +50,22 @@ class Elements(html.parser.HTMLParser):
 
 
 def label(id_, weights, **more):
-  given = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, **more}
+  given = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, 'why': ()}
+  given |= more
   return ExplainedLabel(
     id=id_, weights_T=np.asarray(weights, np.float32), **given
   )
 
 
 def explained(document, labels, n_words=99):
+  """The two words with the largest weights explain each label."""
   words = document_words(document)[:n_words]
-  return ExplainedDocument(document, words, labels)
+  shown = []
+  for one in labels:
+    at_W = np.argsort(-one.weights_T, kind='stable')[:2]
+    why = weighted_words(document, words, at_W, one.weights_T[at_W])
+    shown.append(dataclasses.replace(one, why=why))
+  return ExplainedDocument(document, words, shown)
 
 
 @pytest.fixture(scope='module')
@@ -79,7 +88,7 @@ def page():
 
 @pytest.fixture(scope='module')
 def elements(page):
-  return Elements(attention_page(page))
+  return Elements(explanation_page(page))
 
 
 def test_the_text_is_all_there_and_escaped(elements):
@@ -96,7 +105,7 @@ def test_the_text_is_all_there_and_escaped(elements):
 
 
 def test_it_needs_nothing_else(page):
-  text = attention_page(page)
+  text = explanation_page(page)
   links = re.findall(r'(?:src|href)\s*=\s*"?([^">\s]+)|url\(|@import', text)
   assert links and all(x.startswith(('#document-', 'data:,')) for x in links)
   assert '://' not in text
@@ -168,7 +177,7 @@ def test_pieces_of_one_character():
   places = [WordPlace('text', *span) for span in ((0, 1), (2, 4), (3, 4))]
   document = Document('d', {'text': 'a éé b'})
   shown = ExplainedDocument(document, places, [label('x', [0.4, 0.3, 0.3])])
-  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
+  page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
   (text,) = Elements(page).of('div', 'text')
   assert text['text'] == 'a éé b'
 
@@ -176,7 +185,7 @@ def test_pieces_of_one_character():
 def test_how_many_are_shown(page, elements):
   assert elements.of('p')[0]['text'].startswith('The first 4 of 1,234 doc')
   whole = Explanations(page.path, page.documents, 4, 2)
-  (intro, *_) = Elements(attention_page(whole)).of('p')
+  (intro, *_) = Elements(explanation_page(whole)).of('p')
   assert intro['text'].startswith('4 documents. ')
   assert len(elements.of('li')) == 4
 
@@ -191,7 +200,7 @@ def luminance(red, green, blue):
 
 def test_text_can_be_read_on_every_shade(page):
   shades = re.findall(
-    r'\.a(\d) { background: rgb\((\d+), (\d+), (\d+)\)', attention_page(page)
+    r'\.a(\d) { background: rgb\((\d+), (\d+), (\d+)\)', explanation_page(page)
   )
   # The second eight shades are those of a dark page with light text.
   assert [int(level) for level, *_ in shades] == [*range(1, 9)] * 2
@@ -206,7 +215,7 @@ def test_text_can_be_read_on_every_shade(page):
 def test_even_attention_is_pale():
   document = Document('d', {'text': 'a b c d ' * 25})
   even = explained(document, [label('x', [0.01] * 100)], 100)
-  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
+  page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
   spans = Elements(page).of('span')
   assert len(spans) == 100
   assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
