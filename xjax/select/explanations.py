@@ -137,7 +137,7 @@ def contributions_of(
   with progress(documents, 'explaining', total=len(ids_NK)) as shown:
     for ids_K, document in zip(ids_NK, shown, strict=True):
       weights_DK = scorer.feature_weights(document.features, ids_K)
-      contributions_KT = (document.shares @ weights_DK).T
+      contributions_KT = document.contributions(weights_DK)
       lists.append(_largest(contributions_KT, document.terms, words))
       if len(first) < n_first:
         first.append(contributions_KT.astype(np.float32))
@@ -155,16 +155,14 @@ def _largest(
   contributions_KT: np.ndarray, terms: Sequence[str], words: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns places and contributions of at most `words` terms of each label."""
-  numbers: dict[str, int] = {}
-  number_T = [numbers.setdefault(term, len(numbers)) for term in terms]
-  # Terms are numbered in the order in which they occur first.
-  _, first = np.unique(np.array(number_T, np.int64), return_index=True)
-  sums = np.zeros((len(contributions_KT), len(first)))
-  np.add.at(sums, (slice(None), number_T), contributions_KT)
-  order_KW = np.argsort(-sums, axis=1, kind='stable')[:, :words]
-  weights_KW = np.take_along_axis(sums, order_KW, axis=1)
-  positive_KW = weights_KW > 0
-  return (
-    np.where(positive_KW, first[order_KW], _BEYOND),
-    np.where(positive_KW, weights_KW, 0),
-  )
+  # The first place of each term. reversed() lets earlier places win.
+  place_of = dict(zip(reversed(terms), range(len(terms) - 1, -1, -1)))
+  first_T = np.fromiter(map(place_of.__getitem__, terms), np.int64, len(terms))
+  sums_KT = np.zeros_like(contributions_KT)
+  for sums_T, contributions_T in zip(sums_KT, contributions_KT):
+    sums_T[:] = np.bincount(first_T, contributions_T, len(terms))
+  # Places after the first one of a term have sum 0, so they are not listed.
+  at_KW = np.argsort(-sums_KT, axis=1, kind='stable')[:, :words]
+  weights_KW = np.take_along_axis(sums_KT, at_KW, axis=1)
+  listed_KW = weights_KW > 0
+  return np.where(listed_KW, at_KW, _BEYOND), np.where(listed_KW, weights_KW, 0)

@@ -200,14 +200,19 @@ class TreeSearch:
     """
     node_of, parent = self._nodes
     nodes, places = node_of[labels], np.arange(len(labels))
-    weights_DK = np.zeros((len(features), len(labels)))
+    paths = []
     while len(nodes):
       below = nodes > 0
       nodes, places = nodes[below], places[below]
-      # Node v has the classifier v - 1, because the root has no classifier.
-      weights_DK[:, places] += self.weights.lookup(features, nodes - 1)
+      paths.append((nodes, places))
       nodes = parent[nodes]
-    return weights_DK
+    nodes, which = np.unique(
+      np.concatenate([nodes for nodes, _ in paths]), return_inverse=True
+    )
+    on_path = np.zeros((len(nodes), len(labels)))
+    on_path[which, np.concatenate([places for _, places in paths])] = 1
+    # Node v has the classifier v - 1, because the root has no classifier.
+    return self.weights.lookup(features, nodes - 1) @ on_path
 
   @functools.cached_property
   def _nodes(self) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
   Explanations,
+  WeightedWord,
   weighted_words,
 )
 from xjax.report.page.explanations import explanation_page
@@ -198,9 +199,11 @@ def luminance(red, green, blue):
   return np.dot([0.2126, 0.7152, 0.0722], parts)
 
 
-def test_text_can_be_read_on_every_shade(page):
+@pytest.mark.parametrize('letter', 'ab')
+def test_text_can_be_read_on_every_shade(page, letter):
   shades = re.findall(
-    r'\.a(\d) { background: rgb\((\d+), (\d+), (\d+)\)', explanation_page(page)
+    rf'\.{letter}(\d) {{ background: rgb\((\d+), (\d+), (\d+)\)',
+    explanation_page(page),
   )
   # The second eight shades are those of a dark page with light text.
   assert [int(level) for level, *_ in shades] == [*range(1, 9)] * 2
@@ -219,3 +222,43 @@ def test_even_attention_is_pale():
   spans = Elements(page).of('span')
   assert len(spans) == 100
   assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
+
+
+def contributions():
+  """A page of a linear model; it does not read words of one letter."""
+  document = Document('d', {'text': 'fish and ham, fish x'})
+  words = [WordPlace('text', *x) for x in ((0, 4), (5, 8), (9, 12), (14, 18))]
+  weights_T = np.array([1.5, 0, -0.7, 0.5], np.float32)
+  why = [WeightedWord('fish', 2.0, 'text', (0, 4))]
+  labels = [label('x', weights_T, why=why), label('y', [0, 0, 0, -1])]
+  shown = ExplainedDocument(document, words, labels)
+  return Explanations(pathlib.Path('X.jsonl'), [shown], 1, 5, attends=False)
+
+
+def test_words_that_lower_a_score_have_another_tint():
+  elements = Elements(explanation_page(contributions()))
+  words, buttons = shaded(elements, 'document-0')
+  # The sizes of the weights are 1.5, 0.7 and 0.5 of 2.7, times 4 words.
+  assert [(x['text'], x['class'], x['title']) for x in words] == [
+    ('fish', 'word a2 top', '+1.500'),
+    ('ham', 'word b1', '-0.700'),
+    ('fish', 'word a1', '+0.500'),
+  ]
+  assert buttons[0]['data-words'] == '0:a2+top:+1.500 1:b1:-0.700 2:a1:+0.500'
+  assert buttons[1]['data-words'] == '2:b3:-1.000'
+  assert [x['data-why'] for x in buttons] == [
+    'name x: fish +2.000',
+    'name y: no words',
+  ]
+
+
+def test_a_page_of_contributions_says_so():
+  text = explanation_page(contributions())
+  elements = Elements(text)
+  (heading,) = elements.of('h1')
+  assert heading['text'] == 'Weights of words for the labels of X.jsonl'
+  assert 'blue words lower it' in elements.of('p')[0]['text']
+  assert 'attend' not in text.lower().replace('attention', 'attend')
+  assert elements.of('div', 'text')[0]['text'] == 'fish and ham, fish x'
+  assert not elements.of('span', 'unread')
+  assert elements.of('article')[0]['data-unit'] == ''

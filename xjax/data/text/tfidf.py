@@ -286,7 +286,7 @@ class Tfidf:
 
   def words(self, document: Document) -> list[WordPlace]:
     """Returns the place of each word that is read, in reading order."""
-    return document_terms(document, self.config.first_words)[1]
+    return document_terms(document, self.config.first_words)
 
   def word_shares(self, document: Document) -> WordShares:
     """Divides the features of a document among the words of the document.
@@ -294,7 +294,7 @@ class Tfidf:
     The features are those of document.text(). WordShares.of describes how the
     weight of an n-gram is divided among the words of all its occurrences.
     """
-    terms, _ = document_terms(document, self.config.first_words)
+    terms = split_terms(document.text(), self.config.first_words)
     parts = []
     for n in range(self.config.min_ngram, self.config.max_ngram + 1):
       columns = map(self.index.get, ngrams(terms, n), itertools.repeat(-1))

@@ -19,13 +19,17 @@ class WordShares:
     terms: the T words of the text, in the form in which they are compared, such
       as lower case.
     features: int [D], the D features that the text has, ascending.
-    shares: float64 [T, D], the share of each word in the value of each feature.
-      The sum over the words is the value of the feature.
+    words, places, shares: three arrays of equal length. Word words[i] has the
+      share shares[i] in the value of the feature features[places[i]]. All
+      shares of a feature add up to its value. A word may have several shares in
+      the same feature.
   """
 
   terms: Sequence[str]
   features: np.ndarray
-  shares: sparse.csr_array
+  words: np.ndarray
+  places: np.ndarray
+  shares: np.ndarray
 
   @classmethod
   def of(
@@ -53,9 +57,24 @@ class WordShares:
     ends = np.cumsum(size)
     words = np.arange(size.sum()) + np.repeat(start - (ends - size), size)
     parts = (values(features, counts) / counts)[at] / size
-    cells = np.repeat(parts, size), (words, np.repeat(at, size))
-    shape = len(terms), len(features)
-    return cls(terms, features, sparse.csr_array(cells, shape=shape))
+    return cls(
+      terms, features, words, np.repeat(at, size), np.repeat(parts, size)
+    )
+
+  def contributions(self, weights_DK: np.ndarray) -> np.ndarray:
+    """Returns how much each word adds to weighted sums of the features.
+
+    Args:
+      weights_DK: float, the weights of the D features in K sums.
+
+    Returns:
+      float64 [K, T]. The contributions to a sum add up to the sum.
+    """
+    contributions_KT = np.zeros((weights_DK.shape[1], len(self.terms)))
+    for contributions_T, weights_D in zip(contributions_KT, weights_DK.T):
+      parts = self.shares * weights_D[self.places]
+      contributions_T[:] = np.bincount(self.words, parts, len(self.terms))
+    return contributions_KT
 
 
 class TextFeatures(Protocol):

@@ -92,11 +92,12 @@ _WEIGHTS = """\
 Choose a label to shade the words by their weights for the label. The weight \
 of a word is how much it adds to the score of the label, before the score \
 becomes a probability; in a label tree, to the sum of the scores on the path \
-of the label. Orange words raise the score, and blue words lower it. The palest \
-shade is about the weight that a word would have if all words had equal \
-weights. Each darker shade is twice as much as the shade before it. The {words} \
-words with the largest weights are listed, and are underlined where they occur \
-first. The list has the sum of the weights of all places of a word."""
+of the label. Orange words raise the score, and blue words lower it. The \
+palest shade is about the weight that a word would have if all words had equal \
+weights. Each darker shade is twice as much as the shade before it. At most \
+{words} words are listed: those that raise the score most. They are underlined \
+where they occur first. If a word occurs several times, the list has the sum \
+of its weights."""
 
 
 def explanation_page(explanations: Explanations) -> str:

@@ -164,39 +164,38 @@ class BlockWeights:
       features: features, each in [0, D).
       classifiers: classifiers of any blocks.
     """
-    weights = np.zeros((len(features), len(classifiers)), np.float32)
-    block_C = np.searchsorted(self.columns, classifiers, 'right') - 1
-    places = classifiers - self.columns[block_C]
-    for block in np.unique(block_C):
-      at = np.flatnonzero(block_C == block)
+    blocks = np.searchsorted(self.columns, classifiers, 'right') - 1
+    places = classifiers - self.columns[blocks]
+    none = np.zeros(0, np.int64)
+    known, rows, at, counts = [none], [none], [none], [none]
+    for block in np.unique(blocks):
       first, last = self.rows[block : block + 2]
-      rows = first + np.searchsorted(self.features[first:last], features)
-      known = rows < last
-      known[known] = self.features[rows[known]] == features[known]
-      weights[np.ix_(known, at)] = self._entries(rows[known], places[at])
+      row = first + np.searchsorted(self.features[first:last], features)
+      here = np.flatnonzero(row < last)
+      here = here[self.features[row[here]] == features[here]]
+      at.append(np.flatnonzero(blocks == block))
+      counts.append(np.full(len(at[-1]), len(here)))
+      known += [here] * len(at[-1])
+      rows += [row[here]] * len(at[-1])
+    at = np.repeat(np.concatenate(at), np.concatenate(counts))
+    weights = np.zeros((len(features), len(classifiers)), np.float32)
+    weights[np.concatenate(known), at] = self._entries(
+      np.concatenate(rows), places[at]
+    )
     return weights
 
   def _entries(
-    self, rows: Int[np.ndarray, ' rows'], places: Int[np.ndarray, ' C']
-  ) -> Float32[np.ndarray, 'rows C']:
-    """Returns the weights of rows at places, 0 where there is no entry."""
-    shape = len(rows), len(places)
-    low, end = (
-      np.broadcast_to(bounds[:, None], shape)
-      for bounds in (self.entries[rows], self.entries[rows + 1])
-    )
-    last, high = len(self.places) - 1, end
+    self, rows: Int[np.ndarray, ' cells'], places: Int[np.ndarray, ' cells']
+  ) -> Float32[np.ndarray, ' cells']:
+    """Returns the weight of each row at a place, 0 if there is no entry."""
+    at, end = self.entries[rows], self.entries[rows + 1]
+    left = end - at
     # The places of a row ascend, so all rows are searched by bisection at once.
-    while (low < high).any():
-      middle = (low + high) // 2
-      below = (low < high) & (self.places[np.minimum(middle, last)] < places)
-      low, high = (
-        np.where(below, middle + 1, low),
-        np.where(below, high, middle),
-      )
-    at = np.minimum(low, last)
-    hit = (low < end) & (self.places[at] == places)
-    return np.where(hit, self.values[at], np.float32(0))
+    while left.max(initial=0) > 1:
+      half = left >> 1
+      at = at + half * (self.places[at + half - 1] < places)
+      left -= half
+    return np.where(self.places[at] == places, self.values[at], np.float32(0))
 
   def _fault(self) -> str | None:
     """Returns a fault that would break scoring, or None if there is none."""
