@@ -148,5 +148,6 @@ def test_help_loads_no_library(command):
 def test_a_tree_tags_documents_without_jax(tmp_path):
   run = tmp_path / 'run'
   fit(shrink(named_config('own_linear')), run)
-  found = loaded('predict', f'--workdir={run}', stdin='{"text": "a b"}')
-  assert found == {'sklearn'}
+  call = 'predict', f'--workdir={run}'
+  for more in ((), ('--explain=2', f'--output={tmp_path / "out.jsonl"}')):
+    assert loaded(*call, *more, stdin='{"text": "a b"}') == {'sklearn'}

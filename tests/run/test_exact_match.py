@@ -176,10 +176,26 @@ def test_new_labels_do_not_change_the_old_ones(matched):
   assert [p.id for p in found] == ['new']
 
 
+def test_the_words_of_a_name_explain_its_label(matched, tmp_path):
+  predictor = load(matched.workdir)
+  label = next(x for x in predictor.space.labels if split_words(x.name))
+  text = f'Zzz, {label.name.upper()}!'
+  labels = predictor.explain([text], 99, 99)[0]
+  (why,) = (x.why for x in labels if x.id == label.id)
+  shown = [word.word.lower() for word in sorted(why, key=lambda word: word.at)]
+  assert shown == list(dict.fromkeys(split_words(label.name, True)))
+  raw = predictor.lists([text], 99)
+  index = predictor.space.index[label.id]
+  (score,) = raw.scores[raw.ids == index]
+  assert sum(word.weight for word in why) == pytest.approx(score, abs=1e-5)
+  path, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  path.write_text(json.dumps({'text': text}))
+  shown = tag_file(matched.workdir, str(path), str(out), 99, explain=3)
+  assert [w.weight for w in shown.documents[0].labels[0].why]
+
+
 def test_what_it_cannot_do_is_said(matched):
   predictor = load(matched.workdir)
-  with pytest.raises(ConfigError, match='ExactMatchModel cannot be explained'):
-    predictor.explain(['text'])
   with pytest.raises(ConfigError, match='do not give it features'):
     predictor.predict(['text'], features=[np.zeros(3, np.float32)])
 

@@ -14,12 +14,12 @@ from xjax.core.types import PAD
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
-from xjax.report.page.attention import attention_page
+from xjax.report.page.explanations import explanation_page
 from xjax.run.load import load
 from xjax.run.neural_training import plan_neural
-from xjax.run.predictor import attention_of
 from xjax.run.tag import tag_file
 from xjax.score.heads.ova import OneVsAllConfig
+from xjax.select.explanations import attention_of
 
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! 2003/87 fati'
 LONG = 'mani nipa ' * 20
@@ -104,7 +104,7 @@ def test_all_words_of_a_text_and_no_more(predictor):
 
 def test_more_words_than_any_document_has(predictor):
   ids = np.zeros((1, K), np.int32)
-  found = predictor.attention([LONG], ids, 10**12)
+  found = predictor.explanations([LONG], ids, 10**12)
   longest = predictor.config.data.tokens.max_tokens
   assert found.at_NKW.shape == found.weights_NKW.shape == (1, K, longest)
   assert np.sort(found.at_NKW[0, 0]).tolist() == list(range(longest))
@@ -206,7 +206,7 @@ def test_lines_and_page_of_a_file(tag, predictor):
       assert label.weights_T.shape == (len(one.words),)
       assert label.weights_T.sum() == pytest.approx(1, abs=1e-5)
   assert shown.path == path
-  assert '&lt;<span class="word' in attention_page(shown)
+  assert '&lt;<span class="word' in explanation_page(shown)
 
 
 def test_a_stream_has_no_page(tag, capsys):

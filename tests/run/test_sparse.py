@@ -383,8 +383,6 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
 
 def test_what_it_cannot_do_is_said(finished):
   predictor = load(finished('xr').workdir)
-  with pytest.raises(ConfigError, match='TreeModel cannot be explained'):
-    predictor.explain(['text'])
   with pytest.raises(ConfigError, match='TreeModel cannot score new labels'):
     predictor.with_labels([])
   for texts in ([], ['', '?']):

@@ -14,7 +14,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
-from xjax.report.page.attention import attention_page
+from xjax.report.page.explanations import explanation_page
 from xjax.run.strategy import (
   StrategyKind,
   StrategyRequest,
@@ -152,14 +152,14 @@ def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
   source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   source.write_text(json.dumps(rows[0]) + '\n')
   call = finished.workdir, str(source), str(out), 2
-  tag_file(*call, explain=2, page=attention_page)
+  tag_file(*call, explain=2, page=explanation_page)
   page = out.with_suffix('.html')
   assert 'out.jsonl' in page.read_text()
   listed = json.loads(out.with_suffix('.judged.json').read_text())['files']
   assert page.name in listed
   tag_file(*call)  # the next set has no page
   assert not page.exists()
-  tag_file(*call, explain=2, page=attention_page)
+  tag_file(*call, explain=2, page=explanation_page)
   page.write_text('mine')
   tag_file(*call)
   assert page.read_text() == 'mine'

@@ -12,6 +12,7 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.batches.sparse import SparseBatches
+from xjax.data.schema import Document
 from xjax.data.text.words import split_words
 from xjax.score.exact_match import DescriptorMatcher, MatchedLabels
 from xjax.select.topk import dense_topk
@@ -213,3 +214,38 @@ def test_texts_to_lists():
       scores[batch.doc_B[batch.mask_B]] = found_scores[0, batch.mask_B]
     assert ids.tolist() == [[1, 0], [PAD, PAD], [0, PAD]]
     assert scores.tolist() == [[2.5, 1.5], [-np.inf] * 2, [1.5, -np.inf]]
+
+
+def test_the_score_of_a_label_is_shared_by_the_words_of_its_names():
+  matcher = DescriptorMatcher([('sea fish', 'fish'), ('ham',), ('fish',)], 6)
+  document = Document('d', {'a': 'Ham? Sea-fish', 'b': 'a Fish 7 ham'})
+  shares = matcher.word_shares(document)
+  assert shares.features.tolist() == [0, 1, 2]
+  weights_DK = MatchedLabels(3).feature_weights(
+    shares.features, np.array([0, 2, PAD])
+  )
+  found_KT = shares.contributions(weights_DK)
+  # Label 0 has 2 + 1 occurrences, as sea fish, fish and fish.
+  third = (3 + 2 / 3) / 3
+  wanted = [0, third / 2, third / 2 + third, 0, third, 0]
+  np.testing.assert_allclose(found_KT[0], wanted, rtol=1e-6)
+  np.testing.assert_allclose(found_KT[1], [0, 0, 1.25, 0, 1.25, 0])
+  assert not found_KT[2].any()
+  places = matcher.words(document)
+  shown = [document.zones[zone][start:end] for zone, start, end in places]
+  assert shown == ['Ham', 'Sea', 'fish', 'a', 'Fish', '7']
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(WORDS, min_size=1, max_size=6), WORDS)
+def test_all_words_together_have_the_whole_score(names, text):
+  text = ' '.join(text)
+  matcher = DescriptorMatcher([('x', ' '.join(name)) for name in names], 9)
+  shares = matcher.word_shares(Document('d', {'text': text}))
+  row = matcher([text])
+  np.testing.assert_array_equal(shares.features, row.indices)
+  every = np.arange(len(names))
+  found_KT = shares.contributions(
+    MatchedLabels(len(names)).feature_weights(shares.features, every)
+  )
+  np.testing.assert_allclose(found_KT.sum(axis=1), row.toarray()[0], rtol=1e-6)

@@ -195,3 +195,14 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(
     assert several  # otherwise the test would check nothing
     merged = np.sort(Lists.merge(list(map(Lists, ids, scores))).ids, axis=1)
     assert ((np.diff(merged) > 0) | (merged[:, 1:] == PAD)).all()
+
+
+def test_weights_of_labels_are_averages_over_trees(models):
+  features, labels = np.array([0, 7, 29]), np.array([3, PAD, 26])
+  alone = [
+    scorer_of([model], Link.SIGMOID).feature_weights(features, labels)
+    for model in models
+  ]
+  found_DK = scorer_of(models, Link.SIGMOID).feature_weights(features, labels)
+  assert np.any(alone[0] != alone[1])
+  np.testing.assert_allclose(found_DK, (alone[0] + alone[1]) / 2)

@@ -183,3 +183,21 @@ def test_scores_far_from_0_are_numbers(link, make_model, make_rows):
   found = TreeSearch(model.tree, model.weights, link).exact(rows, 20)
   assert np.isfinite(found.keys).all() and (found.ids != PAD).all()
   assert (found.keys <= 0).all()
+
+
+@settings(max_examples=60)
+@given(PROBLEMS['seed'], PROBLEMS['n_nodes'])
+def test_weights_of_a_label_are_those_of_its_path(
+  make_tree, make_model, seed, n_nodes
+):
+  rng = np.random.default_rng(seed)
+  model = make_model(rng, make_tree(rng, n_nodes))
+  tree, search = model.tree, TreeSearch(model.tree, model.weights, Link.SIGMOID)
+  n_features = len(model.weights_DV)
+  wanted_LD = np.zeros((tree.n_labels, n_features))  # 0 without a node
+  for label, node in zip(*tree.positive(), strict=True):
+    wanted_LD[label] += model.weights_DV[:, node - 1]
+  labels = np.append(rng.permutation(tree.n_labels), PAD)
+  found_DK = search.feature_weights(np.arange(n_features), labels)
+  np.testing.assert_array_equal(found_DK[:, :-1].T, wanted_LD[labels[:-1]])
+  assert not found_DK[:, -1].any()

@@ -10,8 +10,10 @@ written to X.metrics.json. The file name "-" stands for standard input or
 standard output.
 
 --threshold=tuned writes only the labels that the model assigns; X.npz still has
-the ranked lists. --explain=5 adds the 5 words that each label attends to most,
-and writes X.html, which shades the words of the first documents by attention.
+the ranked lists. --explain=5 adds the 5 words that explain each label best, and
+writes X.html, which shades the words of the first documents. Neural models
+explain a label by attention; linear models and label trees by how much a word
+adds to the score of the label.
 --labels=FILE also scores the labels in FILE, by their names. A line of FILE is
 a name, or JSON with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
@@ -38,7 +40,8 @@ _LABELS = flags.DEFINE_string(
 _EXPLAIN = flags.DEFINE_integer(
   'explain',
   0,
-  'Number of words to show per label: those with the most attention.',
+  'Number of words to show per label: those with the most attention, or, for '
+  'linear models and trees, those that raise the score most.',
 )
 _FEATURES = flags.DEFINE_string(
   'features',
@@ -64,7 +67,7 @@ def main() -> None:
 
   page = None
   if _EXPLAIN.value:
-    from xjax.report.page.attention import attention_page as page
+    from xjax.report.page.explanations import explanation_page as page
 
   tag_file(
     _WORKDIR.value,

@@ -13,13 +13,14 @@ from xjax.data.schema import Document, Label
 from xjax.data.text.words import WordPlace
 
 
-class AttendedWord(NamedTuple):
-  """Holds a word of a document, and how much a label attends to the word.
+class WeightedWord(NamedTuple):
+  """Holds a word of a document, and the weight of the word for a label.
 
   Attributes:
     word: the word as it is written in the text.
-    weight: the label's attention to the word. The sum of the weights of all
-      words that the model reads is 1.
+    weight: the label's attention to the word, where the sum of the weights of
+      all words that the model reads is 1. If the model is linear, the
+      contribution of the word to the label's score before calibration.
     zone: the zone that contains the word; 'text' if a document has no zones.
     at: start and end of the word in the zone's text, counted in code points;
       the end is exclusive.
@@ -33,7 +34,7 @@ class AttendedWord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
-  """Holds a predicted label, and how much the label attends to every word.
+  """Holds a predicted label, and the weight of every word for the label.
 
   Attributes:
     id: id of the label.
@@ -41,14 +42,16 @@ class ExplainedLabel:
     score: the score that users see; see calibration.readable_scores.
     is_gold: whether the label is gold for the document; None if this is not
       known.
-    weights_T: float32, the attention to each word that the model read; 0 for an
-      encoder's special tokens.
+    why: the words that explain the label, largest weight first.
+    weights_T: float32, the weight of each word that the model read; 0 for an
+      encoder's special tokens. Contributions of words may be negative.
   """
 
   id: str
   name: str
   score: float
   is_gold: bool | None
+  why: Sequence[WeightedWord]
   weights_T: np.ndarray
 
 
@@ -75,22 +78,25 @@ class Explanations:
     path: the file of predictions, X.jsonl.
     documents: the first documents of the file, with explanations.
     n_documents: number of all documents in the file.
-    words: the largest number of attended words that the file has for a label.
+    words: the largest number of words that the file has for a label.
+    attends: whether the weights of words are attention; otherwise, they are
+      contributions of words to scores.
   """
 
   path: pathlib.Path
   documents: Sequence[ExplainedDocument]
   n_documents: int
   words: int
+  attends: bool = True
 
 
-def attended_words(
+def weighted_words(
   document: Document,
   words: Sequence[WordPlace],
   at_W: np.ndarray,
   weights_W: np.ndarray,
-) -> tuple[AttendedWord, ...]:
-  """Returns the words that a label attends to, with the attention.
+) -> tuple[WeightedWord, ...]:
+  """Returns the words that explain a label, with their weights.
 
   Args:
     document: the document.
@@ -98,10 +104,10 @@ def attended_words(
       words without characters, are left out of the result.
     at_W: int, indices into `words`; indices at or above len(words) are left
       out.
-    weights_W: float, attention to the word at each index.
+    weights_W: float, weight of the word at each index.
   """
   return tuple(
-    AttendedWord(
+    WeightedWord(
       document.zones[words[at].zone][words[at].start : words[at].end],
       float(weight),
       words[at].zone,
@@ -112,7 +118,7 @@ def attended_words(
   )
 
 
-_DIGITS = 6  # decimal places of attention weights
+_DIGITS = 6  # decimal places of weights of words
 
 
 def prediction_line(
@@ -120,7 +126,7 @@ def prediction_line(
   ids_K: np.ndarray,
   scores_K: np.ndarray,
   labels: Sequence[Label],
-  whys: Sequence[Sequence[AttendedWord]] | None = None,
+  whys: Sequence[Sequence[WeightedWord]] | None = None,
 ) -> str:
   """Returns the JSON line of a document's predictions.
 
@@ -133,7 +139,7 @@ def prediction_line(
     ids_K: int32 label indices, padded with PAD.
     scores_K: the scores that users see; see calibration.readable_scores.
     labels: descriptors by label index.
-    whys: for each of the K labels, the words that the label attends to.
+    whys: for each of the K labels, the words that explain the label.
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()

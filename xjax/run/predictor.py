@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
-import typing
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
-from xjax.core.allocation import power_of_two
 from xjax.core.config_part import kinds
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import ConfigError
@@ -22,102 +20,35 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.predict import check_scores
-from xjax.judge.prediction_lines import AttendedWord, attended_words
+from xjax.judge.prediction_lines import WeightedWord, weighted_words
 from xjax.judge.predictions import (
   Lists,
 )
 from xjax.score.config import ExactMatchModel, is_neural
+from xjax.select.explanations import (
+  EXPLAINED,
+  LabelExplanations,
+  attention_of,
+  contributions_of,
+)
 from xjax.train.inputs import Inputs, features_from_arrays
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
-if typing.TYPE_CHECKING:
-  from xjax.select.model_scorer import ModelScorer
-
-EXPLAINED = 8  # at least so many labels of a document are explained together
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class LabelExplanations:
-  """Holds the tokens to which the K labels of each of N documents attend.
-
-  Attributes:
-    at_NKW: int32, places of the W tokens to which each label attends most. The
-      places are in descending order of attention weight; places with equal
-      weights are in ascending order. If a document has fewer than W tokens, the
-      last entries are places after the end of the document.
-    weights_NKW: float32, attention weights of these tokens.
-    words: int, how many words to show for each label, at most W.
-    first: for each of the first few documents, the attention weights of all
-      tokens, float32 [K, T]. Padding has weight 0.
-  """
-
-  at_NKW: np.ndarray
-  weights_NKW: np.ndarray
-  words: int
-  first: list[np.ndarray]
-
-
-def attention_of(
-  scorer: 'ModelScorer',
-  batches: Iterable[Batch],
-  ids_NK: np.ndarray,
-  words: int,
-  n_special: int = 0,
-  n_first: int = 0,
-) -> LabelExplanations:
-  """Computes to which tokens of a document the labels of the document attend.
-
-  Args:
-    scorer: model whose labels attend to words.
-    batches: batches with every document once.
-    ids_NK: int32, the labels of each document, PAD after the last label.
-    words: int, how many words to show for each label.
-    n_special: int, number of tokens of a document that are not words; W is
-      words + n_special.
-    n_first: int. For the first n_first documents, the weights of all tokens are
-      kept.
-
-  Returns:
-    The tokens with the most attention and their weights.
-  """
-  shape = (*ids_NK.shape, words + n_special)
-  at_NKW = np.full(shape, np.iinfo(np.int32).max, np.int32)
-  weights_NKW = np.zeros(shape, np.float32)
-  first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
-  # A program is compiled for each length of the lists, so few lengths are used.
-  wider = max(EXPLAINED, power_of_two(ids_NK.shape[1])) - ids_NK.shape[1]
-  padded_NK = np.pad(ids_NK, ((0, 0), (0, wider)), constant_values=PAD)
-  with progress(batches, 'explaining', unit='batch') as shown:
-    for batch in shown:
-      alpha_BKT = scorer.attention(batch, padded_NK[batch.doc_B])
-      alpha_BKT = alpha_BKT[:, : ids_NK.shape[1]]
-      at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
-      width = at_BKW.shape[2]
-      real_B = batch.doc_B != PAD
-      rows = batch.doc_B[real_B]
-      at_NKW[rows, :, :width] = at_BKW[real_B]
-      weights_NKW[rows, :, :width] = np.take_along_axis(
-        alpha_BKT, at_BKW, axis=2
-      )[real_B]
-      for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
-        if row < len(first):
-          first[row] = alpha_KT
-  return LabelExplanations(at_NKW, weights_NKW, words, first)
-
 
 def check_explains(config: Config) -> None:
-  """Checks that the labels of a run attend to words.
+  """Checks that words can explain the labels of a run.
 
   Raises:
-    ConfigError: the labels do not attend to words, or the model does not read
-      single words.
+    ConfigError: the model is neural and its labels do not attend to words, or
+      the model does not read single words.
   """
-  if not is_neural(config.model):
+  if config.data.tokens.sparse:
     raise ConfigError(
-      f'labels of {_names([type(config.model)])} cannot be explained: they do '
-      'not attend to words'
+      'labels cannot be explained: this run reads features, not words'
     )
+  if not is_neural(config.model):
+    return
   head, tokens = config.model.head, config.data.tokens
   if not head.attends:
     from xjax.score.heads.contract import HeadConfig
@@ -192,14 +123,16 @@ class ExplainedPrediction(NamedTuple):
 
   Attributes:
     id, name, score: as in Prediction.
-    why: the words to which the label attends most, in descending order of
-      attention.
+    why: the words that explain the label, largest weight first. The weight of
+      a word is the label's attention to the word, or, if the model is linear,
+      the contribution of the word to the label's score (see
+      contributions_of).
   """
 
   id: str
   name: str
   score: float
-  why: tuple[AttendedWord, ...]
+  why: tuple[WeightedWord, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -305,7 +238,7 @@ class Predictor:
   def explain(
     self, documents: Sequence[str | Document], k: int = 20, words: int = 5
   ) -> list[list[ExplainedPrediction]]:
-    """Predicts labels, and finds the words to which each label attends most.
+    """Predicts labels, and finds the words that explain each label best.
 
     Args:
       documents, k: as in predict.
@@ -315,35 +248,42 @@ class Predictor:
       A list of labels with words for each document, best label first.
 
     Raises:
-      ConfigError: the labels of this run do not attend to words.
+      ConfigError: the labels of this run cannot be explained by words.
     """
     check_explains(self.config)
     lists = self.lists(documents, k)
-    attention = self.attention(documents, lists.ids, words)
+    shown = self.explanations(documents, lists.ids, words)
     return [
       [
         ExplainedPrediction(*label, why)
-        for label, why in zip(labels, self.why(documents[row], attention, row))
+        for label, why in zip(labels, self.why(documents[row], shown, row))
       ]
       for row, labels in enumerate(self.predictions(lists))
     ]
 
-  def attention(
+  def explanations(
     self,
     documents: Sequence[str | Document],
     ids_NK: np.ndarray,
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Computes to which tokens of a document the labels of the document attend.
+    """Computes how well each word of a document explains the document's labels.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
       ids_NK: int32, the labels of each document, PAD after the last label.
       words: int, how many words to show for each label.
-      n_first: int. For the first n_first documents, the weights of all tokens
+      n_first: int. For the first n_first documents, the weights of all words
         are kept.
+
+    Returns:
+      Attention to words (attention_of), or contributions of words to scores
+      (contributions_of).
     """
+    if not isinstance(self.inputs, Inputs):
+      shares = map(self.inputs.word_shares, documents)
+      return contributions_of(self.scorer, shares, ids_NK, words, n_first)
     # No document has more than max_tokens words, so a larger number would waste
     # memory.
     words = min(words, self.config.data.tokens.max_tokens)
@@ -352,20 +292,20 @@ class Predictor:
     return attention_of(self.scorer, batches, ids_NK, words, special, n_first)
 
   def why(
-    self, document: str | Document, attention: LabelExplanations, row: int
-  ) -> list[tuple[AttendedWord, ...]]:
-    """Returns the words to which the K labels of a document attend most.
+    self, document: str | Document, explanations: LabelExplanations, row: int
+  ) -> list[tuple[WeightedWord, ...]]:
+    """Returns the words that explain the K labels of a document best.
 
     Args:
       document: the text or document.
-      attention: explanations of many documents.
-      row: int, row of this document in `attention`.
+      explanations: explanations of many documents.
+      row: int, row of this document in `explanations`.
     """
     zones, words = self.inputs.document(document), self.inputs.words(document)
     return [
-      attended_words(zones, words, at_W, weights_W)[: attention.words]
+      weighted_words(zones, words, at_W, weights_W)[: explanations.words]
       for at_W, weights_W in zip(
-        attention.at_NKW[row], attention.weights_NKW[row], strict=True
+        explanations.at_NKW[row], explanations.weights_NKW[row], strict=True
       )
     ]
 
@@ -437,8 +377,13 @@ class Predictor:
 
     Args:
       explain: whether to compile the programs of `explain` too, for lists of at
-        most 8 labels.
+        most 8 labels. Models without programs have none to compile.
+
+    Raises:
+      ConfigError: explain is True, but the labels cannot be explained.
     """
+    if explain:
+      check_explains(self.config)
     if not isinstance(self.inputs, Inputs):
       # Linear models compile their search once, for all sizes of batches.
       example = ['']
@@ -447,8 +392,6 @@ class Predictor:
         example = SparseDocuments('example', rows)
       self.lists(example, 1)
       return
-    if explain:
-      check_explains(self.config)
     size = self._compiled_size(1)
     batches = self.inputs.example_batches()
     with progress(batches, 'compiling', unit='batch') as shown:

@@ -36,12 +36,9 @@ from xjax.judge.prediction_lines import (
 )
 from xjax.judge.predictions import Lists, Predictions
 from xjax.run.load import load
-from xjax.run.predictor import (
-  LabelExplanations,
-  Predictor,
-  check_describes,
-  check_explains,
-)
+from xjax.run.predictor import Predictor, check_describes, check_explains
+from xjax.score.config import is_neural
+from xjax.select.explanations import LabelExplanations
 from xjax.train.inputs import check_reads_features
 
 if typing.TYPE_CHECKING:
@@ -64,23 +61,23 @@ class TaggedDocuments:
   split: Split
   space: LabelSpace
 
-  def attention(self, words: int, n_first: int) -> LabelExplanations:
-    """Computes which tokens the labels attend to, with Predictor.attention."""
-    return self.predictor.attention(
+  def explanations(self, words: int, n_first: int) -> LabelExplanations:
+    """Computes which words explain the labels (Predictor.explanations)."""
+    return self.predictor.explanations(
       self.split.documents, self.lists.ids, words, n_first
     )
 
-  def lines(self, attention: LabelExplanations | None) -> Iterator[str]:
+  def lines(self, explanations: LabelExplanations | None) -> Iterator[str]:
     """Yields a JSON line per document.
 
     Args:
-      attention: result of the method `attention`. The lines then show the words
-        to which each label attends. If None, the lines show no words.
+      explanations: result of the method `explanations`. The lines then show the
+        words that explain each label. If None, the lines show no words.
     """
     for row, id_ in enumerate(self.split.ids):
       whys = None
-      if attention is not None:
-        whys = self.predictor.why(self.split.documents[row], attention, row)
+      if explanations is not None:
+        whys = self.predictor.why(self.split.documents[row], explanations, row)
       line = prediction_line(
         id_,
         self.lists.ids[row],
@@ -91,13 +88,13 @@ class TaggedDocuments:
       yield line + '\n'
 
   def explained(
-    self, attention: LabelExplanations, row: int
+    self, explanations: LabelExplanations, row: int
   ) -> ExplainedDocument:
     """Returns a document in the form that a page shows.
 
     Args:
-      attention: the attention of the documents' labels.
-      row: a document for which `attention` has the weights of all tokens.
+      explanations: explanations of the documents' labels.
+      row: a document for which `explanations` has the weights of all words.
     """
     inputs, document = self.predictor.inputs, self.split.documents[row]
     words = inputs.words(document)
@@ -106,16 +103,18 @@ class TaggedDocuments:
     real = ids_K != PAD
     scores = self.predictor.readable(ids_K[real], self.lists.scores[row, real])
     has_gold = document.labels is not None
+    whys = self.predictor.why(document, explanations, row)
     labels = [
       ExplainedLabel(
         id=(label := self.space.labels[at]).id,
         name=label.name,
         score=float(score),
         is_gold=label.id in document.labels if has_gold else None,
+        why=why,
         weights_T=weights_T[: len(words)] * is_word_T,
       )
-      for at, score, weights_T in zip(
-        ids_K[real], scores, attention.first[row][real], strict=True
+      for at, score, why, weights_T in zip(
+        ids_K[real], scores, whys, explanations.first[row][real]
       )
     ]
     return ExplainedDocument(inputs.document(document), words, labels)
@@ -205,19 +204,19 @@ def tag_file(
 
     lists = keep_assigned(lists, predictor, threshold)
   tagged = TaggedDocuments(predictor, lists, split, space)
-  attention = tagged.attention(explain, _SHOWN) if explain else None
+  whys = tagged.explanations(explain, _SHOWN) if explain else None
   if output == STREAM:
-    sys.stdout.writelines(tagged.lines(attention))
+    sys.stdout.writelines(tagged.lines(whys))
     return None
   path, explanations = pathlib.Path(output), None
-  if attention is not None:
-    first = range(len(attention.first))
-    shown = tuple(tagged.explained(attention, row) for row in first)
-    explanations = Explanations(path, shown, len(split), explain)
+  if whys is not None:
+    shown = tuple(tagged.explained(whys, i) for i in range(len(whys.first)))
+    attends = is_neural(predictor.config.model)
+    explanations = Explanations(path, shown, len(split), explain, attends)
   with writing_set(path.with_suffix('.judged.json'), {}) as new:
     _save_beside(new / path.name, predictions, labelled, predictor, strategy)
     with atomic_write(new / path.name) as file:
-      file.writelines(tagged.lines(attention))
+      file.writelines(tagged.lines(whys))
     if explanations and page:
       with atomic_write((new / path.name).with_suffix('.html')) as file:
         file.write(page(explanations))

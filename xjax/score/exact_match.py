@@ -14,7 +14,14 @@ from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import AS_LOGITS, PAD, Batch, Ragged, ScoreKind
-from xjax.data.text.words import has_letters, split_words
+from xjax.data.schema import Document
+from xjax.data.text.word_shares import WordShares
+from xjax.data.text.words import (
+  WordPlace,
+  document_words,
+  has_letters,
+  split_words,
+)
 
 
 class DescriptorMatcher:
@@ -71,6 +78,30 @@ class DescriptorMatcher:
     scores = np.fromiter(scores, np.float32, len(ids.values))
     shape = (len(texts), self._n_labels)
     return sparse.csr_array((scores, ids.values, ids.indptr), shape)
+
+  def words(self, document: Document) -> list[WordPlace]:
+    """Returns the place of each word that is read, in reading order."""
+    return document_words(document)[: self._max_words]
+
+  def word_shares(self, document: Document) -> WordShares:
+    """Divides the scores of matched labels among the words of their names."""
+    text = document.text()
+    spaced = _spaced_words(text, self._max_words)
+    # A name ends at the space after its last word. Word j is before space
+    # j + 1, since the first space is number 0.
+    spaces = np.cumsum([char == ' ' for char in spaced]) - 1
+    occurrences = [
+      (spaces[end] - length, length, label)
+      for end, (labels, length) in self._automaton.iter(spaced)
+      for label in labels
+    ]
+    columns = np.array(occurrences, np.int64).reshape(-1, 3).T
+    scores = self._match(text)
+    return WordShares.of(
+      spaced.split(),
+      tuple(columns),
+      lambda labels, _: np.array([scores[x] for x in labels.tolist()]),
+    )
 
   def _match(self, text: str) -> dict[int, float]:
     """Returns the score of each label whose names occur in the text."""
@@ -135,6 +166,17 @@ class MatchedLabels:
       listed_BT = listed_BT & np.take_along_axis(rows_L, ids_BT, axis=1)
     masks_GBT = np.stack([listed_BT, *(listed_BT & x[ids_BT] for x in slices)])
     return _best(ids_BT, np.where(masks_GBT, scores_BT, -np.inf), k)
+
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> np.ndarray:
+    """Returns 1 where a feature is the label, else 0, as float64 [D, K].
+
+    Args:
+      features: int [D], matched labels.
+      labels: int [K], labels or PAD.
+    """
+    return (features[:, None] == labels).astype(np.float64)
 
 
 def _best(

@@ -94,6 +94,17 @@ class TreeScorer:
       return ids, scores
     return self._lists(rows, k, weights, slices, allowed, sigmoid)
 
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> Float64[np.ndarray, 'D K']:
+    """Returns the weights of features in labels, averaged over the trees.
+
+    Args:
+      features, labels: see TreeSearch.feature_weights.
+    """
+    parts = [s.feature_weights(features, labels) for s in self._searches]
+    return np.mean(parts, axis=0)
+
   def _lists(
     self,
     rows: sparse.csr_array,

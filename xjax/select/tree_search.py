@@ -182,6 +182,47 @@ class TreeSearch:
       for log_weights_L in logs
     ]
 
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> Float64[np.ndarray, 'D K']:
+    """Returns the weights of features in the scores of labels.
+
+    The weight of a feature in a label is the sum of its weights in the
+    classifiers of all nodes on the label's path. Without a link, the score of a
+    label is exactly the sum of these weights times the document's features,
+    plus the bias of the label. With a link, this sum only approximates how
+    features influence the score: a link ascends with its classifier's score,
+    but is not linear.
+
+    Args:
+      features: int [D], columns of features.
+      labels: int [K]. A label without a node, or PAD, has weights 0.
+    """
+    node_of, parent = self._nodes
+    nodes, places = node_of[labels], np.arange(len(labels))
+    paths = []
+    while len(nodes):
+      below = nodes > 0
+      nodes, places = nodes[below], places[below]
+      paths.append((nodes, places))
+      nodes = parent[nodes]
+    nodes, which = np.unique(
+      np.concatenate([nodes for nodes, _ in paths]), return_inverse=True
+    )
+    on_path = np.zeros((len(nodes), len(labels)))
+    on_path[which, np.concatenate([places for _, places in paths])] = 1
+    # Node v has the classifier v - 1, because the root has no classifier.
+    return self.weights.lookup(features, nodes - 1) @ on_path
+
+  @functools.cached_property
+  def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns each label's node, 0 for none and for PAD, and nodes' parents."""
+    tree = self.tree
+    node_of = np.zeros(tree.n_labels + 1, np.int64)  # the last entry is of PAD
+    labelled = np.flatnonzero(tree.label != NO_LABEL)
+    node_of[tree.label[labelled]] = labelled
+    return node_of, tree.parent
+
   def beam(
     self,
     rows: sparse.csr_array,

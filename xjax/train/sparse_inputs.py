@@ -1,7 +1,7 @@
 """Turns documents into sparse features, in batches or in a single matrix."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
 from typing import ClassVar
 
@@ -18,12 +18,11 @@ from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
 from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
+from xjax.data.text.word_shares import TextFeatures, WordShares
+from xjax.data.text.words import WordPlace
 from xjax.train.inputs import READS_TEXT, check_reads_features, read_zones
 
 _CHUNK = 512  # documents whose features are computed at a time
-
-# Returns the features [N, D] of N texts. The column indices of each row ascend.
-Featurise = Callable[[Sequence[str]], sparse.csr_array]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,7 +103,7 @@ class TextInputs(SparseInputs):
     featurise: function that computes the features of texts.
   """
 
-  featurise: Featurise
+  featurise: TextFeatures
 
   def features(self, documents: Sequence[str | Document]) -> Features:
     """Returns a function that computes features of some of the documents.
@@ -115,6 +114,18 @@ class TextInputs(SparseInputs):
     return lambda rows: self.featurise(
       [read_zones(documents[row], data).text() for row in rows.tolist()]
     )
+
+  def document(self, document: str | Document) -> Document:
+    """Returns a document with only the zones that the run reads."""
+    return read_zones(document, self.config.data)
+
+  def words(self, document: str | Document) -> list[WordPlace]:
+    """Returns the words of a document that the run reads, in reading order."""
+    return self.featurise.words(self.document(document))
+
+  def word_shares(self, document: str | Document) -> WordShares:
+    """Divides the features of a document among the words of the document."""
+    return self.featurise.word_shares(self.document(document))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -6,7 +6,9 @@ import pytest
 from xjax.data.schema import Document
 from xjax.data.text.words import (
   WordPlace,
+  document_terms,
   document_words,
+  split_terms,
   split_words,
   word_spans,
 )
@@ -94,4 +96,26 @@ def test_places_are_within_zones():
     WordPlace('title', 0, 1),
     WordPlace('title', 2, 3),
     WordPlace('body', 0, 1),
+  ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(CHARS, max_size=12), max_size=4), st.integers(0, 5))
+def test_every_word_of_tfidf_has_its_place(texts, first_words):
+  document = Document('d', {f'z{i}': text for i, text in enumerate(texts)})
+  places = document_terms(document, first_words)
+  shown = [document.zones[zone][start:end] for zone, start, end in places]
+  terms = split_terms(document.text(), first_words)
+  assert len(places) == len(terms) and places == sorted(places)
+  for one, term in zip(shown, terms, strict=True):
+    assert folded([term])[0] in folded([one.lower()])[0]
+
+
+def test_words_of_tfidf_as_they_stand():
+  zones = {'title': 'A B.2 İstanbul\u0130x-ray', 'empty': '', 'body': 'EC ec_1'}
+  assert document_terms(Document('d', zones)) == [
+    WordPlace('title', 7, 15),
+    WordPlace('title', 17, 20),
+    WordPlace('body', 0, 2),
+    WordPlace('body', 3, 7),
   ]

@@ -310,9 +310,10 @@ def test_after_warmup_nothing_is_compiled(finished, compiled, tmp_path):
 def test_models_without_programs_can_be_warmed_up(model, features):
   model.warmup()
   rows, hot, _ = features
-  xjax.fit(rows, hot, dev=0, verbose=False).warmup()
-  with pytest.raises(ConfigError, match='cannot be explained'):
-    model.explain(['a'])
+  of_features = xjax.fit(rows, hot, dev=0, verbose=False)
+  of_features.warmup()
+  with pytest.raises(ConfigError, match='reads features, not words'):
+    of_features.explain(rows)
 
 
 def test_a_loaded_model_is_the_predictor_of_the_run(finished, neural):

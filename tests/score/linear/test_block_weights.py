@@ -153,3 +153,21 @@ def test_whatever_is_damaged_is_safe_to_read(data):
   except DataError:
     return
   dense(blocks)
+
+
+@settings(max_examples=60)
+@given(
+  st.integers(0, 99),
+  st.sampled_from([0, 0.05, 0.5, 1]),
+  st.lists(st.integers(1, 9), min_size=1, max_size=6),
+  st.lists(st.integers(0, D - 1), unique=True),
+  st.data(),
+)
+def test_single_weights_are_found(seed, share, widths, features, data):
+  columns = np.cumsum([0, *widths])
+  weights_DC, bias_C = some(seed, share, columns)
+  blocks = laid_out(weights_DC, bias_C, columns)
+  some_C = data.draw(st.lists(st.integers(0, int(columns[-1]) - 1)))
+  features = np.array(sorted(features), np.int64)
+  found = blocks.lookup(features, np.array(some_C, np.int64))
+  np.testing.assert_array_equal(found, weights_DC[features][:, some_C])

@@ -15,7 +15,7 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.report.page.attention import attention_page
+from xjax.report.page.explanations import explanation_page
 from xjax.run import neural_training as neural
 from xjax.run.fit import fit
 from xjax.run.load import load
@@ -367,7 +367,7 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   path.write_text(json.dumps({'id': 'one', 'text': text}))
   output = str(tmp_path / 'tags.jsonl')
   shown = tag_file(tmp_path / 'run', str(path), output, k=3, explain=1)
-  page = attention_page(shown)
+  page = explanation_page(shown)
   assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 
 

@@ -20,7 +20,9 @@ from xjax.core.errors import DAMAGE, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.texts import Texts
 from xjax.data.config import TfidfConfig
-from xjax.data.text.words import split_terms
+from xjax.data.schema import Document
+from xjax.data.text.word_shares import WordShares
+from xjax.data.text.words import WordPlace, document_terms, split_terms
 
 _RARE = -1  # stands for every n-gram that is not frequent enough
 
@@ -281,6 +283,32 @@ class Tfidf:
     words = split_terms(text, self.config.first_words)
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
     return itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
+
+  def words(self, document: Document) -> list[WordPlace]:
+    """Returns the place of each word that is read, in reading order."""
+    return document_terms(document, self.config.first_words)
+
+  def word_shares(self, document: Document) -> WordShares:
+    """Divides the features of a document among the words of the document.
+
+    The features are those of document.text(). WordShares.of describes how the
+    weight of an n-gram is divided among the words of all its occurrences.
+    """
+    terms = split_terms(document.text(), self.config.first_words)
+    parts = []
+    for n in range(self.config.min_ngram, self.config.max_ngram + 1):
+      columns = map(self.index.get, ngrams(terms, n), itertools.repeat(-1))
+      columns = np.fromiter(columns, np.int64)
+      starts = np.flatnonzero(columns >= 0)
+      parts.append((starts, np.full(len(starts), n), columns[starts]))
+    occurrences = (np.concatenate(arrays) for arrays in zip(*parts))
+    return WordShares.of(terms, tuple(occurrences), self._weights)
+
+  def _weights(self, features: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns the weights of all n-grams of a text; see the class."""
+    tf = 1 + np.log(counts) if self.config.sublinear else counts
+    weights = tf * self.idf[features].astype(np.float64)
+    return weights / np.linalg.norm(weights) if len(weights) else weights
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes an .npz file, which load reads."""

@@ -236,6 +236,30 @@ def document_words(document: Document) -> list[WordPlace]:
   ]
 
 
+def document_terms(document: Document, first_words: int = 0) -> list[WordPlace]:
+  """Returns the place of each word of split_terms(document.text(), ...).
+
+  A newline separates two zones, so no word extends over two zones.
+  """
+  places = [
+    (zone, start, end)
+    for zone, text in document.zones.items()
+    for start, end in _term_spans(text)
+  ]
+  # WordPlace(...) would take twice as long.
+  return list(map(WordPlace._make, places[: first_words or None]))
+
+
+def _term_spans(text: str) -> Iterable[tuple[int, int]]:
+  """Returns the place of each word of split_terms(text); see word_spans."""
+  lower = text.lower()
+  spans = map(re.Match.span, _TERM.finditer(lower))
+  if len(lower) == len(text):
+    return spans
+  origin = [at for at, char in enumerate(text) for _ in char.lower()]
+  return ((origin[start], origin[end - 1] + 1) for start, end in spans)
+
+
 def word_spans(text: str) -> list[tuple[int, int]]:
   """Returns the place of each word of split_words(text), as [start, end).
 

@@ -193,6 +193,10 @@ class Model:
   ) -> list[list[ExplainedPrediction]]:
     """Predicts labels, and finds the words that explain each label.
 
+    The weight of a word is the label's attention to the word. If the model is
+    linear, it is how much the word adds to the score of the label before
+    calibration. Then only words that raise the score are returned.
+
     Args:
       texts: the documents; see the class.
       k: int, number of labels of a document.
@@ -203,7 +207,7 @@ class Model:
 
     Raises:
       ConfigError: k or words is impossible, or the labels of this model cannot
-        be explained.
+        be explained, for example because it reads features instead of words.
       DataError: an item of `texts` has a fault.
     """
     size, words = check_k(k), check_k(words, 'words')

@@ -153,6 +153,50 @@ class BlockWeights:
       arrays.fail(prefix, fault)
     return blocks
 
+  def lookup(
+    self,
+    features: Int[np.ndarray, ' features'],
+    classifiers: Int[np.ndarray, ' C'],
+  ) -> Float32[np.ndarray, 'features C']:
+    """Returns the weights of a few features in a few classifiers.
+
+    Args:
+      features: features, each in [0, D).
+      classifiers: classifiers of any blocks.
+    """
+    blocks = np.searchsorted(self.columns, classifiers, 'right') - 1
+    places = classifiers - self.columns[blocks]
+    none = np.zeros(0, np.int64)
+    known, rows, at, counts = [none], [none], [none], [none]
+    for block in np.unique(blocks):
+      first, last = self.rows[block : block + 2]
+      row = first + np.searchsorted(self.features[first:last], features)
+      here = np.flatnonzero(row < last)
+      here = here[self.features[row[here]] == features[here]]
+      at.append(np.flatnonzero(blocks == block))
+      counts.append(np.full(len(at[-1]), len(here)))
+      known += [here] * len(at[-1])
+      rows += [row[here]] * len(at[-1])
+    at = np.repeat(np.concatenate(at), np.concatenate(counts))
+    weights = np.zeros((len(features), len(classifiers)), np.float32)
+    weights[np.concatenate(known), at] = self._entries(
+      np.concatenate(rows), places[at]
+    )
+    return weights
+
+  def _entries(
+    self, rows: Int[np.ndarray, ' cells'], places: Int[np.ndarray, ' cells']
+  ) -> Float32[np.ndarray, ' cells']:
+    """Returns the weight of each row at a place, 0 if there is no entry."""
+    at, end = self.entries[rows], self.entries[rows + 1]
+    left = end - at
+    # The places of a row ascend, so all rows are searched by bisection at once.
+    while left.max(initial=0) > 1:
+      half = left >> 1
+      at = at + half * (self.places[at + half - 1] < places)
+      left -= half
+    return np.where(self.places[at] == places, self.values[at], np.float32(0))
+
   def _fault(self) -> str | None:
     """Returns a fault that would break scoring, or None if there is none."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))

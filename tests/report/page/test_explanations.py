@@ -1,3 +1,4 @@
+import dataclasses
 import html.parser
 import pathlib
 import re
@@ -11,8 +12,10 @@ from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
   Explanations,
+  WeightedWord,
+  weighted_words,
 )
-from xjax.report.page.attention import attention_page
+from xjax.report.page.explanations import explanation_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'
 
@@ -48,15 +51,22 @@ class Elements(html.parser.HTMLParser):
 
 
 def label(id_, weights, **more):
-  given = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, **more}
+  given = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, 'why': ()}
+  given |= more
   return ExplainedLabel(
     id=id_, weights_T=np.asarray(weights, np.float32), **given
   )
 
 
 def explained(document, labels, n_words=99):
+  """The two words with the largest weights explain each label."""
   words = document_words(document)[:n_words]
-  return ExplainedDocument(document, words, labels)
+  shown = []
+  for one in labels:
+    at_W = np.argsort(-one.weights_T, kind='stable')[:2]
+    why = weighted_words(document, words, at_W, one.weights_T[at_W])
+    shown.append(dataclasses.replace(one, why=why))
+  return ExplainedDocument(document, words, shown)
 
 
 @pytest.fixture(scope='module')
@@ -79,7 +89,7 @@ def page():
 
 @pytest.fixture(scope='module')
 def elements(page):
-  return Elements(attention_page(page))
+  return Elements(explanation_page(page))
 
 
 def test_the_text_is_all_there_and_escaped(elements):
@@ -96,7 +106,7 @@ def test_the_text_is_all_there_and_escaped(elements):
 
 
 def test_it_needs_nothing_else(page):
-  text = attention_page(page)
+  text = explanation_page(page)
   links = re.findall(r'(?:src|href)\s*=\s*"?([^">\s]+)|url\(|@import', text)
   assert links and all(x.startswith(('#document-', 'data:,')) for x in links)
   assert '://' not in text
@@ -168,7 +178,7 @@ def test_pieces_of_one_character():
   places = [WordPlace('text', *span) for span in ((0, 1), (2, 4), (3, 4))]
   document = Document('d', {'text': 'a éé b'})
   shown = ExplainedDocument(document, places, [label('x', [0.4, 0.3, 0.3])])
-  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
+  page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
   (text,) = Elements(page).of('div', 'text')
   assert text['text'] == 'a éé b'
 
@@ -176,7 +186,7 @@ def test_pieces_of_one_character():
 def test_how_many_are_shown(page, elements):
   assert elements.of('p')[0]['text'].startswith('The first 4 of 1,234 doc')
   whole = Explanations(page.path, page.documents, 4, 2)
-  (intro, *_) = Elements(attention_page(whole)).of('p')
+  (intro, *_) = Elements(explanation_page(whole)).of('p')
   assert intro['text'].startswith('4 documents. ')
   assert len(elements.of('li')) == 4
 
@@ -189,9 +199,11 @@ def luminance(red, green, blue):
   return np.dot([0.2126, 0.7152, 0.0722], parts)
 
 
-def test_text_can_be_read_on_every_shade(page):
+@pytest.mark.parametrize('letter', 'ab')
+def test_text_can_be_read_on_every_shade(page, letter):
   shades = re.findall(
-    r'\.a(\d) { background: rgb\((\d+), (\d+), (\d+)\)', attention_page(page)
+    rf'\.{letter}(\d) {{ background: rgb\((\d+), (\d+), (\d+)\)',
+    explanation_page(page),
   )
   # The second eight shades are those of a dark page with light text.
   assert [int(level) for level, *_ in shades] == [*range(1, 9)] * 2
@@ -206,7 +218,47 @@ def test_text_can_be_read_on_every_shade(page):
 def test_even_attention_is_pale():
   document = Document('d', {'text': 'a b c d ' * 25})
   even = explained(document, [label('x', [0.01] * 100)], 100)
-  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
+  page = explanation_page(Explanations(pathlib.Path('X.jsonl'), [even], 1, 3))
   spans = Elements(page).of('span')
   assert len(spans) == 100
   assert {x['class'].removesuffix(' top') for x in spans} == {'word a1'}
+
+
+def contributions():
+  """A page of a linear model; it does not read words of one letter."""
+  document = Document('d', {'text': 'fish and ham, fish x'})
+  words = [WordPlace('text', *x) for x in ((0, 4), (5, 8), (9, 12), (14, 18))]
+  weights_T = np.array([1.5, 0, -0.7, 0.5], np.float32)
+  why = [WeightedWord('fish', 2.0, 'text', (0, 4))]
+  labels = [label('x', weights_T, why=why), label('y', [0, 0, 0, -1])]
+  shown = ExplainedDocument(document, words, labels)
+  return Explanations(pathlib.Path('X.jsonl'), [shown], 1, 5, attends=False)
+
+
+def test_words_that_lower_a_score_have_another_tint():
+  elements = Elements(explanation_page(contributions()))
+  words, buttons = shaded(elements, 'document-0')
+  # The sizes of the weights are 1.5, 0.7 and 0.5 of 2.7, times 4 words.
+  assert [(x['text'], x['class'], x['title']) for x in words] == [
+    ('fish', 'word a2 top', '+1.500'),
+    ('ham', 'word b1', '-0.700'),
+    ('fish', 'word a1', '+0.500'),
+  ]
+  assert buttons[0]['data-words'] == '0:a2+top:+1.500 1:b1:-0.700 2:a1:+0.500'
+  assert buttons[1]['data-words'] == '2:b3:-1.000'
+  assert [x['data-why'] for x in buttons] == [
+    'name x: fish +2.000',
+    'name y: no words',
+  ]
+
+
+def test_a_page_of_contributions_says_so():
+  text = explanation_page(contributions())
+  elements = Elements(text)
+  (heading,) = elements.of('h1')
+  assert heading['text'] == 'Weights of words for the labels of X.jsonl'
+  assert 'blue words lower it' in elements.of('p')[0]['text']
+  assert 'attend' not in text.lower().replace('attention', 'attend')
+  assert elements.of('div', 'text')[0]['text'] == 'fish and ham, fish x'
+  assert not elements.of('span', 'unread')
+  assert elements.of('article')[0]['data-unit'] == ''

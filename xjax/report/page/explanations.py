@@ -1,30 +1,31 @@
-"""Writes an HTML page that shows to which words predicted labels attend.
+"""Writes an HTML page that shows which words explain predicted labels.
 
 Each label is a button. A click on the button shades the words to which the
-label attends. In a browser without JavaScript, only the words of each
-document's best label are shaded.
+label attends, or, for a linear model, the words that raise or lower the score
+of the label. In a browser without JavaScript, only the words of each document's
+best label are shaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-import pathlib
 
 import numpy as np
 
-from xjax.data.text.words import split_words
+from xjax.data.text.words import split_terms, split_words
 from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
   Explanations,
-  attended_words,
 )
 from xjax.report.page.html import html_file
 
 _LEVELS = 8
-_DARKEST = (245, 166, 35)  # RGB; the contrast ratio with dark text is 8
 _Rgb = tuple[int, int, int]
-# Text is light on a dark page; its contrast ratio with this shade is 5.
-_PAGE, _BRIGHTEST = (21, 24, 28), (140, 80, 0)
+# The strongest shades of words with weights above 0 (classes a1, a2, ...) and
+# below 0 (b1, b2, ...). The contrast ratio with dark text is at least 7.
+_DARKEST = {'a': (245, 166, 35), 'b': (126, 178, 236)}
+# Text is light on a dark page; its contrast ratio with these shades is 5.
+_PAGE, _BRIGHTEST = (21, 24, 28), {'a': (140, 80, 0), 'b': (32, 92, 156)}
 
 _STYLE = """\
 article { border-top: 1px solid var(--line); margin: 28px -4px 0;
@@ -66,37 +67,52 @@ document.addEventListener('click', (event) => {
     word.removeAttribute('title');
   }
   for (const part of button.dataset.words.split(' ').filter(Boolean)) {
-    const [at, names, share] = part.split(':');
+    const [at, names, amount] = part.split(':');
     words[at].className = 'word ' + names.replace('+', ' ');
-    words[at].title = share + ' %';
+    words[at].title = amount + article.dataset.unit;
   }
 });
 </script>
 """
 
 
-def _title(lines: pathlib.Path) -> str:
-  return f'Attention of the labels of {lines.name}'
+def _title(explanations: Explanations) -> str:
+  weights = 'Attention of' if explanations.attends else 'Weights of words for'
+  return f'{weights} the labels of {explanations.path.name}'
 
 
-def attention_page(explanations: Explanations) -> str:
+_ATTENTION = """\
+Choose a label to shade the words to which the label attends. The palest shade \
+is about the attention that a word would have if the label attended to all \
+words evenly. Each darker shade is twice as much attention as the shade before \
+it. A word without a shade has clearly less. The {words} words with the most \
+attention are underlined. The attention of all words that the model reads adds \
+up to 100 %."""
+_WEIGHTS = """\
+Choose a label to shade the words by their weights for the label. The weight \
+of a word is how much it adds to the score of the label, before the score \
+becomes a probability; in a label tree, to the sum of the scores on the path \
+of the label. Orange words raise the score, and blue words lower it. The \
+palest shade is about the weight that a word would have if all words had equal \
+weights. Each darker shade is twice as much as the shade before it. At most \
+{words} words are listed: those that raise the score most. They are underlined \
+where they occur first. If a word occurs several times, the list has the sum \
+of its weights."""
+
+
+def explanation_page(explanations: Explanations) -> str:
   """Returns the page as HTML that needs no other file."""
-  title = _title(explanations.path)
+  title = _title(explanations)
   shown, n_documents = explanations.documents, explanations.n_documents
   count = f'{n_documents:,} documents'
   if len(shown) < n_documents:
     count = f'The first {len(shown):,} of {count}'
+  about = _ATTENTION if explanations.attends else _WEIGHTS
   parts = [
     f'<h1>{escape(title)}</h1>',
-    f'<p>{count}. Choose a label to shade the words to which the label '
-    'attends. The palest shade is about the attention that a word would have '
-    'if the label attended to all words evenly. Each darker shade is twice as '
-    'much attention as the shade before it. A word without a shade has '
-    f'clearly less. The {explanations.words} words with the most '
-    'attention are underlined. The '
-    'attention of all words that the model reads adds up to 100 %.</p>',
+    f'<p>{count}. {about.format(words=explanations.words)}</p>',
     _contents(shown),
-    *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
+    *(_article(i, d, explanations.attends) for i, d in enumerate(shown)),
     _SCRIPT,
   ]
   return html_file(title, '\n'.join(parts), _STYLE + ''.join(_shades()))
@@ -110,12 +126,13 @@ def _shades() -> Iterator[str]:
   yield '}\n'
 
 
-def _blends(page: _Rgb, full: _Rgb) -> Iterator[str]:
-  for level in range(1, _LEVELS + 1):
-    red, green, blue = (
-      round(a + (b - a) * level / _LEVELS) for a, b in zip(page, full)
-    )
-    yield f'.text .a{level} {{ background: rgb({red}, {green}, {blue}); }}\n'
+def _blends(page: _Rgb, strongest: Mapping[str, _Rgb]) -> Iterator[str]:
+  for letter, full in strongest.items():
+    for level in range(1, _LEVELS + 1):
+      rgb = ', '.join(
+        str(round(a + (b - a) * level / _LEVELS)) for a, b in zip(page, full)
+      )
+      yield f'.text .{letter}{level} {{ background: rgb({rgb}); }}\n'
 
 
 def _contents(shown: Sequence[ExplainedDocument]) -> str:
@@ -126,24 +143,29 @@ def _contents(shown: Sequence[ExplainedDocument]) -> str:
   return f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>'
 
 
-def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
+def _article(number: int, explained: ExplainedDocument, attends: bool) -> str:
   """Returns the HTML of a document: a button per label, and shaded text."""
-  shades = [_shade(label.weights_T, n_top) for label in explained.labels]
+  # Two subwords may be parts of one character. The first of them counts.
+  numbers = {
+    (zone, tuple(span)): at
+    for at, (zone, *span) in reversed(list(enumerate(explained.words)))
+  }
+  shades = [_shade(label, numbers, attends) for label in explained.labels]
   # To keep the page small, a word becomes an HTML element only if a label of
   # the document shades or underlines the word.
   order = sorted({at for shade in shades for at in shade})
   places = {at: place for place, at in enumerate(order)}
   buttons = [
-    _button(explained, label, shade, places, n_top, pressed=not i)
+    _button(label, shade, places, attends, pressed=not i)
     for i, (label, shade) in enumerate(
       zip(explained.labels, shades, strict=True)
     )
   ]
-  why = _why(explained, explained.labels[0], n_top) if buttons else ''
-  texts = _texts(explained, order, shades[0] if shades else {})
-  name = escape(explained.document.id)
+  why = _why(explained.labels[0], attends) if buttons else ''
+  texts = _texts(explained, order, shades[0] if shades else {}, attends)
+  name, unit = escape(explained.document.id), _unit(attends)
   return (
-    f'<article id="document-{number}">\n<h2>{name}</h2>\n'
+    f'<article id="document-{number}" data-unit="{unit}">\n<h2>{name}</h2>\n'
     f'<div class="labels" role="group" aria-label="Labels of {name}">\n'
     + '\n'.join(buttons)
     + f'\n</div>\n<p class="why" aria-live="polite">{escape(why)}</p>\n'
@@ -152,71 +174,83 @@ def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
   )
 
 
-def _shade(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
+def _shade(
+  label: ExplainedLabel, numbers: Mapping[tuple, int], attends: bool
+) -> dict[int, tuple[str, str]]:
   """Returns how to shade each word of a document, by number of the word.
 
-  The shade depends on the weight of a word times the number of words. If a
-  label attends to all words evenly, this product is 1 for each of them, and all
-  of them get the palest shade.
+  The shade depends on the share of a word times the number of words. If a label
+  attends to all words evenly, this product is 1 for each of them, and all of
+  them get the palest shade. The share of a contribution is its part in the sum
+  of all contributions without their signs.
+
+  Args:
+    label: the label.
+    numbers: (zone, (start, end)) of a word -> number of the word.
+    attends: whether the weights are attention.
 
   Returns:
-    Word number -> (CSS classes, percentage). Words that are neither shaded nor
-    underlined are left out.
+    Word number -> (CSS classes, weight as text). Words that are neither shaded
+    nor underlined are left out.
   """
-  if not weights_T.max(initial=0):
+  weights_T = label.weights_T.astype(np.float64)
+  sizes_T = np.abs(weights_T)
+  if not sizes_T.max(initial=0):
     return {}
-  times_T = len(weights_T) * weights_T.astype(np.float64)
+  times_T = len(sizes_T) * sizes_T / (1 if attends else sizes_T.sum())
   # Times 1, 2, 4, ... are the levels 1, 2, 3, ...; rounding begins a level
   # at the middle between two of them.
   levels_T = np.floor(np.log2(np.maximum(times_T, 1e-9)) + 1.5)
   levels_T = np.clip(levels_T, 0, _LEVELS).astype(int)
-  top = set(np.argsort(-weights_T, kind='stable')[:n_top].tolist())
+  top = {numbers[word.zone, word.at] for word in label.why}
   return {
     at: (
       '+'.join(
-        [f'a{levels_T[at]}'] * bool(levels_T[at]) + ['top'] * (at in top)
+        [f'{"b" if weights_T[at] < 0 else "a"}{levels_T[at]}']
+        * bool(levels_T[at])
+        + ['top'] * (at in top)
       ),
-      _percent(weights_T[at]),
+      _amount(weights_T[at], attends),
     )
     for at in sorted(top | set(np.flatnonzero(levels_T).tolist()))
   }
 
 
-def _percent(weight: float) -> str:
+def _amount(weight: float, attends: bool) -> str:
+  """Returns a weight as text, without its unit."""
+  if not attends:
+    return f'{weight:+.3f}'
   return f'{100 * weight:.1f}' if weight >= 0.0005 else '<0.1'
 
 
+def _unit(attends: bool) -> str:
+  return ' %' if attends else ''
+
+
 def _button(
-  explained: ExplainedDocument,
   label: ExplainedLabel,
   shade: Mapping[int, tuple[str, str]],
   places: Mapping[int, int],
-  n_top: int,
+  attends: bool,
   pressed: bool,
 ) -> str:
   data = ' '.join(
-    f'{places[at]}:{names}:{share}' for at, (names, share) in shade.items()
+    f'{places[at]}:{names}:{amount}' for at, (names, amount) in shade.items()
   )
   gold = ', gold' if label.is_gold else ''
   return (
     f'<button type="button" aria-pressed="{str(pressed).lower()}" '
     f'title="{escape(label.id)}" '
-    f'data-why="{escape(_why(explained, label, n_top))}" '
+    f'data-why="{escape(_why(label, attends))}" '
     f'data-words="{escape(data)}">{escape(label.name or label.id)} '
     f'{label.score:.2f}{gold}</button>'
   )
 
 
-def _why(
-  explained: ExplainedDocument, label: ExplainedLabel, n_top: int
-) -> str:
-  """Returns a text that lists the words to which a label attends most."""
-  weights_T = label.weights_T
-  at_W = np.argsort(-weights_T, kind='stable')[:n_top]
-  words = attended_words(
-    explained.document, explained.words, at_W, weights_T[at_W]
-  )
-  items = (f'{word.word} {_percent(word.weight)} %' for word in words)
+def _why(label: ExplainedLabel, attends: bool) -> str:
+  """Returns a text that lists the words that explain a label best."""
+  unit = _unit(attends)
+  items = (f'{w.word} {_amount(w.weight, attends)}{unit}' for w in label.why)
   return f'{label.name or label.id}: {", ".join(items) or "no words"}'
 
 
@@ -224,6 +258,7 @@ def _texts(
   explained: ExplainedDocument,
   order: Sequence[int],
   shade: Mapping[int, tuple[str, str]],
+  attends: bool,
 ) -> Iterator[str]:
   """Yields the HTML of each zone's text, with an element per shaded word."""
   zones = {
@@ -237,8 +272,9 @@ def _texts(
     end = 0 if not read else len(text)
     if last is not None and zone == last.zone:
       end, read = last.end, False
-    body = _words(explained, order, shade, zone, text[:end])
-    yield f'<div class="text" dir="auto">{body}{_rest(text[end:])}</div>'
+    body = _words(explained, order, shade, zone, text[:end], attends)
+    rest = _rest(text[end:], attends)
+    yield f'<div class="text" dir="auto">{body}{rest}</div>'
 
 
 def _words(
@@ -247,13 +283,15 @@ def _words(
   shade: Mapping[int, tuple[str, str]],
   zone: str,
   text: str,
+  attends: bool,
 ) -> str:
   parts, end = [], 0
   for at in order:
     word = explained.words[at]
     if word.zone == zone:
-      names, share = shade.get(at, ('', ''))
-      title = f' title="{escape(share)} %"' if share else ''
+      names, amount = shade.get(at, ('', ''))
+      shown = escape(amount) + _unit(attends)
+      title = f' title="{shown}"' if amount else ''
       classes = ' '.join(['word', *names.split('+')]).strip()
       parts += [
         escape(text[end : word.start]),
@@ -267,9 +305,9 @@ def _words(
   return ''.join(parts) + escape(text[end:])
 
 
-def _rest(text: str) -> str:
+def _rest(text: str, attends: bool) -> str:
   """Returns the HTML of the text after the last word that the model reads."""
-  if not split_words(text):
+  if not (split_words if attends else split_terms)(text):
     return escape(text)
   title = 'The model does not read this part.'
   return f'<span class="unread" title="{title}">{escape(text)}</span>'

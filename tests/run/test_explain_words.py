@@ -1,0 +1,195 @@
+"""Why linear models predict labels: contributions of words to scores."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tests.fixtures.sparse_runs import RUNS, config_of
+import xjax
+from xjax.core.errors import ConfigError
+from xjax.core.types import PAD
+from xjax.data.schema import Document
+from xjax.data.text.words import split_terms
+from xjax.report.page.explanations import explanation_page
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.run.tag import tag_file
+
+K = 4
+EXACT = 'svm'  # one classifier per label: contributions add up to the score
+TREES = 'trees'  # three trees
+TFIDF = {
+  EXACT: {'max_ngram': 3},
+  'lr': {'min_ngram': 2, 'max_ngram': 2, 'sublinear': False, 'min_count': 1},
+  'devices': {'first_words': 12, 'max_ngram': 2},
+  TREES: {'max_ngram': 1, 'max_share': 0.5},
+}
+ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! x 2003/87 mani, Mani'
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """Name -> what fit returned; each run is made once."""
+  made = {}
+
+  def run(name):
+    if name not in made:
+      config = config_of(*RUNS[name])
+      data = dataclasses.replace(config.data, n_train=150, n_labels=30)
+      tokens = dataclasses.replace(data.tokens, **TFIDF[name])
+      config.data = dataclasses.replace(data, tokens=tokens)
+      made[name] = fit(config, tmp_path_factory.mktemp(name) / 'run')
+    return made[name]
+
+  return run
+
+
+def documents_of(result):
+  split = result.corpus.split('dev')
+  return [split.documents[row] for row in range(12)]
+
+
+def biases(predictor, ids_NK):
+  """Returns the bias of each label, summed over its path in the tree."""
+  (search,) = predictor.scorer._searches
+  labels, nodes = search.tree.positive()
+  bias_L = np.bincount(labels, search.weights.bias[nodes - 1])
+  return bias_L[ids_NK]
+
+
+@pytest.mark.parametrize('name', [EXACT, 'lr', 'devices'])
+def test_the_contributions_of_all_words_and_the_bias_are_the_score(
+  finished, name
+):
+  result = finished(name)
+  predictor = load(result.workdir)
+  documents = [*documents_of(result), ODD, '', '?']
+  lists = predictor.lists(documents, K)
+  found = predictor.explanations(documents, lists.ids, 5, 99)
+  sums_NK = np.array([first_KT.sum(axis=1) for first_KT in found.first])
+  scores_NK = sums_NK + biases(predictor, lists.ids)
+  np.testing.assert_allclose(scores_NK, lists.scores, atol=1e-5)
+  assert np.abs(sums_NK[:12]).max(axis=1).all()  # not of the biases alone
+  # Lists of all words have all that is above 0.
+  whole = predictor.explanations(documents[:1], lists.ids[:1], 10**12)
+  terms = split_terms(documents[0].text(), TFIDF[name].get('first_words', 0))
+  for weights_T, listed_W in zip(found.first[0], whole.weights_NKW[0]):
+    totals = {}
+    for term, weight in zip(terms, weights_T, strict=True):
+      totals[term] = totals.get(term, 0) + weight
+    positive = sum(weight for weight in totals.values() if weight > 0)
+    assert listed_W.sum() == pytest.approx(positive, abs=1e-5)
+    assert whole.words == len(terms)
+
+
+def test_words_are_those_of_the_text(finished):
+  result = finished(EXACT)
+  predictor = load(result.workdir)
+  body = 'mani gipu x'
+  zoned = Document('d', {'title': 'NIPA', 'empty': '', 'body': body})
+  for text in (*documents_of(result), ODD, zoned):
+    zones = {'text': text} if isinstance(text, str) else text.zones
+    (labels,) = predictor.explain([text], K, 3)
+    assert [x[:3] for x in labels] == predictor.predict([text], K)[0]
+    for label in labels:
+      weights = [word.weight for word in label.why]
+      assert weights == sorted(weights, reverse=True) and len(weights) <= 3
+      assert all(weight > 0 for weight in weights)
+      for word in label.why:
+        start, end = word.at
+        assert zones[word.zone][start:end] == word.word
+      # A word that the text repeats is listed once, where it is first.
+      lower = [word.word.lower() for word in label.why]
+      assert len(lower) == len(set(lower))
+  assert predictor.explain(['', '?'], 1)[0][0].why == ()
+  assert predictor.explain([], K) == []
+
+
+def test_a_repeated_word_has_the_sum_of_its_places(finished):
+  predictor = load(finished(EXACT).workdir)
+  term = next(x for x in predictor.inputs.featurise.terms if ' ' not in x)
+  text = f'{term} ? {term.upper()}'
+  ids = predictor.lists([text], 1).ids
+  found = predictor.explanations([text], ids, 5, 1)
+  (weights_T,) = found.first[0]
+  assert len(weights_T) == 2
+  (one,) = predictor.why(text, found, 0)
+  if weights_T.sum() > 0:
+    assert one[0].word == term and one[0].at == (0, len(term))
+    assert one[0].weight == pytest.approx(weights_T.sum(), abs=1e-6)
+
+
+def test_a_tree_explains_by_all_nodes_of_a_path(finished):
+  result = finished(TREES)
+  predictor = load(result.workdir)
+  documents = documents_of(result)
+  lists = predictor.lists(documents, K)
+  found = predictor.explanations(documents, lists.ids, 5, 99)
+  for row, document in enumerate(documents):
+    features = predictor.inputs.featurise([document.text()])
+    margins_K = np.zeros(K)
+    for search in predictor.scorer._searches:
+      labels, nodes = search.tree.positive()
+      every_D = np.arange(features.shape[1])
+      weights_DV = search.weights.lookup(every_D, nodes - 1)
+      margins_V = (features @ weights_DV)[0]
+      margins_L = np.bincount(labels, margins_V, predictor.n_labels)
+      margins_K += margins_L[lists.ids[row]] / 3
+    np.testing.assert_allclose(
+      found.first[row].sum(axis=1), margins_K, atol=1e-5
+    )
+
+
+def test_short_lists_have_no_words(finished):
+  predictor = load(finished(EXACT).workdir)
+  ids = np.array([[3, PAD], [PAD, PAD]], np.int32)
+  found = predictor.explanations([ODD, 'nipa'], ids, 2, 1)
+  assert len(found.first) == 1 and not found.first[0][1].any()
+  assert predictor.why('nipa', found, 1) == [(), ()]
+
+
+@pytest.mark.parametrize('name', [EXACT, TREES])
+def test_lines_and_page_of_a_file(finished, tmp_path, name):
+  result = finished(name)
+  source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  rows = [{'text': x.text()} for x in documents_of(result)] + [{'text': ODD}]
+  source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  tag_file(result.workdir, str(source), str(out), K)
+  plain = [json.loads(line) for line in out.read_text().splitlines()]
+  shown = tag_file(
+    result.workdir, str(source), str(out), K, explain=2, page=explanation_page
+  )
+  found = [json.loads(line) for line in out.read_text().splitlines()]
+  for row, explained in zip(found, shown.documents, strict=True):
+    for label, one in zip(row['labels'], explained.labels, strict=True):
+      why = label.pop('why')
+      assert [tuple(x['at']) for x in why] == [x.at for x in one.why]
+      assert len(one.weights_T) == len(explained.words)
+      assert len(why) <= 2 and all(x['weight'] > 0 for x in why)
+  assert found == plain and not shown.attends
+  page = out.with_suffix('.html').read_text()
+  assert 'Weights of words for the labels of out.jsonl' in page
+  assert 'ttention' not in page and '&lt;' in page
+
+
+def test_a_run_on_features_has_no_words_to_explain_with():
+  rng = np.random.default_rng(0)
+  rows = sparse.random_array((80, 9), density=0.5, rng=rng, format='csr')
+  model = xjax.fit(rows, rows.toarray()[:, :3] > 0.4, dev=0, verbose=False)
+  for explain in (
+    lambda: model.explain(rows),
+    lambda: model.warmup(explain=True),
+  ):
+    with pytest.raises(ConfigError, match='reads features, not words'):
+      explain()
+
+
+def test_a_linear_model_in_memory_explains(finished):
+  model = xjax.load(finished(EXACT).workdir)
+  model.warmup(explain=True)
+  ((label,),) = model.explain('nipa mani gipu', k=1, words=2)
+  assert label[:3] == model.predict('nipa mani gipu', k=1)[0][0]
+  assert len(label.why) <= 2
