@@ -26,7 +26,6 @@ from xjax.judge.predictions import (
 )
 from xjax.score.config import ExactMatchModel, is_neural
 from xjax.select.explanations import (
-  EXPLAINED,
   LabelExplanations,
   attention_of,
   contributions_of,
@@ -289,7 +288,10 @@ class Predictor:
     words = min(words, self.config.data.tokens.max_tokens)
     batches = self.text_batches(documents)
     special = self.inputs.vocab.n_special
-    return attention_of(self.scorer, batches, ids_NK, words, special, n_first)
+    width = self._compiled_size(ids_NK.shape[1])
+    return attention_of(
+      self.scorer, batches, ids_NK, words, special, n_first, width
+    )
 
   def why(
     self, document: str | Document, explanations: LabelExplanations, row: int
@@ -376,8 +378,8 @@ class Predictor:
     The programs are for lists of at most eval.depth labels.
 
     Args:
-      explain: whether to compile the programs of `explain` too, for lists of at
-        most 8 labels. Models without programs have none to compile.
+      explain: whether to compile the programs of `explain` too. Models without
+        programs have none to compile.
 
     Raises:
       ConfigError: explain is True, but the labels cannot be explained.
@@ -398,7 +400,7 @@ class Predictor:
       for batch in shown:
         self.topk(batch, size)
         if explain:
-          shape = len(batch.doc_B), EXPLAINED
+          shape = len(batch.doc_B), size
           self.scorer.attention(batch, np.full(shape, PAD, np.int32))
 
   def predictions(self, lists: Lists) -> list[list[Prediction]]:

@@ -7,7 +7,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from xjax.core.allocation import power_of_two
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch
 from xjax.data.text.word_shares import WordShares
@@ -15,7 +14,6 @@ from xjax.data.text.word_shares import WordShares
 if typing.TYPE_CHECKING:
   from xjax.select.model_scorer import ModelScorer
 
-EXPLAINED = 8  # at least so many labels of a document are explained together
 _BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
 
 
@@ -50,6 +48,7 @@ def attention_of(
   words: int,
   n_special: int = 0,
   n_first: int = 0,
+  width: int = 0,
 ) -> LabelExplanations:
   """Computes to which tokens of a document the labels of the document attend.
 
@@ -62,6 +61,8 @@ def attention_of(
       words + n_special.
     n_first: int. For the first n_first documents, the weights of all tokens are
       kept.
+    width: int, length to which shorter lists of labels are padded, because a
+      program is compiled for each length.
 
   Returns:
     The tokens with the most attention and their weights.
@@ -70,8 +71,7 @@ def attention_of(
   at_NKW = np.full(shape, _BEYOND, np.int32)
   weights_NKW = np.zeros(shape, np.float32)
   first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
-  # A program is compiled for each length of the lists, so few lengths are used.
-  wider = max(EXPLAINED, power_of_two(ids_NK.shape[1])) - ids_NK.shape[1]
+  wider = max(0, width - ids_NK.shape[1])
   padded_NK = np.pad(ids_NK, ((0, 0), (0, wider)), constant_values=PAD)
   with progress(batches, 'explaining', unit='batch') as shown:
     for batch in shown:

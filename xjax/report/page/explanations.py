@@ -52,10 +52,11 @@ h3 { font-size: 13px; color: var(--soft); margin: 12px 0 0; font-weight: 600; }
 .text .unread { color: var(--soft); font-style: italic; }
 """
 
-_SCRIPT = """\
+# Shades the words of the label whose button is clicked.
+SCRIPT = """\
 <script>
 document.addEventListener('click', (event) => {
-  const button = event.target.closest('button');
+  const button = event.target.closest('article button');
   if (!button) return;
   const article = button.closest('article');
   for (const other of article.querySelectorAll('button'))
@@ -112,10 +113,15 @@ def explanation_page(explanations: Explanations) -> str:
     f'<h1>{escape(title)}</h1>',
     f'<p>{count}. {about.format(words=explanations.words)}</p>',
     _contents(shown),
-    *(_article(i, d, explanations.attends) for i, d in enumerate(shown)),
-    _SCRIPT,
+    *(article(i, d, explanations.attends) for i, d in enumerate(shown)),
+    SCRIPT,
   ]
-  return html_file(title, '\n'.join(parts), _STYLE + ''.join(_shades()))
+  return html_file(title, '\n'.join(parts), page_style())
+
+
+def page_style() -> str:
+  """Returns the CSS of buttons, texts and shades."""
+  return _STYLE + ''.join(_shades())
 
 
 def _shades() -> Iterator[str]:
@@ -143,8 +149,14 @@ def _contents(shown: Sequence[ExplainedDocument]) -> str:
   return f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>'
 
 
-def _article(number: int, explained: ExplainedDocument, attends: bool) -> str:
-  """Returns the HTML of a document: a button per label, and shaded text."""
+def article(number: int, explained: ExplainedDocument, attends: bool) -> str:
+  """Returns the HTML of a document: a button per label, and shaded text.
+
+  Args:
+    number: int, number of the document on its page.
+    explained: the document.
+    attends: whether the weights are attention, as in Explanations.
+  """
   # Two subwords may be parts of one character. The first of them counts.
   numbers = {
     (zone, tuple(span)): at

@@ -5,10 +5,9 @@ from html import escape
 from typing import Any
 
 from xjax.judge.prediction_lines import ExplainedDocument
-from xjax.report.page import attention
+from xjax.report.page.explanations import SCRIPT, article, page_style
 from xjax.report.page.html import html_file
 from xjax.run.predictor import Prediction
-from xjax.run.serving.service import SHADED_WORDS
 
 _STYLE = """\
 form { max-width: 900px; }
@@ -45,6 +44,15 @@ _FORM = """\
 <div id="result" aria-live="polite"></div>
 """
 
+_ATTENTION = (
+  'Choose one of the labels to shade the words to which it attends; the darker '
+  'the shade, the more attention.'
+)
+_WEIGHTS = (
+  'Choose one of the labels to shade its words: orange words raise the score '
+  'of the label, blue words lower it.'
+)
+
 _SCRIPT = """\
 <script>
 const form = document.querySelector('form');
@@ -80,11 +88,9 @@ form.text.addEventListener('keydown', (event) => {
 def page(facts: dict[str, Any]) -> str:
   """Returns the page; see run.serving.service.Pages."""
   title = f'Try {facts["run"]}'
-  shading = (
-    'Choose one of the labels to shade the words that explain it.'
-    if facts['explains']
-    else 'This model cannot explain its labels by words.'
-  )
+  shading = 'This model cannot explain its labels by words.'
+  if facts['explains']:
+    shading = _ATTENTION if facts['attends'] else _WEIGHTS
   parts = [
     f'<h1>{escape(title)}</h1>',
     f'<p>{escape(facts["model"])} with {facts["labels"]:,} labels, served by '
@@ -95,18 +101,17 @@ def page(facts: dict[str, Any]) -> str:
     '<code>curl -d \'{"documents": ["a text"], "k": 5}\' URL/predict'
     '</code>. Further paths: <a href="labels">labels</a>, '
     '<a href="health">health</a>, <a href="metrics">metrics</a>.</p>',
-    attention._SCRIPT,
+    SCRIPT,
     _SCRIPT,
   ]
-  style = attention._STYLE + ''.join(attention._shades()) + _STYLE
-  return html_file(title, '\n'.join(parts), style)
+  return html_file(title, '\n'.join(parts), page_style() + _STYLE)
 
 
-def shaded(explained: ExplainedDocument) -> str:
+def shaded(explained: ExplainedDocument, attends: bool) -> str:
   """Returns a document with shaded words; see run.serving.service.Pages."""
   if not explained.labels:
     return plain(())
-  return attention._article(0, explained, SHADED_WORDS)
+  return article(0, explained, attends)
 
 
 def plain(labels: Sequence[Prediction]) -> str:

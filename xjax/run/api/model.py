@@ -254,7 +254,7 @@ class Model:
     an exception: they compile a program for each number of zones.
 
     Args:
-      explain: whether to compile the programs of `explain` too, for k up to 8.
+      explain: whether to compile the programs of `explain` too.
 
     Raises:
       ConfigError: explain is True, but the labels cannot be explained.

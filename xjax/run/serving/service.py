@@ -19,6 +19,7 @@ from xjax.run.predictor import Prediction, Predictor, check_explains
 from xjax.run.serving.batcher import Question
 from xjax.run.serving.request import PredictRequest, parse_request
 from xjax.run.tag import TaggedDocuments, labelled_split, load_predictor
+from xjax.score.config import is_neural
 from xjax.version import __version__
 
 if typing.TYPE_CHECKING:
@@ -33,8 +34,13 @@ class Pages(Protocol):
   def page(self, facts: dict[str, Any]) -> str:
     """Returns the page; `facts` are those of Service.facts."""
 
-  def shaded(self, explained: ExplainedDocument) -> str:
-    """Returns a document with labels, whose words are shaded by weight."""
+  def shaded(self, explained: ExplainedDocument, attends: bool) -> str:
+    """Returns a document with labels, whose words are shaded by weight.
+
+    Args:
+      explained: the document with its labels.
+      attends: whether the weights are attention, as in Explanations.
+    """
 
   def plain(self, labels: Sequence[Prediction]) -> str:
     """Returns the labels of a document, for a model that explains nothing."""
@@ -63,6 +69,7 @@ class Service:
       )
     self.predictor, self._pages = predictor, pages
     self.explains = _explains(predictor)
+    self._attends = is_neural(predictor.config.model)
     self.max_k = predictor.config.eval.depth
     self._tuned: Threshold | None = None  # read at first use
 
@@ -162,6 +169,7 @@ class Service:
       'labels': predictor.n_labels,
       'step': predictor.step,
       'explains': self.explains,
+      'attends': self._attends,
       'max_k': self.max_k,
       'version': __version__,
     }
@@ -208,16 +216,18 @@ class Service:
     some, ids = [documents[row] for row in rows], lists.ids[rows]
     most = max(requests[row].words for row in rows)
     n_shaded = len(rows) * any(requests[row].shaded for row in rows)
-    attention = self.predictor.attention(some, ids, most, n_shaded)
+    found = self.predictor.explanations(some, ids, most, n_shaded)
     unknown = [None] * len(rows)
     split, space = labelled_split(some, unknown, self.predictor.space)
     lists = Lists(ids, lists.scores[rows])
     tagged = TaggedDocuments(self.predictor, lists, split, space)
     for at, row in enumerate(rows):
       if requests[row].shaded:
-        results[row] = self._pages.shaded(tagged.explained(attention, at))
+        results[row] = self._pages.shaded(
+          tagged.explained(found, at), self._attends
+        )
       else:
-        own = dataclasses.replace(attention, words=requests[row].words)
+        own = dataclasses.replace(found, words=requests[row].words)
         results[row] = self.predictor.why(some[at], own, at)
     return results
 
