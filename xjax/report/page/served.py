@@ -19,6 +19,7 @@ input { font: inherit; width: 5em; padding: 3px 6px; margin: 0 14px 0 4px;
   color: inherit; background: var(--page); border: 1px solid #8a939c;
   border-radius: 4px; }
 .row { display: flex; flex-wrap: wrap; align-items: center; gap: 8px 0; }
+.row span { white-space: nowrap; }
 textarea:focus-visible, input:focus-visible { outline: 3px solid #e69f00;
   outline-offset: 1px; }
 #result { min-height: 60px; margin-top: 20px; }
@@ -33,11 +34,11 @@ _FORM = """\
 <textarea id="text" name="text" required dir="auto"
   placeholder="Paste or write a text"></textarea>
 <div class="row">
-<label for="k">Labels</label>
-<input id="k" name="k" type="number" min="1" max="{max_k}" value="5">
-<label for="threshold">Least probability</label>
+<span><label for="k">Labels</label>
+<input id="k" name="k" type="number" min="1" max="{max_k}" value="5"></span>
+<span><label for="threshold">Least probability</label>
 <input id="threshold" name="threshold" type="number" min="0" max="1"
-  step="any" placeholder="none">
+  step="any" placeholder="none"></span>
 <button type="submit">Predict</button>
 </div>
 </form>
@@ -59,7 +60,8 @@ const form = document.querySelector('form');
 const result = document.getElementById('result');
 form.addEventListener('submit', async (event) => {
   event.preventDefault();
-  const asked = {documents: [form.text.value], k: Number(form.k.value)};
+  const text = {id: 'Labels and their words', text: form.text.value};
+  const asked = {documents: [text], k: Number(form.k.value)};
   if (form.threshold.value) asked.threshold = Number(form.threshold.value);
   result.setAttribute('aria-busy', 'true');
   try {
