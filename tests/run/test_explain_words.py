@@ -24,7 +24,7 @@ TREES = 'trees'  # three trees
 TFIDF = {
   EXACT: {'max_ngram': 3},
   'lr': {'min_ngram': 2, 'max_ngram': 2, 'sublinear': False, 'min_count': 1},
-  'devices': {'first_words': 12, 'max_ngram': 2},
+  'short': {'first_words': 12, 'max_ngram': 2},
   TREES: {'max_ngram': 1, 'max_share': 0.5},
 }
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! x 2003/87 mani, Mani'
@@ -37,7 +37,7 @@ def finished(tmp_path_factory):
 
   def run(name):
     if name not in made:
-      config = config_of(*RUNS[name])
+      config = config_of(*RUNS.get(name, RUNS[EXACT]))
       data = dataclasses.replace(config.data, n_train=150, n_labels=30)
       tokens = dataclasses.replace(data.tokens, **TFIDF[name])
       config.data = dataclasses.replace(data, tokens=tokens)
@@ -60,7 +60,7 @@ def biases(predictor, ids_NK):
   return bias_L[ids_NK]
 
 
-@pytest.mark.parametrize('name', [EXACT, 'lr', 'devices'])
+@pytest.mark.parametrize('name', [EXACT, 'lr', 'short'])
 def test_the_contributions_of_all_words_and_the_bias_are_the_score(
   finished, name
 ):
@@ -82,7 +82,7 @@ def test_the_contributions_of_all_words_and_the_bias_are_the_score(
       totals[term] = totals.get(term, 0) + weight
     positive = sum(weight for weight in totals.values() if weight > 0)
     assert listed_W.sum() == pytest.approx(positive, abs=1e-5)
-    assert whole.words == len(terms)
+    assert whole.words <= len(set(terms))
 
 
 def test_words_are_those_of_the_text(finished):

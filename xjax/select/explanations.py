@@ -141,28 +141,28 @@ def contributions_of(
       lists.append(_largest(contributions_KT, document.terms, words))
       if len(first) < n_first:
         first.append(contributions_KT.astype(np.float32))
-  widest = max((at_KW.shape[1] for at_KW, _ in lists), default=0)
-  shape = (*ids_NK.shape, widest)
-  at_NKW = np.full(shape, _BEYOND, np.int32)
-  weights_NKW = np.zeros(shape, np.float32)
-  for row, (at_KW, weights_KW) in enumerate(lists):
-    at_NKW[row, :, : at_KW.shape[1]] = at_KW
-    weights_NKW[row, :, : at_KW.shape[1]] = weights_KW
+  widest = max((len(at_W) for row in lists for at_W, _ in row), default=0)
+  at_NKW = np.full((*ids_NK.shape, widest), _BEYOND, np.int32)
+  weights_NKW = np.zeros(at_NKW.shape, np.float32)
+  for at_KW, weights_KW, row in zip(at_NKW, weights_NKW, lists, strict=True):
+    for number, (at_W, weights_W) in enumerate(row):
+      at_KW[number, : len(at_W)] = at_W
+      weights_KW[number, : len(at_W)] = weights_W
   return LabelExplanations(at_NKW, weights_NKW, widest, first)
 
 
 def _largest(
   contributions_KT: np.ndarray, terms: Sequence[str], words: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns places and contributions of at most `words` terms of each label."""
+) -> list[tuple[np.ndarray, np.ndarray]]:
+  """Returns first places and sums of at most `words` terms for each label."""
   # The first place of each term. reversed() lets earlier places win.
   place_of = dict(zip(reversed(terms), range(len(terms) - 1, -1, -1)))
   first_T = np.fromiter(map(place_of.__getitem__, terms), np.int64, len(terms))
-  sums_KT = np.zeros_like(contributions_KT)
-  for sums_T, contributions_T in zip(sums_KT, contributions_KT):
-    sums_T[:] = np.bincount(first_T, contributions_T, len(terms))
-  # Places after the first one of a term have sum 0, so they are not listed.
-  at_KW = np.argsort(-sums_KT, axis=1, kind='stable')[:, :words]
-  weights_KW = np.take_along_axis(sums_KT, at_KW, axis=1)
-  listed_KW = weights_KW > 0
-  return np.where(listed_KW, at_KW, _BEYOND), np.where(listed_KW, weights_KW, 0)
+  lists = []
+  for contributions_T in contributions_KT:
+    sums_T = np.bincount(first_T, contributions_T, len(terms))
+    # The other places of a term have sum 0.
+    at = np.flatnonzero(sums_T > 0)
+    at = at[np.argsort(-sums_T[at], kind='stable')[:words]]
+    lists.append((at, sums_T[at]))
+  return lists
