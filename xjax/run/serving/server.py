@@ -83,7 +83,7 @@ class Server:
     documents = service.predictor.config.eval.batch_size
     self._batcher = Batcher(self._answer, documents, limits.documents)
     self._meters.watch(self._batcher)
-    self._server = uvicorn.Server(
+    self._server = _Uvicorn(
       uvicorn.Config(
         App(service, self._batcher, self._meters, limits),
         http=JsonProtocol,
@@ -111,8 +111,6 @@ class Server:
     """
     _allow_connections(2 * self._limits.connections)
     host, port = listener.getsockname()[:2]
-    name = f'[{host}]' if ':' in host else host
-    logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
     try:
       with _signals_end_well():
         self._server.run(sockets=[listener])
@@ -129,6 +127,16 @@ class Server:
   def _answer(self, questions: Sequence[Question]) -> list[str]:
     self._meters.batches.observe(len(questions))
     return self._service.answer(questions)
+
+
+class _Uvicorn(uvicorn.Server):
+  """Says where it serves, once it listens."""
+
+  async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    await super().startup(sockets)
+    host, port = sockets[0].getsockname()[:2]
+    name = f'[{host}]' if ':' in host else host
+    logging.info('serving on http://%s:%d/ (Ctrl-C ends this)', name, port)
 
 
 class JsonProtocol(H11Protocol):
