@@ -155,7 +155,12 @@ def _read(
       MARK,
     )
     return run
-  read_mark(folder / MARK, _WRITE_AGAIN)
+  facts = read_mark(folder / MARK, _WRITE_AGAIN)
+  if _in_workdir(folder):
+    # The saved ECE is that of the run's calibrated probabilities.
+    home = Workdir.at(folder.parent.parent)
+    calibration = _calibration(home, facts.get('step'))
+    run = dataclasses.replace(run, split=folder.name, calibration=calibration)
   return _add_metrics(run, folder / METRICS)
 
 
