@@ -45,7 +45,9 @@ def test_an_evaluation_has_the_calibration_of_its_run(workdir):
   (run,) = read_runs([path])
   for source in ('eval/dev', 'eval/dev/predictions.npz'):
     (alone,) = read_runs([path / source])
-    assert np.array_equal(alone.shown_probabilities(), run.shown_probabilities())
+    assert np.array_equal(
+      alone.shown_probabilities(), run.shown_probabilities()
+    )
     assert 'calibrated' in str(reliability_blocks(group_by_seed([alone])))
   (path / 'eval' / 'dev' / 'judged.json').write_text('{"step": 10}')
   (alone,) = read_runs([path / 'eval' / 'dev'])

@@ -81,6 +81,22 @@ def kind_of_run(config: Config) -> 'type[Fit]':
       return NeuralFit
 
 
+def load_calibration(
+  workdir: Workdir, method: Method, step: int, kind: ScoreKind
+) -> Calibration | None:
+  """Returns the calibration of a model that is loaded, or warns.
+
+  A warning says why scores are not calibrated, unless `method` is NONE, or
+  there is no calibration because the run has no dev split.
+
+  The arguments, results and errors are those of saved_calibration.
+  """
+  calibration, why = _saved_calibration(workdir, method, step, kind)
+  if why:
+    logging.warning('scores are not calibrated: %s', why)
+  return calibration
+
+
 def saved_calibration(
   workdir: Workdir, method: Method, step: int, kind: ScoreKind
 ) -> Calibration | None:
@@ -88,8 +104,7 @@ def saved_calibration(
 
   The function returns None if there is no calibration. The function also
   returns None if the calibration is from another checkpoint, or from documents
-  that are not the run's dev split. The reason is logged, unless `method` is
-  NONE, or there is no calibration because the run has no dev split.
+  that are not the run's dev split.
 
   Args:
     workdir: folder of the run.
@@ -100,13 +115,22 @@ def saved_calibration(
   Raises:
     DataError: calibration.json or corpus.json is damaged.
   """
+  calibration, _ = _saved_calibration(workdir, method, step, kind)
+  return calibration
+
+
+def _saved_calibration(
+  workdir: Workdir, method: Method, step: int, kind: ScoreKind
+) -> tuple[Calibration | None, str]:
+  """Returns the saved calibration, and why it does not calibrate scores.
+
+  The reason is '' if users need not hear one.
+  """
   if method is Method.NONE:
-    return None
+    return None, ''
   path, dev = workdir.calibration, workdir.digests().get(DEV)
   if not path.exists():
-    if dev is not None:
-      logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
-    return None
+    return None, f'no {path}; {_ADVICE}' if dev is not None else ''
   calibration = Calibration.load(path)
   workdir.check(
     path,
@@ -116,19 +140,13 @@ def saved_calibration(
   # run has no digest of such a split, so any digest is accepted.
   wanted = step, calibration.digest if dev is None else dev
   if (calibration.step, calibration.digest) != wanted:
-    logging.info(
-      'scores are not calibrated: %s was not fitted on the dev split of this '
-      'run and the checkpoint of step %d; %s',
-      path,
-      step,
-      _ADVICE,
+    return None, (
+      f'{path} was not fitted on the dev split of this run and the checkpoint '
+      f'of step {step}; {_ADVICE}'
     )
-    return None
   if calibration.score_kind is not kind:
     raise DataError(
       f'{path}: calibrates scores of kind {calibration.score_kind.value}, but '
       f'the scores of this run are of kind {kind.value}'
     )
-  if calibration.reason:
-    logging.info('scores are not calibrated: %s', calibration.reason)
-  return calibration
+  return calibration, calibration.reason

@@ -17,6 +17,7 @@ from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
+from xjax.run.evaluate import evaluate_split
 from xjax.run.load import load as load_predictor
 
 
@@ -219,6 +220,22 @@ def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
     'params',
   ]
   assert 'is lost' not in caplog.text
+
+
+def test_a_saved_step_has_its_own_threshold(finished, tmp_path):
+  run, step = (
+    shutil.copytree(finished.workdir, tmp_path / 'run'),
+    finished.steps,
+  )
+  evaluate_split(run, 'dev', step=step)
+  model = xjax.load(run, step)
+  wanted = model.predict('nipa mani', threshold='tuned')
+  model.save(tmp_path / 'saved')
+  copies = xjax.load(tmp_path / 'saved'), pickle.loads(pickle.dumps(model))
+  for copied in copies:
+    assert copied.predict('nipa mani', threshold='tuned') == wanted
+    (judged,) = (copied.workdir.path / 'eval').iterdir()
+    assert judged.name == 'dev'
 
 
 def test_a_saved_neural_model_cannot_train_on(finished, config, tmp_path):

@@ -12,6 +12,7 @@ import weakref
 from xjax.config.json import to_json
 from xjax.core.atomic import build_folder, write_json
 from xjax.core.errors import ConfigError
+from xjax.data.files.file_set import read_json
 from xjax.run.load import DEV
 from xjax.run.predictor import Predictor
 from xjax.train.checkpoint import copy_for_loading
@@ -84,8 +85,13 @@ def _copy(predictor: Predictor, target: pathlib.Path) -> None:
       shutil.copyfile(path, target / path.name)
   if source.checkpoints.is_dir():
     copy_for_loading(source.checkpoints, predictor.step, saved.checkpoints)
-  if source.evaluation(DEV).is_dir():  # it has the tuned threshold
-    shutil.copytree(source.evaluation(DEV), saved.evaluation(DEV))
+  # The evaluation of dev has the tuned threshold. The copy has one checkpoint,
+  # which is its best, so the name of the folder needs no step.
+  for name in (DEV, f'{DEV}.step_{predictor.step}'):
+    mark = source.judged(name)
+    if mark.is_file() and read_json(mark).get('step') == predictor.step:
+      shutil.copytree(source.evaluation(name), saved.evaluation(DEV))
+      break
   data = predictor.config.data
   if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
     data = dataclasses.replace(data, dir='')
