@@ -7,15 +7,23 @@ import pathlib
 import subprocess
 import sys
 
-from absl import flags as absl_flags
+from absl import flags as absl_flags, logging
 import pytest
 
-from tests.commands.conftest import own_flags
-from xjax.commands.flags import config, help as help_flags, judging, strategy
+from tests.commands.conftest import log_to, own_flags
+from xjax.commands.flags import (
+  config,
+  help as help_flags,
+  judging,
+  program,
+  strategy,
+)
 from xjax.commands.main import COMMANDS, main
 from xjax.config.named import config_file, named_config
 from xjax.config.run import shrink
+from xjax.core.console import show
 from xjax.core.errors import ConfigError
+from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
 from xjax.run.fit import fit
@@ -112,6 +120,37 @@ def test_help_has_the_description_and_groups():
     text = help_flags.help_text('xjax none', 'Does this.\n\n  xjax none')
   assert text.startswith('Does this.\n\n  xjax none\n\nJudging:\n  --prop')
   assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize('write', [logging.warning, show])
+def test_a_command_says_that_it_starts_only_while_it_is_silent(
+  write, monkeypatch, capsys
+):
+  says = []
+
+  class Timer:
+    def __init__(self, seconds, say):
+      says.append(say)
+
+    def start(self):
+      says[-1]()
+
+    def cancel(self):
+      pass
+
+  def main():
+    write('a first line')
+    says[-1]()
+
+  monkeypatch.setattr(program.threading, 'Timer', Timer)
+  monkeypatch.setattr(Progress, 'has_line', False)
+  monkeypatch.setattr(sys, 'argv', ['xjax none'])
+  with own_flags(), log_to(sys.stderr), pytest.raises(SystemExit) as left:
+    program.run(main)
+  out, err = capsys.readouterr()
+  assert left.value.code == 0
+  lines = (out + err).splitlines()
+  assert sorted(lines) == ['a first line', 'xjax none: starting']
 
 
 IMPORTED = """

@@ -12,7 +12,7 @@ from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
-from xjax.core.progress import Heartbeat
+from xjax.core.progress import Heartbeat, Progress
 
 EXIT_USER_ERROR = 1
 EXIT_PREEMPTED = 75  # a launcher then starts the same command again
@@ -56,9 +56,7 @@ def _run(
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
     sys.exit(0)
   # Loading libraries and a config takes seconds.
-  notice = threading.Timer(
-    _SILENCE, print, [f'{sys.argv[0]}: starting'], {'file': sys.stderr}
-  )
+  notice = threading.Timer(_SILENCE, _say_starting)
   notice.daemon = True
   notice.start()
   try:
@@ -68,6 +66,11 @@ def _run(
     )
   finally:
     notice.cancel()
+
+
+def _say_starting() -> None:
+  if not Progress.has_line:
+    print(f'{sys.argv[0]}: starting', file=sys.stderr)
 
 
 def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
