@@ -64,8 +64,9 @@ def fit(
       for each document; one label id for each document; or an indicator matrix
       [N, L] of zeros and ones, dense or sparse. An integer label stands for its
       decimal digits. None uses the labels of Documents.
-    config: 'auto', the name of a config of xjax, or a Config. The part `data`
-      of the config is replaced, but its tokens and zones are kept.
+    config: 'auto', the name of a config of xjax, the path of a config file, or
+      a Config. The part `data` of the config is replaced, but its tokens and
+      zones are kept.
     workdir: folder of the run. None means a temporary folder, which is deleted
       with the model.
     dev: a pair (texts, labels), or the share of the documents that is drawn for

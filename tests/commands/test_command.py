@@ -26,6 +26,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
+from xjax.run.api.fitting import config_of
 from xjax.run.fit import fit
 from xjax.run.strategy import StrategyKind
 from xjax.version import __version__
@@ -82,6 +83,63 @@ def test_named_configs_are_those_of_their_files():
     named_config('quickstart:lstm')
   with pytest.raises(ConfigError, match='xjax has no config of this name'):
     named_config('no_such')
+
+
+MINE = """
+import dataclasses
+from xjax.config.run import Config
+@dataclasses.dataclass
+class Wanted:
+  seed: int = 3
+def get_config() -> Config:
+  return Config(seed=Wanted().seed)
+"""
+
+
+def test_a_file_is_a_config_in_python_too(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'mine.py').write_text(MINE)
+  (tmp_path / 'quickstart').touch()  # a file of another kind
+  assert named_config('mine.py').seed == named_config('./mine.py').seed == 3
+  assert config_of('mine.py') == named_config(str(tmp_path / 'mine.py'))
+  assert named_config('quickstart').data.n_train
+
+
+@pytest.mark.parametrize(
+  ('name', 'fault'),
+  [
+    (
+      'quikstart',
+      'xjax has no config of this name, and there is no such file; did you '
+      'mean quickstart? `xjax configs` lists all configs',
+    ),
+    ('mine.py:x', 'there are no variants; leave out :x'),
+    ('eurlex57k_bert:x', 'there are no variants; leave out :x'),
+    (
+      'x' * 5000,
+      'xjax has no config of this name, and there is no such file; ',
+    ),
+    ('empty.py', 'the file has no function get_config()'),
+    ('wrong.py', 'ZeroDivisionError: division by zero'),
+    ('other.py', 'get_config() must return a Config'),
+  ],
+)
+def test_a_wrong_config_is_one_clear_error(
+  name, fault, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'mine.py').write_text(MINE)
+  (tmp_path / 'empty.py').touch()
+  (tmp_path / 'wrong.py').write_text('1 / 0')
+  (tmp_path / 'other.py').write_text('get_config = int')
+  with pytest.raises(ConfigError) as error:
+    config_of(name)
+  assert str(error.value).startswith(f'config={name}: {fault}')
+  with own_flags():
+    code, _, said = call(
+      monkeypatch, capsys, 'data', 'check', f'--config={name}'
+    )
+  assert (code, said) == (1, f'error: --{error.value}\n')
 
 
 def test_names_are_replaced_wherever_flags_have_them():

@@ -109,16 +109,18 @@ def config_of(config: Config | str) -> Config:
   """Returns the config that an argument `config` stands for.
 
   Args:
-    config: 'auto', the name of a config of xjax, or a Config.
+    config: 'auto', the name of a config of xjax, the path of a config file, or
+      a Config.
 
   Raises:
-    ConfigError: there is no such config.
+    ConfigError: there is no such config, or its file has a fault.
   """
   if isinstance(config, Config):
     return config
   if not isinstance(config, str):
     raise ConfigError(
-      f"config={config!r}: must be 'auto', the name of a config, or a Config"
+      f"config={config!r}: must be 'auto', the name of a config, a config file "
+      'or a Config'
     )
   return named_config(config)
 
