@@ -22,7 +22,7 @@ from xjax.commands.main import COMMANDS, main
 from xjax.config.named import config_file, named_config
 from xjax.config.run import shrink
 from xjax.core.console import show
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
@@ -209,6 +209,29 @@ def test_a_command_says_that_it_starts_only_while_it_is_silent(
   assert left.value.code == 0
   lines = (out + err).splitlines()
   assert sorted(lines) == ['a first line', 'xjax none: starting']
+
+
+@pytest.mark.parametrize(
+  ('words', 'error'),
+  [
+    (['--od\x1b[2Jd'], None),
+    (['--verbosity=\x1b[2J'], None),
+    ([], ConfigError('\x1b[2J')),
+    ([], Preempted('\x1b[2J')),
+    ([], Interrupted('\x1b[2J')),
+  ],
+)
+def test_no_message_of_a_command_controls_the_terminal(
+  words, error, monkeypatch, capsys
+):
+  def main():
+    raise error
+
+  monkeypatch.setattr(sys, 'argv', ['xjax none', *words])
+  with own_flags(), log_to(sys.stderr), pytest.raises(SystemExit):
+    program.run(main)
+  _, said = capsys.readouterr()
+  assert '\\x1b[2J' in said and '\x1b' not in said
 
 
 IMPORTED = """

@@ -80,22 +80,20 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
     with Heartbeat(sys.argv[0]), writing_output(), processes.connected():
       main(list(argv[1:]))
   except UserError as error:
-    return _fail(error)
+    return _end(f'error: {error}', EXIT_USER_ERROR)
   except Interrupted as error:
-    print(f'interrupted: {error}', file=sys.stderr)
-    return EXIT_INTERRUPTED
+    return _end(f'interrupted: {error}', EXIT_INTERRUPTED)
   except Preempted as error:
-    print(f'preempted: {printable(str(error))}', file=sys.stderr)
-    return EXIT_PREEMPTED
+    return _end(f'preempted: {error}', EXIT_PREEMPTED)
   except KeyboardInterrupt:
-    print('interrupted', file=sys.stderr)
-    return EXIT_INTERRUPTED
+    return _end('interrupted', EXIT_INTERRUPTED)
   return 0
 
 
-def _fail(error: Exception) -> int:
-  print(f'error: {error}', file=sys.stderr)
-  return EXIT_USER_ERROR
+def _end(message: str, code: int) -> int:
+  """Prints a message with paths or values of the user, and returns the code."""
+  print(printable(message), file=sys.stderr)
+  return code
 
 
 def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
@@ -111,7 +109,6 @@ def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
       config.check()
     return rest
   except (UserError, flags.Error) as error:
-    sys.exit(_fail(error))
+    sys.exit(_end(f'error: {error}', EXIT_USER_ERROR))
   except KeyboardInterrupt:
-    print('interrupted', file=sys.stderr)
-    sys.exit(EXIT_INTERRUPTED)
+    sys.exit(_end('interrupted', EXIT_INTERRUPTED))
