@@ -150,6 +150,24 @@ def test_names_are_replaced_wherever_flags_have_them():
   assert argv[::4] == ['xjax train', '--k=1']
 
 
+def test_only_the_word_after_check_is_a_folder():
+  with own_flags():
+    from xjax.commands.data import with_folder
+  own = '--config=own_linear'
+  for words, flags in (
+    ('check d', f'check {own} --config.data.dir=d'),
+    ('check d --config=auto', 'check --config=auto --config.data.dir=d'),
+    ('check d -config=auto', 'check -config=auto --config.data.dir=d'),
+    ('check --config xc_svm', 'check --config xc_svm'),
+    (
+      'check d --config.data.labels tags',
+      f'check {own} --config.data.labels tags --config.data.dir=d',
+    ),
+    ('chek d', f'chek {own} d'),
+  ):
+    assert with_folder(words.split()) == flags.split()
+
+
 def values(kind: type[enum.Enum]) -> list[str]:
   return [member.value for member in kind]
 

@@ -52,8 +52,8 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':
     return kind.load(folder, config)
   if not is_neural(config.model):
     raise ConfigError(
-      f'--step={step}: only neural models have checkpoints, but the run in '
-      f'{folder.path} is a {type(config.model).__name__}; leave out --step'
+      f'step={step}: only neural models have checkpoints, but the run in '
+      f'{folder.path} is a {type(config.model).__name__}; leave out the step'
     )
   return kind.load(folder, config, step)
 
