@@ -118,8 +118,8 @@ class SweepFolder:
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)
-      for folder in (self.path, self.path / 'configs'):
-        remove_temporaries(folder, subfolders=False)
+      for files in ('*', 'configs/*'):
+        remove_temporaries(self.path, files)
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
