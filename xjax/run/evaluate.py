@@ -298,8 +298,9 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   not judged at this checkpoint, the function logs a line and returns None.
 
   Raises:
-    DataError: the metrics of dev are damaged.
+    DataError: the metrics of dev are damaged, or the workdir was moved.
   """
+  workdir.check_still_has_run()
   digest = workdir.digests().get(DEV)
   if digest is None:
     return None

@@ -4,6 +4,7 @@ A linear model or a label tree is loaded without JAX and the metrics, which take
 seconds to import. So each kind of run is imported only if it is needed.
 """
 
+import dataclasses
 import os
 import typing
 
@@ -26,6 +27,7 @@ if typing.TYPE_CHECKING:
   from xjax.run.contract import Fit
   from xjax.run.predictor import Predictor
 
+DATA = 'data'  # the folder of a workdir with documents that were in memory
 DEV = 'dev'
 JUDGED = (DEV, 'test')
 _ADVICE = 'xjax evaluate --split=dev calibrates those of the best checkpoint'
@@ -46,7 +48,7 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':
   """
   folder = Workdir.at(workdir)
   folder.check_has_run()
-  config = load_config(folder.config)
+  config = _with_moved_data(load_config(folder.config), folder)
   kind = kind_of_run(config)
   if step is None:
     return kind.load(folder, config)
@@ -56,6 +58,16 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':
       f'{folder.path} is a {type(config.model).__name__}; leave out the step'
     )
   return kind.load(folder, config, step)
+
+
+def _with_moved_data(config: Config, folder: Workdir) -> Config:
+  """Corrects data.dir if documents in the workdir have moved with it."""
+  before, now = config.data.dir, folder.path / DATA
+  is_own = os.path.basename(before) == DATA and now.is_dir()
+  if not is_own or os.path.exists(before):
+    return config
+  data = dataclasses.replace(config.data, dir=str(now))
+  return dataclasses.replace(config, data=data)
 
 
 def kind_of_run(config: Config) -> 'type[Fit]':

@@ -27,9 +27,9 @@ from xjax.data.memory.folder import (
 from xjax.data.memory.labels import with_same_labels
 from xjax.data.schema import Label
 from xjax.run.api.model import Model
-from xjax.run.api.saved import DATA, TemporaryFolder
+from xjax.run.api.saved import TemporaryFolder
 from xjax.run.fit import FitResult, fit as fit_run
-from xjax.run.load import DEV, load as load_run
+from xjax.run.load import DATA, DEV, load as load_run
 
 AUTO = 'auto'
 

@@ -18,7 +18,6 @@ from xjax.run.predictor import Predictor
 from xjax.train.checkpoint import copy_for_loading
 from xjax.train.workdir import Workdir
 
-DATA = 'data'  # the folder of a workdir with documents that were in memory
 # What loading a model needs, besides a checkpoint and the evaluation of dev.
 _NEEDED = (
   *('config.json', 'labels.jsonl', 'corpus.json', 'digests.json', 'run.json'),
@@ -50,6 +49,7 @@ def save_run(predictor: Predictor, folder: str | os.PathLike) -> None:
 
   Raises:
     ConfigError: the folder exists and is not empty.
+    DataError: the workdir of the predictor was moved or deleted.
     WriteError: the folder cannot be written.
   """
   path = pathlib.Path(os.path.expanduser(folder)).absolute()
@@ -78,6 +78,7 @@ def unpack_run(packed: bytes) -> TemporaryFolder:
 def _copy(predictor: Predictor, target: pathlib.Path) -> None:
   """Copies the files of a run to an empty folder."""
   source, saved = predictor.workdir, Workdir.at(target)
+  source.check_still_has_run()
   for path in (source.path / name for name in _NEEDED):
     if path.is_dir():
       shutil.copytree(path, target / path.name)
