@@ -45,7 +45,9 @@ def run_main(devices) -> Callable[..., Done]:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
       patch.chdir(ROOT)
-      patch.setattr(sys, 'argv', [f'xjax {name}', *map(str, arguments)])
+      # As `python -m experiments.NAME` begins.
+      main = str(ROOT / 'experiments' / f'{name}.py')
+      patch.setattr(sys, 'argv', [main, *map(str, arguments)])
       patch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin.encode())))
       patch.setattr(shared, 'keep_freed_memory', lambda: None)
       stack.enter_context(devices(1))  # the usual case

@@ -7,17 +7,26 @@ import pathlib
 import subprocess
 import sys
 
-from absl import flags as absl_flags
+from absl import flags as absl_flags, logging
 import pytest
 
-from tests.commands.conftest import own_flags
-from xjax.commands.flags import config, help as help_flags, judging, strategy
+from tests.commands.conftest import log_to, own_flags
+from xjax.commands.flags import (
+  config,
+  help as help_flags,
+  judging,
+  program,
+  strategy,
+)
 from xjax.commands.main import COMMANDS, main
 from xjax.config.named import config_file, named_config
 from xjax.config.run import shrink
-from xjax.core.errors import ConfigError
+from xjax.core.console import show
+from xjax.core.errors import ConfigError, Interrupted, Preempted
+from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
+from xjax.run.api.fitting import config_of
 from xjax.run.fit import fit
 from xjax.run.strategy import StrategyKind
 from xjax.version import __version__
@@ -76,12 +85,87 @@ def test_named_configs_are_those_of_their_files():
     named_config('no_such')
 
 
+MINE = """
+import dataclasses
+from xjax.config.run import Config
+@dataclasses.dataclass
+class Wanted:
+  seed: int = 3
+def get_config() -> Config:
+  return Config(seed=Wanted().seed)
+"""
+
+
+def test_a_file_is_a_config_in_python_too(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'mine.py').write_text(MINE)
+  (tmp_path / 'quickstart').touch()  # a file of another kind
+  assert named_config('mine.py').seed == named_config('./mine.py').seed == 3
+  assert config_of('mine.py') == named_config(str(tmp_path / 'mine.py'))
+  assert named_config('quickstart').data.n_train
+
+
+@pytest.mark.parametrize(
+  ('name', 'fault'),
+  [
+    (
+      'quikstart',
+      'xjax has no config of this name, and there is no such file; did you '
+      'mean quickstart? `xjax configs` lists all configs',
+    ),
+    ('mine.py:x', 'there are no variants; leave out :x'),
+    ('eurlex57k_bert:x', 'there are no variants; leave out :x'),
+    (
+      'x' * 5000,
+      'xjax has no config of this name, and there is no such file; ',
+    ),
+    ('empty.py', 'the file has no function get_config()'),
+    ('wrong.py', 'ZeroDivisionError: division by zero'),
+    ('other.py', 'get_config() must return a Config'),
+  ],
+)
+def test_a_wrong_config_is_one_clear_error(
+  name, fault, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'mine.py').write_text(MINE)
+  (tmp_path / 'empty.py').touch()
+  (tmp_path / 'wrong.py').write_text('1 / 0')
+  (tmp_path / 'other.py').write_text('get_config = int')
+  with pytest.raises(ConfigError) as error:
+    config_of(name)
+  assert str(error.value).startswith(f'config={name}: {fault}')
+  with own_flags():
+    code, _, said = call(
+      monkeypatch, capsys, 'data', 'check', f'--config={name}'
+    )
+  assert (code, said) == (1, f'error: --{error.value}\n')
+
+
 def test_names_are_replaced_wherever_flags_have_them():
   argv = ['xjax train', '--config=quickstart', '-config', 'xc_plt', '--k=1']
   config.replace_config_names(argv)
   assert argv[1].endswith('configs/quickstart.py')
   assert argv[3].endswith('configs/xc_plt.py')
   assert argv[::4] == ['xjax train', '--k=1']
+
+
+def test_only_the_word_after_check_is_a_folder():
+  with own_flags():
+    from xjax.commands.data import with_folder
+  own = '--config=own_linear'
+  for words, flags in (
+    ('check d', f'check {own} --config.data.dir=d'),
+    ('check d --config=auto', 'check --config=auto --config.data.dir=d'),
+    ('check d -config=auto', 'check -config=auto --config.data.dir=d'),
+    ('check --config xc_svm', 'check --config xc_svm'),
+    (
+      'check d --config.data.labels tags',
+      f'check {own} --config.data.labels tags --config.data.dir=d',
+    ),
+    ('chek d', f'chek {own} d'),
+  ):
+    assert with_folder(words.split()) == flags.split()
 
 
 def values(kind: type[enum.Enum]) -> list[str]:
@@ -112,6 +196,60 @@ def test_help_has_the_description_and_groups():
     text = help_flags.help_text('xjax none', 'Does this.\n\n  xjax none')
   assert text.startswith('Does this.\n\n  xjax none\n\nJudging:\n  --prop')
   assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize('write', [logging.warning, show])
+def test_a_command_says_that_it_starts_only_while_it_is_silent(
+  write, monkeypatch, capsys
+):
+  says = []
+
+  class Timer:
+    def __init__(self, seconds, say):
+      says.append(say)
+
+    def start(self):
+      says[-1]()
+
+    def cancel(self):
+      pass
+
+  def main():
+    write('a first line')
+    says[-1]()
+
+  monkeypatch.setattr(program.threading, 'Timer', Timer)
+  monkeypatch.setattr(Progress, 'has_line', False)
+  monkeypatch.setattr(sys, 'argv', ['xjax none'])
+  with own_flags(), log_to(sys.stderr), pytest.raises(SystemExit) as left:
+    program.run(main)
+  out, err = capsys.readouterr()
+  assert left.value.code == 0
+  lines = (out + err).splitlines()
+  assert sorted(lines) == ['a first line', 'xjax none: starting']
+
+
+@pytest.mark.parametrize(
+  ('words', 'error'),
+  [
+    (['--od\x1b[2Jd'], None),
+    (['--verbosity=\x1b[2J'], None),
+    ([], ConfigError('\x1b[2J')),
+    ([], Preempted('\x1b[2J')),
+    ([], Interrupted('\x1b[2J')),
+  ],
+)
+def test_no_message_of_a_command_controls_the_terminal(
+  words, error, monkeypatch, capsys
+):
+  def main():
+    raise error
+
+  monkeypatch.setattr(sys, 'argv', ['xjax none', *words])
+  with own_flags(), log_to(sys.stderr), pytest.raises(SystemExit):
+    program.run(main)
+  _, said = capsys.readouterr()
+  assert '\\x1b[2J' in said and '\x1b' not in said
 
 
 IMPORTED = """

@@ -13,7 +13,9 @@ import scipy.sparse
 
 from xjax.config.run import Config, shrink
 from xjax.core.types import Ragged, ScoreKind
+from xjax.judge.calibration import reliability_of
 from xjax.judge.predictions import Lists, Predictions
+from xjax.report.sources import read_runs
 from xjax.run.fit import fit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -218,6 +220,25 @@ def test_a_run_with_and_without_flags_of_judging(evaluate, workdir, tmp_path):
   assert set(found['pecos']) >= {'all', 'bin:1-9'}
   assert 'P@2' in found['xjax']['all'] and 'P@5' not in found['xjax']['all']
   assert 'slice bin:1-9' in done.stdout and 'P@5' not in done.stdout
+
+
+def test_the_output_for_a_run_shows_its_calibration(
+  evaluate, workdir, tmp_path
+):
+  for split in ('dev', 'test'):
+    folder = tmp_path / split
+    options = f'--workdir={workdir}', f'--split={split}', '--ks=2'
+    done = evaluate(*options, f'--output={folder}')
+    assert done.returncode == 0, done.stderr
+    (run,) = read_runs([folder])
+    diagram = reliability_of(run.predictions, run.shown_probabilities())
+    assert run.calibration and run.split == split
+    assert run.metrics['xjax']['all']['ECE'] == diagram.ece
+    assert diagram.ece != reliability_of(run.predictions).ece
+  # A later evaluation of files takes the calibration away.
+  file = workdir / 'eval' / 'dev' / 'predictions.npz'
+  evaluate(f'--predictions={file}', f'--output={tmp_path}/dev')
+  assert sorted(path.name for path in (tmp_path / 'dev').iterdir()) == FILES
 
 
 def test_flags_of_files_do_not_go_with_a_run(evaluate, workdir):

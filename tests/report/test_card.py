@@ -169,8 +169,9 @@ def test_a_drawn_split_is_told_from_that_of_the_data(result):
   config = dataclasses.replace(Config(), data=JsonlData(dir='my `dät\na`'))
   write_json(Workdir.at(result.workdir).config, to_json(config))
   (result.workdir / 'splits').mkdir()
-  (result.workdir / 'splits' / 'dev.txt').write_text('dev-0\n')
-  text = write_card(result).read_text()
+  (result.workdir / 'splits' / 'train.txt').write_text('of the user\n')
+  corpus = dataclasses.replace(result.corpus, drawn=('dev',))
+  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
   assert 'JsonlData from `my däta`, fingerprint `f00d`' in text
   splits = rows_of(text, 'split')
   assert splits['train'][-1] == 'the data'

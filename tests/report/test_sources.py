@@ -6,10 +6,13 @@ import logging
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.judge.files.judged import JudgeFiles
+from xjax.report.figures.figures import reliability_blocks
+from xjax.report.runs import group_by_seed
 from xjax.report.sources import read_history, read_runs
 
 
@@ -37,13 +40,27 @@ def test_a_calibration_counts_for_its_own_checkpoint(workdir):
   assert run.calibration is None
 
 
+def test_an_evaluation_has_the_calibration_of_its_run(workdir):
+  path = workdir('one', 3)
+  (run,) = read_runs([path])
+  for source in ('eval/dev', 'eval/dev/predictions.npz'):
+    (alone,) = read_runs([path / source])
+    assert np.array_equal(
+      alone.shown_probabilities(), run.shown_probabilities()
+    )
+    assert 'calibrated' in str(reliability_blocks(group_by_seed([alone])))
+  (path / 'eval' / 'dev' / 'judged.json').write_text('{"step": 10}')
+  (alone,) = read_runs([path / 'eval' / 'dev'])
+  assert alone.calibration is None
+
+
 def test_an_evaluation_and_a_file(workdir, predictions_of, tmp_path):
   folder = workdir('one', 0) / 'eval' / 'dev'
   file = tmp_path / 'prior.npz'
   predictions_of(1).save(file)
   runs = read_runs([folder, folder / 'predictions.npz', file])
   assert [run.name for run in runs] == ['one', 'one', 'prior']
-  assert [run.split for run in runs] == [''] * 3
+  assert [run.split for run in runs] == ['dev', 'dev', '']
   # As it was judged where it was.
   assert 'P@3' not in runs[0].metrics['xjax']['all']
   assert runs[1].metrics == read_json(folder / 'metrics.json')

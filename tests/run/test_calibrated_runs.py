@@ -26,7 +26,7 @@ from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.judging import calibrate_run
-from xjax.run.load import load, saved_calibration
+from xjax.run.load import load, load_calibration
 from xjax.run.tag import tag_file
 from xjax.train.workdir import Workdir
 
@@ -42,7 +42,7 @@ def dev(finished):
 
 
 def saved(workdir, step, method=Method.AUTO, kind=ScoreKind.LOGIT):
-  return saved_calibration(workdir, method, step, kind)
+  return load_calibration(workdir, method, step, kind)
 
 
 def test_a_finished_run_is_calibrated(config, finished, dev):
@@ -150,6 +150,19 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   )
 
 
+def test_each_load_warns_once_that_scores_are_not_calibrated(
+  workdir, caplog, tmp_path
+):
+  workdir.calibration.unlink()
+  (tmp_path / 'in.jsonl').write_text('{"text": "nipa", "labels": []}\n')
+  output = str(tmp_path / 'out.jsonl')
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    tag_file(workdir.path, str(tmp_path / 'in.jsonl'), output, 5)
+    assert caplog.text.count('scores are not calibrated') == 1
+    evaluate_split(workdir.path, 'test', request=JudgeRequest(ks=(3,)))
+    assert caplog.text.count('scores are not calibrated') == 2
+
+
 def test_a_missing_one_is_told(finished, workdir, caplog):
   caplog.set_level(logging.INFO)
   workdir.calibration.unlink()
@@ -219,6 +232,8 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   caplog.clear()
   predictor = load(workdir.path)
   assert says in caplog.text
+  levels = [r.levelname for r in caplog.records if says in r.getMessage()]
+  assert levels == ['WARNING']
   (shown,) = predictor.predict(['nipa'], 3)
   workdir.calibration.unlink()
   assert load(workdir.path).predict(['nipa'], 3) == [shown]

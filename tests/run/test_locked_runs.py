@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.processes.lock import locked
+from xjax.core.processes.lock import NAME, locked
 from xjax.run import neural
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
@@ -63,6 +63,7 @@ def test_a_checkpoint_that_a_run_replaces_is_read_again(workdir, monkeypatch):
   with locked(workdir):
     load(workdir)
   failed.clear()
+  (workdir / NAME).write_text('{"pid": 1}')  # a killed process left it
   with pytest.raises(FileNotFoundError):  # nobody trains
     load(workdir)
 

@@ -163,7 +163,9 @@ def test_a_lost_best_checkpoint_is_not_replaced_by_another(
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
   with pytest.raises(
-    DataError, match=f'/{finished.best_step}: no such checkpoint; .*--step=N'
+    DataError,
+    match=f'/{finished.best_step}: no such checkpoint; .* '
+    'with step=N or --step=N',
   ):
     load(folder)
   assert load(folder, step=finished.steps).step == finished.steps

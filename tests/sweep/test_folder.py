@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -40,6 +41,25 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     with pytest.raises(ConfigError, match='another sweep') as error:
       folder.open(sweep, config, seeds)
     assert shown in str(error.value)
+
+
+def test_the_next_start_removes_what_a_killed_sweep_left(tmp_path):
+  folder = SweepFolder.at(tmp_path)
+  with folder.lock():
+    pass
+  dead = f'xjax-{os.getpid()}-abcdefgh.tmp'
+  (tmp_path / f'.sweep.json.{dead}').touch()
+  (tmp_path / 'configs' / f'.0000.py.{dead}').touch()
+  kept = [
+    tmp_path / '.sweep.json.mine.tmp',
+    folder.place(0, None).workdir / f'.metrics.json.{dead}',
+  ]
+  for path in kept:
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+  with folder.lock():
+    files = {p for p in tmp_path.rglob('*') if p.is_file()}
+    assert files == {*kept, tmp_path / '.xjax.lock'}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """Word vectors trained on the synthetic corpus."""
 
 import dataclasses
+import functools
 import logging
+import os
 
 from gensim.models import KeyedVectors, Word2Vec
 import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.processes.lock import locked
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.load import load_corpus
@@ -64,6 +67,38 @@ def test_what_is_written_is_read(trained):
   np.testing.assert_array_equal(words.vectors[2:], state.vectors)
   theirs = KeyedVectors.load_word2vec_format(path, binary=True)
   np.testing.assert_array_equal(theirs.vectors, state.vectors)
+
+
+def test_one_process_at_a_time_trains_the_vectors_of_a_file(
+  trained, tmp_path, monkeypatch
+):
+  now = functools.partial(locked, wait=0)
+  monkeypatch.setattr('xjax.train.word2vec.locked', now)
+  path = tmp_path / 'new' / 'l2v.bin'
+  with locked(f'{path}.state'):
+    with pytest.raises(ConfigError, match='another process is running here'):
+      train_word_vectors(DATA, TRAINING, path, workers=1)
+  assert list(tmp_path.iterdir()) == []
+  train_word_vectors(DATA, TRAINING, path, workers=1)
+  assert path.read_bytes() == trained[0].read_bytes()
+
+
+def test_the_next_start_removes_what_a_killed_one_left(
+  trained, tmp_path, monkeypatch
+):
+  path = tmp_path / 'l2v[1].bin'
+  interrupted(monkeypatch, path, 1)
+  dead = f'xjax-{os.getpid()}-abcdefgh.tmp'
+  others = [tmp_path / f'.other.bin.{dead}', tmp_path / '.l2v[1].bin.mine.tmp']
+  state = tmp_path / 'l2v[1].bin.state'
+  left = [state / f'.state.npz.{dead}', tmp_path / f'.l2v[1].bin.{dead}']
+  for file in (*others, *left):
+    file.touch()
+  train_word_vectors(DATA, TRAINING, path, workers=1)
+  assert path.read_bytes() == trained[0].read_bytes()
+  assert {*tmp_path.iterdir()} == {*others, path, state}
+  names = sorted(file.name for file in state.iterdir())
+  assert names == ['settings.json', 'state.npz']
 
 
 @pytest.mark.parametrize('after', [0, 2])

@@ -9,7 +9,8 @@ xjax evaluate --predictions=FILE --gold=FILE
 The program prints one table, with a column for each slice. If --protocol asks
 for several protocols, it prints a table for each slice, with a column for each
 protocol. With --output, it writes predictions.npz, metrics.json, metrics.csv,
-metrics.tex and documents.jsonl to the folder of this flag.
+metrics.tex and documents.jsonl to the folder of this flag, and for a run
+calibration.json.
 """
 
 import typing
@@ -59,7 +60,12 @@ def main() -> None:
       )
     if _OUTPUT.value:
       write_judgement(
-        _OUTPUT.value, result.predictions, result.criteria, result.metrics
+        _OUTPUT.value,
+        result.predictions,
+        result.criteria,
+        result.metrics,
+        result.calibration,
+        result.folder.name if result.folder else '',
       )
       show(f'\n{_OUTPUT.value}')
 

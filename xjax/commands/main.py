@@ -40,7 +40,7 @@ def main() -> None:
   elif command in ('--version', '-V', 'version'):
     print(f'xjax {__version__}')
   elif command in COMMANDS:
-    sys.argv = [f'xjax {command}', *arguments]
+    sys.argv[1:] = arguments
     run_command(command)
   else:
     close = difflib.get_close_matches(command, COMMANDS, n=1)
@@ -55,6 +55,8 @@ def run_command(name: str) -> None:
   Args:
     name: a key of COMMANDS.
   """
+  # Messages and model cards show this as the command.
+  sys.argv[0] = f'xjax {name}'
   runpy.run_module(f'xjax.commands.{name}', run_name='__main__')
 
 

@@ -159,16 +159,20 @@ def _temporary(path: pathlib.Path) -> dict[str, Any]:
   }
 
 
-def remove_temporaries(folder: str | os.PathLike) -> None:
+def remove_temporaries(folder: str | os.PathLike, files: str = '**/*') -> None:
   """Removes what killed processes have left of atomic_write and build_folder.
 
   The files of processes that are alive on this machine stay, and so do all
   files with other names. The caller must have locked the folder.
 
   Args:
-    folder: the folder; its subfolders are searched too.
+    folder: the folder.
+    files: glob pattern of the files and folders below the folder that the
+      killed processes were writing; by default all.
   """
-  for path in list(pathlib.Path(folder).rglob('.*.tmp')):
+  where, slash, name = files.rpartition('/')
+  pattern = f'{where}{slash}.{name}.xjax-*.tmp'
+  for path in list(pathlib.Path(folder).glob(pattern)):
     match = _TEMPORARY.fullmatch(path.name)
     if not match or _is_another(int(match[1])):
       continue

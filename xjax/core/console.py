@@ -84,6 +84,7 @@ class _PrintableLines(python_logging.Formatter):
 def show(text: str) -> None:
   """Prints a text on stdout, with its control characters escaped."""
   print(printable(text))
+  Progress.note_line()
 
 
 def show_log() -> None:

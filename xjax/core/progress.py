@@ -49,6 +49,7 @@ class Progress(contextlib.AbstractContextManager):
 
   Attributes:
     done: number of parts that are done.
+    has_line: whether this process has written any line yet.
     has_bar: whether a terminal shows a bar.
     says_end: whether a last line says how long the work took, if there were
       lines before.
@@ -57,6 +58,7 @@ class Progress(contextlib.AbstractContextManager):
       over all parts) to 1 (the speed of the last part).
   """
 
+  has_line: ClassVar[bool] = False
   has_bar: ClassVar[bool] = True
   says_end: ClassVar[bool] = True
   leave: ClassVar[bool] = False
@@ -93,7 +95,7 @@ class Progress(contextlib.AbstractContextManager):
     if self._quiet:
       return self
     if not self._open:
-      self.note_line()
+      Progress._spoke = time.monotonic()
     self._open.append(self)
     if self.has_bar and sys.stderr.isatty():
       self._bar = tqdm.tqdm(
@@ -105,6 +107,7 @@ class Progress(contextlib.AbstractContextManager):
         smoothing=self.smoothing,
         bar_format='{desc} ...' if self._total is None else None,
       )
+      self.note_line()
       return self
     self._thread = threading.Thread(target=self._repeat, daemon=True)
     self._thread.start()
@@ -142,7 +145,7 @@ class Progress(contextlib.AbstractContextManager):
   @staticmethod
   def note_line() -> None:
     """Notes that a line was written, so that the next line is due later."""
-    Progress._spoke = time.monotonic()
+    Progress._spoke, Progress.has_line = time.monotonic(), True
 
   def _repeat(self) -> None:
     """Writes log lines until the work ends, and then a last line.

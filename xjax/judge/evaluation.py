@@ -17,6 +17,9 @@ from xjax.judge.predictions import Predictions
 # The files in the folder of an evaluation. MARK is written last (writing_set).
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
 MARK = 'judged.json'
+# A folder outside a workdir may have the calibration of the run that it judges.
+# Its mark then has the name of the run's folder, such as `dev`, as a fact.
+CALIBRATION, JUDGED = 'calibration.json', 'split'
 
 
 def save_evaluation(

@@ -153,8 +153,8 @@ def _data(result: FitResult, config: Config) -> Iterator[str]:
   yield f'{type(data).__name__}{source}, fingerprint `{corpus.fingerprint}`.'
   rows = [('split', 'documents', 'labels per document', 'chosen by')]
   for name, split in corpus.splits.items():
-    drawn = (result.workdir / 'splits' / f'{name}.txt').exists()
-    chosen = 'xjax, by a seed' if drawn or data.generated else 'the data'
+    drawn = name in corpus.drawn or data.generated
+    chosen = 'xjax, by a seed' if drawn else 'the data'
     mean = f'{split.gold.lengths.mean():.2f}' if len(split) else '-'
     rows.append((name, f'{len(split):,}', mean, chosen))
   yield _table(rows)

@@ -30,8 +30,9 @@ class JudgedRun:
   Attributes:
     name: name of the system.
     path: the workdir, folder or file that was read.
-    split: split of a workdir; '' for a file, whose split is unknown.
-    config: the content of config.json; None for a file.
+    split: split of a workdir, or name of an evaluation's folder in a workdir;
+      '' for a file, whose split is unknown.
+    config: the content of config.json; None if no workdir was read.
     metrics: the content of metrics.json; {} if the run is not judged yet.
     predictions: predictions with gold.
     labels: labels with names and parents; () if no workdir was read.

@@ -12,7 +12,13 @@ from absl import logging
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.judge.calibration import Calibration
-from xjax.judge.evaluation import MARK, METRICS, PREDICTIONS
+from xjax.judge.evaluation import (
+  CALIBRATION,
+  JUDGED,
+  MARK,
+  METRICS,
+  PREDICTIONS,
+)
 from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
 from xjax.judge.judge import INTERVALS
 from xjax.judge.metrics.slices import ALL
@@ -155,7 +161,16 @@ def _read(
       MARK,
     )
     return run
-  read_mark(folder / MARK, _WRITE_AGAIN)
+  facts = read_mark(folder / MARK, _WRITE_AGAIN)
+  # The saved ECE is that of the run's calibrated probabilities.
+  if _in_workdir(folder):
+    judged, home = folder.name, Workdir.at(folder.parent.parent)
+    calibration = _calibration(home, facts.get('step'))
+  elif judged := str(facts.get(JUDGED, '')):
+    calibration = Calibration.load(folder / CALIBRATION)
+  else:
+    calibration = None
+  run = dataclasses.replace(run, split=judged, calibration=calibration)
   return _add_metrics(run, folder / METRICS)
 
 

@@ -17,7 +17,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
-from xjax.judge.calibration import Method
+from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.files.judged import (
@@ -64,6 +64,7 @@ class Evaluation:
       counts, and for files whose held-out labels do not directly follow the
       trained labels.
     folder: folder that was written; None if nothing was written.
+    calibration: calibration of the scores; None for uncalibrated scores.
   """
 
   predictions: Predictions
@@ -71,6 +72,7 @@ class Evaluation:
   metrics: Metrics
   prior: Metrics | None
   folder: pathlib.Path | None
+  calibration: Calibration | None = None
 
 
 @enough_memory('choose a smaller eval.batch_size or eval.depth in the config')
@@ -154,8 +156,11 @@ def _judge_in(
     name, metrics = _judge_chosen(strategy, model, part, home, name)
   else:
     metrics = _judge_by_score(model, part, home, name)
-  folder = home.evaluation(name)
+  folder, calibration = home.evaluation(name), None
   predictions = Predictions.load(folder / PREDICTIONS)
+  method, kind = config.calibration, predictor.score_kind
+  if not strategy:
+    calibration = saved_calibration(home, method, predictor.step, kind)
   if request:
     criteria = request.criteria(
       predictions,
@@ -165,12 +170,10 @@ def _judge_in(
     )
     shown_NK = None
     if not strategy:
-      method, kind = config.calibration, predictor.score_kind
-      calibration = saved_calibration(home, method, predictor.step, kind)
       shown_NK = judged_probabilities(predictions, name, method, calibration)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(popularity(space, part, config.depth), prior_criteria(criteria))
-  return Evaluation(predictions, criteria, metrics, prior, folder)
+  return Evaluation(predictions, criteria, metrics, prior, folder, calibration)
 
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
@@ -299,8 +302,9 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   not judged at this checkpoint, the function logs a line and returns None.
 
   Raises:
-    DataError: the metrics of dev are damaged.
+    DataError: the metrics of dev are damaged, or the workdir was moved.
   """
+  workdir.check_still_has_run()
   digest = workdir.digests().get(DEV)
   if digest is None:
     return None

@@ -11,7 +11,7 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Corpus, Label, LabelSpace
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics
-from xjax.run.load import saved_calibration
+from xjax.run.load import load_calibration
 from xjax.run.predictor import Predictor
 from xjax.score.config import ExactMatchModel
 from xjax.score.exact_match import DescriptorMatcher, MatchedLabels
@@ -63,7 +63,7 @@ def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
   """
   model = name_predictor(config, folder.label_space(), folder)
   method, kind = config.eval.calibration, model.score_kind
-  calibration = saved_calibration(folder, method, _STEP, kind)
+  calibration = load_calibration(folder, method, _STEP, kind)
   return dataclasses.replace(model, calibration=calibration)
 
 

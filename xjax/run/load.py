@@ -4,6 +4,7 @@ A linear model or a label tree is loaded without JAX and the metrics, which take
 seconds to import. So each kind of run is imported only if it is needed.
 """
 
+import dataclasses
 import os
 import typing
 
@@ -26,6 +27,7 @@ if typing.TYPE_CHECKING:
   from xjax.run.contract import Fit
   from xjax.run.predictor import Predictor
 
+DATA = 'data'  # the folder of a workdir with documents that were in memory
 DEV = 'dev'
 JUDGED = (DEV, 'test')
 _ADVICE = 'xjax evaluate --split=dev calibrates those of the best checkpoint'
@@ -46,16 +48,26 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':
   """
   folder = Workdir.at(workdir)
   folder.check_has_run()
-  config = load_config(folder.config)
+  config = _with_moved_data(load_config(folder.config), folder)
   kind = kind_of_run(config)
   if step is None:
     return kind.load(folder, config)
   if not is_neural(config.model):
     raise ConfigError(
-      f'--step={step}: only neural models have checkpoints, but the run in '
-      f'{folder.path} is a {type(config.model).__name__}; leave out --step'
+      f'step={step}: only neural models have checkpoints, but the run in '
+      f'{folder.path} is a {type(config.model).__name__}; leave out the step'
     )
   return kind.load(folder, config, step)
+
+
+def _with_moved_data(config: Config, folder: Workdir) -> Config:
+  """Corrects data.dir if documents in the workdir have moved with it."""
+  before, now = config.data.dir, folder.path / DATA
+  is_own = os.path.basename(before) == DATA and now.is_dir()
+  if not is_own or os.path.exists(before):
+    return config
+  data = dataclasses.replace(config.data, dir=str(now))
+  return dataclasses.replace(config, data=data)
 
 
 def kind_of_run(config: Config) -> 'type[Fit]':
@@ -81,6 +93,22 @@ def kind_of_run(config: Config) -> 'type[Fit]':
       return NeuralFit
 
 
+def load_calibration(
+  workdir: Workdir, method: Method, step: int, kind: ScoreKind
+) -> Calibration | None:
+  """Returns the calibration of a model that is loaded, or warns.
+
+  A warning says why scores are not calibrated, unless `method` is NONE, or
+  there is no calibration because the run has no dev split.
+
+  The arguments, results and errors are those of saved_calibration.
+  """
+  calibration, why = _saved_calibration(workdir, method, step, kind)
+  if why:
+    logging.warning('scores are not calibrated: %s', why)
+  return calibration
+
+
 def saved_calibration(
   workdir: Workdir, method: Method, step: int, kind: ScoreKind
 ) -> Calibration | None:
@@ -88,8 +116,7 @@ def saved_calibration(
 
   The function returns None if there is no calibration. The function also
   returns None if the calibration is from another checkpoint, or from documents
-  that are not the run's dev split. The reason is logged, unless `method` is
-  NONE, or there is no calibration because the run has no dev split.
+  that are not the run's dev split.
 
   Args:
     workdir: folder of the run.
@@ -100,13 +127,22 @@ def saved_calibration(
   Raises:
     DataError: calibration.json or corpus.json is damaged.
   """
+  calibration, _ = _saved_calibration(workdir, method, step, kind)
+  return calibration
+
+
+def _saved_calibration(
+  workdir: Workdir, method: Method, step: int, kind: ScoreKind
+) -> tuple[Calibration | None, str]:
+  """Returns the saved calibration, and why it does not calibrate scores.
+
+  The reason is '' if users need not hear one.
+  """
   if method is Method.NONE:
-    return None
+    return None, ''
   path, dev = workdir.calibration, workdir.digests().get(DEV)
   if not path.exists():
-    if dev is not None:
-      logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
-    return None
+    return None, f'no {path}; {_ADVICE}' if dev is not None else ''
   calibration = Calibration.load(path)
   workdir.check(
     path,
@@ -116,19 +152,13 @@ def saved_calibration(
   # run has no digest of such a split, so any digest is accepted.
   wanted = step, calibration.digest if dev is None else dev
   if (calibration.step, calibration.digest) != wanted:
-    logging.info(
-      'scores are not calibrated: %s was not fitted on the dev split of this '
-      'run and the checkpoint of step %d; %s',
-      path,
-      step,
-      _ADVICE,
+    return None, (
+      f'{path} was not fitted on the dev split of this run and the checkpoint '
+      f'of step {step}; {_ADVICE}'
     )
-    return None
   if calibration.score_kind is not kind:
     raise DataError(
       f'{path}: calibrates scores of kind {calibration.score_kind.value}, but '
       f'the scores of this run are of kind {kind.value}'
     )
-  if calibration.reason:
-    logging.info('scores are not calibrated: %s', calibration.reason)
-  return calibration
+  return calibration, calibration.reason

@@ -23,12 +23,12 @@ from xjax.core.mesh_config import (
   LABEL_MULTIPLE,
   MeshConfig,
 )
-from xjax.core.processes.lock import NAME
+from xjax.core.processes.lock import is_locked
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, check_best_metric
-from xjax.run.load import saved_calibration
+from xjax.run.load import load_calibration
 from xjax.run.neural_training import (
   NeuralRun,
   check_label_rows,
@@ -115,7 +115,7 @@ class NeuralFit(Fit):
     scorer = ModelScorer(
       plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
     )
-    calibration = saved_calibration(folder, method, step, kind)
+    calibration = load_calibration(folder, method, step, kind)
     return Predictor(config, space, inputs, scorer, step, folder, calibration)
 
   def check_start(self) -> None:
@@ -233,7 +233,7 @@ def _read_best(
     DataError: there is no intact checkpoint, or the best one is damaged.
   """
   # All processes must read equally often, so several processes read once.
-  trains = (folder.path / NAME).exists() and jax.process_count() == 1
+  trains = jax.process_count() == 1 and is_locked(folder.path)
   for left in reversed(range(_TRIES if trains else 1)):
     try:
       if step is not None:

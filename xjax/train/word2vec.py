@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Iterator, Mapping
 import dataclasses
+import glob
 import json
 import os
 import pathlib
@@ -13,8 +14,9 @@ from absl import logging
 from gensim.models import Word2Vec
 import numpy as np
 
-from xjax.core.atomic import write_json, write_npz
+from xjax.core.atomic import remove_temporaries, write_json, write_npz
 from xjax.core.errors import DAMAGE, ConfigError, DataError
+from xjax.core.processes.lock import locked
 from xjax.core.progress import progress
 from xjax.core.types import Ragged
 from xjax.data.formats.contract import DataConfig
@@ -226,7 +228,8 @@ def train_word_vectors(
 
   The state after each epoch is saved in OUTPUT.state. If training is stopped,
   the same call continues from the saved state. With one worker, the result is
-  the same, bit for bit, whether training was stopped or not.
+  the same, bit for bit, whether training was stopped or not. Only one process
+  at a time trains the vectors of an output.
 
   Args:
     data: config of the corpus.
@@ -239,20 +242,22 @@ def train_word_vectors(
     The state after the last epoch.
 
   Raises:
-    ConfigError: the output exists, but OUTPUT.state does not; or training was
-      started with other settings.
+    ConfigError: another process trains these vectors; the output exists, but
+      OUTPUT.state does not; or training was started with other settings.
     DataError: the corpus or OUTPUT.state has a fault, or no word is frequent
       enough.
     Preempted: SIGTERM or Ctrl-C came; another call continues the training.
   """
   path = pathlib.Path(os.path.expanduser(output))
   folder = StateFolder(path.with_name(f'{path.name}.state'))
-  if path.exists() and not folder.settings.exists():
-    raise ConfigError(
-      f'{path} exists without {folder.path}, so training cannot be resumed; '
-      'choose another output, or remove the file'
-    )
-  with Preemption() as preemption:
+  with Preemption() as preemption, locked(folder.path):
+    remove_temporaries(folder.path)
+    remove_temporaries(path.parent, glob.escape(path.name))
+    if path.exists() and not folder.settings.exists():
+      raise ConfigError(
+        f'{path} exists without {folder.path}, so training cannot be resumed; '
+        'choose another output, or remove the file'
+      )
     split = load_corpus(data, training.seed, splits=('train',)).split('train')
     settings = _settings(training, split)
     folder.compare(settings)

@@ -74,6 +74,18 @@ class Workdir:
         f'{self.path}: this folder has no run of xjax (no config.json)'
       )
 
+  def check_still_has_run(self) -> None:
+    """Checks that the workdir of a loaded model is where it was.
+
+    Raises:
+      DataError: the folder has no run.
+    """
+    if not self.config.exists():
+      raise DataError(
+        f'{self.path}: was moved or deleted after the model was loaded; load '
+        'the model again from its new place'
+      )
+
   @contextlib.contextmanager
   def locked(self) -> Iterator[None]:
     """Keeps other runs out of the workdir until the context is left.

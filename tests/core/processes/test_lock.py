@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import pathlib
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from xjax.core.errors import ConfigError, UserError
-from xjax.core.processes.lock import NAME, locked
+from xjax.core.processes.lock import NAME, is_locked, locked
 
 HOLD = """
 import sys, time
@@ -55,6 +56,22 @@ def test_the_lock_of_a_killed_process_falls(holder, tmp_path):
     pass
   # The folder stays, because another process has made it.
   assert names(tmp_path / 'run') == []
+
+
+def test_a_reader_tells_a_living_process_from_a_dead_one(holder, tmp_path):
+  lock = tmp_path / 'run' / NAME
+  assert not is_locked(tmp_path) and is_locked(tmp_path / 'run')
+  holder.kill()
+  holder.wait()
+  assert not is_locked(tmp_path / 'run')
+  said = json.loads(lock.read_text())
+  lock.write_text(json.dumps(said | {'host': 'another machine'}))
+  assert is_locked(tmp_path / 'run')
+  for text in ('', '[]', '[' * 10_000):
+    lock.write_text(text)
+    assert not is_locked(tmp_path / 'run')
+  with locked(tmp_path / 'run', wait=0):
+    assert is_locked(tmp_path / 'run')
 
 
 def test_waits_for_a_process_that_is_about_to_end(holder, tmp_path):

@@ -1,6 +1,8 @@
 """xjax.fit: training on documents in memory."""
 
 import dataclasses
+import json
+import re
 
 import numpy as np
 import pytest
@@ -48,6 +50,19 @@ def test_the_same_call_resumes_and_another_call_changes_nothing(
   assert [path.read_bytes() for path in data] == contents
   assert before == {path: path.stat().st_mtime_ns for path in before}
   assert not [p for p in tmp_path.iterdir() if p.name.startswith('.')]
+
+
+def test_a_run_in_a_workdir_gets_a_model_card(train, tmp_path):
+  texts, labels = train
+  held = texts[200:], labels[200:]
+  for name, dev, chosen in (('a', held, 'the data'), ('b', 0.2, 'xjax, by')):
+    folder = tmp_path / name
+    xjax.fit(texts[:200], labels[:200], workdir=folder, dev=dev, verbose=False)
+    card = (folder / 'README.md').read_text()
+    assert '### dev' in card and 'Command:' not in card
+    assert re.search(rf'\| dev \| 40 \| 2.00 \| {chosen}', card)
+    when = json.loads((folder / 'run.json').read_text())['finished'][:10]
+    assert f'finished the run on {when}.' in card
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
+from xjax.run.evaluate import evaluate_split
 from xjax.run.load import load as load_predictor
 
 
@@ -219,6 +220,61 @@ def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
     'params',
   ]
   assert 'is lost' not in caplog.text
+
+
+def test_a_moved_workdir_is_loaded_judged_saved_and_pickled(train, tmp_path):
+  texts, labels = train
+  before = xjax.fit(texts, labels, workdir=tmp_path / 'run', verbose=False)
+  wanted = before.predict(texts, threshold='tuned')
+  metrics = before.evaluate(texts, labels)
+  (tmp_path / 'run').rename(tmp_path / 'moved')
+  model = xjax.load(tmp_path / 'moved')
+  assert model.predict(texts, threshold='tuned') == wanted
+  assert model.evaluate(texts, labels) == metrics
+  model.save(tmp_path / 'saved')
+  for copied in (
+    xjax.load(tmp_path / 'saved'),
+    pickle.loads(pickle.dumps(model)),
+  ):
+    assert copied.predict(texts, threshold='tuned') == wanted
+    assert copied.evaluate(texts, labels) == metrics
+  # The documents of the run have moved too.
+  assert evaluate_split(tmp_path / 'moved', 'dev').folder.name == 'dev'
+  for path in (tmp_path / 'saved').rglob('*.json*'):
+    assert str(tmp_path) not in path.read_text()
+
+
+def test_a_model_whose_workdir_has_gone_is_not_saved_in_part(
+  finished, tmp_path
+):
+  model = xjax.load(shutil.copytree(finished.workdir, tmp_path / 'run'))
+  (tmp_path / 'run').rename(tmp_path / 'moved')
+  for use in (
+    pickle.dumps,
+    lambda model: model.save(tmp_path / 'saved'),
+    lambda model: model.evaluate(['nipa'], [['x']]),
+    lambda model: model.predict('nipa', threshold='tuned'),
+  ):
+    with pytest.raises(DataError, match='run: was moved or deleted after'):
+      use(model)
+  assert [path.name for path in tmp_path.iterdir()] == ['moved']
+  assert model.predict('nipa')
+
+
+def test_a_saved_step_has_its_own_threshold(finished, tmp_path):
+  run, step = (
+    shutil.copytree(finished.workdir, tmp_path / 'run'),
+    finished.steps,
+  )
+  evaluate_split(run, 'dev', step=step)
+  model = xjax.load(run, step)
+  wanted = model.predict('nipa mani', threshold='tuned')
+  model.save(tmp_path / 'saved')
+  copies = xjax.load(tmp_path / 'saved'), pickle.loads(pickle.dumps(model))
+  for copied in copies:
+    assert copied.predict('nipa mani', threshold='tuned') == wanted
+    (judged,) = (copied.workdir.path / 'eval').iterdir()
+    assert judged.name == 'dev'
 
 
 def test_a_saved_neural_model_cannot_train_on(finished, config, tmp_path):

@@ -1,6 +1,6 @@
 """Defines --config and --config.FIELD, and checks them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import re
 import typing
 from typing import Any
@@ -8,13 +8,14 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from xjax.config.named import config_file
+from xjax.config.named import config_file, named_config
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
   from xjax.config.run import Config
 
 TITLE = 'Config'
+T = typing.TypeVar('T')
 
 
 class TupleParser(flags.ArgumentParser):
@@ -80,9 +81,17 @@ def replace_config_names(argv: list[str]) -> None:
   """
   for i, argument in enumerate(argv[1:], start=1):
     if match := re.fullmatch(r'(--?config=)(.*)', argument, re.S):
-      argv[i] = match[1] + config_file(match[2])
+      argv[i] = match[1] + _as_flag(config_file, match[2])
     elif re.fullmatch(r'--?config', argument) and i + 1 < len(argv):
-      argv[i + 1] = config_file(argv[i + 1])
+      argv[i + 1] = _as_flag(config_file, argv[i + 1])
+
+
+def _as_flag(read: Callable[[str], T], name: str) -> T:
+  """Returns read(name); messages say --config=NAME, not config=NAME."""
+  try:
+    return read(name)
+  except ConfigError as error:
+    raise ConfigError(f'--{error}') from error
 
 
 def file() -> str:
@@ -113,7 +122,7 @@ def check_overrides(argv: Sequence[str]) -> None:
     raise ConfigError(f'--config.{names[0]} needs --config=NAME')
   if path is None:
     return
-  config = _load(path)
+  config = _as_flag(named_config, path)
   for name in names:
     if fault := field_fault(config, name):
       raise ConfigError(fault)
@@ -130,18 +139,3 @@ def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     elif match:
       path = next(following, '') if match[2] is None else match[2]
   return path, names
-
-
-def _load(path: str) -> 'Config':
-  from xjax.config.run import Config
-
-  try:
-    config = flags.FLAGS['config'].parser.parse(path)
-  except (Exception, SystemExit) as error:  # the file may raise anything
-    last = str(error).strip().rpartition('\n')[2]
-    raise ConfigError(
-      f'--config={path}: {type(error).__name__}: {last}'
-    ) from error
-  if not isinstance(config, Config):
-    raise ConfigError(f'--config={path}: get_config() must return a Config')
-  return config

@@ -13,7 +13,7 @@ from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
-from xjax.core.progress import Heartbeat
+from xjax.core.progress import Heartbeat, Progress
 
 EXIT_USER_ERROR = 1
 EXIT_PREEMPTED = 75  # a launcher then starts the same command again
@@ -62,9 +62,7 @@ def _run(
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
     sys.exit(0)
   # Loading libraries and a config takes seconds.
-  notice = threading.Timer(
-    _SILENCE, print, [f'{sys.argv[0]}: starting'], {'file': sys.stderr}
-  )
+  notice = threading.Timer(_SILENCE, _say_starting)
   notice.daemon = True
   notice.start()
   try:
@@ -74,6 +72,11 @@ def _run(
     )
   finally:
     notice.cancel()
+
+
+def _say_starting() -> None:
+  if not Progress.has_line:
+    print(f'{sys.argv[0]}: starting', file=sys.stderr)
 
 
 def _run_guarded(
@@ -86,22 +89,20 @@ def _run_guarded(
     with shown, writing_output(), processes.connected():
       main(list(argv[1:]))
   except UserError as error:
-    return _fail(error)
+    return _end(f'error: {error}', EXIT_USER_ERROR)
   except Interrupted as error:
-    print(f'interrupted: {error}', file=sys.stderr)
-    return EXIT_INTERRUPTED
+    return _end(f'interrupted: {error}', EXIT_INTERRUPTED)
   except Preempted as error:
-    print(f'preempted: {printable(str(error))}', file=sys.stderr)
-    return EXIT_PREEMPTED
+    return _end(f'preempted: {error}', EXIT_PREEMPTED)
   except KeyboardInterrupt:
-    print('interrupted', file=sys.stderr)
-    return EXIT_INTERRUPTED
+    return _end('interrupted', EXIT_INTERRUPTED)
   return 0
 
 
-def _fail(error: Exception) -> int:
-  print(f'error: {error}', file=sys.stderr)
-  return EXIT_USER_ERROR
+def _end(message: str, code: int) -> int:
+  """Prints a message with paths or values of the user, and returns the code."""
+  print(printable(message), file=sys.stderr)
+  return code
 
 
 def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
@@ -117,7 +118,6 @@ def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
       config.check()
     return rest
   except (UserError, flags.Error) as error:
-    sys.exit(_fail(error))
+    sys.exit(_end(f'error: {error}', EXIT_USER_ERROR))
   except KeyboardInterrupt:
-    print('interrupted', file=sys.stderr)
-    sys.exit(EXIT_INTERRUPTED)
+    sys.exit(_end('interrupted', EXIT_INTERRUPTED))

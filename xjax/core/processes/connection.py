@@ -19,7 +19,7 @@ from absl import logging
 import jax
 from jax._src.distributed import global_state  # JAX has no public access
 
-from xjax.core.errors import ConfigError, Preempted, UserError
+from xjax.core.errors import ConfigError, Preempted, UserError, printable
 
 EXIT_FAILED = 1
 EXIT_LOST = 75  # launchers then start all processes again
@@ -191,7 +191,7 @@ def _joining() -> Iterator[None]:
 
 def _end(message: str, code: int) -> None:
   """Prints a line and ends this process, also if another thread hangs."""
-  print(message, file=sys.stderr, flush=True)
+  print(printable(message), file=sys.stderr, flush=True)
   with contextlib.suppress(Exception):
     sys.stdout.flush()
   os._exit(code)

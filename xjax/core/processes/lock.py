@@ -11,6 +11,7 @@ import shlex
 import socket
 import sys
 import time
+from typing import Any
 
 from absl import logging
 
@@ -67,6 +68,30 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
     with contextlib.suppress(OSError):  # folders with files stay
       for made in reversed(created):
         made.rmdir()
+
+
+def is_locked(folder: str | os.PathLike) -> bool:
+  """Returns whether a process may be writing to a folder (see locked).
+
+  The file of a killed process on this machine does not count. A process on
+  another machine cannot be asked, so its file counts.
+
+  Args:
+    folder: the folder; it need not exist, and nothing is written.
+  """
+  try:
+    lock = os.open(pathlib.Path(folder) / NAME, os.O_RDONLY | os.O_NOFOLLOW)
+  except FileNotFoundError:
+    return False
+  except OSError:
+    return True
+  try:
+    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return _said_by(lock).get('host') not in (None, socket.gethostname())
+  except OSError:  # another process has locked it, or there are no locks
+    return True
+  finally:
+    os.close(lock)
 
 
 def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
@@ -156,8 +181,16 @@ def _this_process() -> dict[str, str | int]:
 def _holder(lock: int) -> str:
   """Describes the process that has written a lock file."""
   try:
-    holder = json.loads(os.pread(lock, 1 << 16, 0))
-    text = '{pid} on {host}, since {since}: {command}'.format(**holder)
-  except (ValueError, TypeError, KeyError):
+    text = '{pid} on {host}, since {since}: {command}'.format(**_said_by(lock))
+  except KeyError:
     return 'an unknown process'  # the process has not written the file yet
   return f'process {text}'
+
+
+def _said_by(lock: int) -> dict[str, Any]:
+  """Returns what a process has written to a lock file; {} if nothing."""
+  try:
+    said = json.loads(os.pread(lock, 1 << 16, 0))
+  except (ValueError, RecursionError):
+    return {}
+  return said if isinstance(said, dict) else {}

@@ -7,8 +7,9 @@ from typing import Any
 
 from xjax.core.atomic import atomic_write
 from xjax.data.files.file_set import writing_set
+from xjax.judge.calibration import Calibration
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import MARK, write_evaluation
+from xjax.judge.evaluation import CALIBRATION, JUDGED, MARK, write_evaluation
 from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL, document_lines
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
@@ -86,12 +87,15 @@ def write_judgement(
   predictions: Predictions,
   criteria: Criteria,
   metrics: Mapping[str, Any],
+  calibration: Calibration | None = None,
+  split: str = '',
 ) -> None:
   """Writes predictions and their metrics to a folder, as one set.
 
   The files are predictions.npz, metrics.json, metrics.csv, metrics.tex,
-  documents.jsonl and judged.json, which has the digests of the other files.
-  xjax compare and xjax report can read the folder.
+  documents.jsonl, calibration.json if the scores are calibrated, and
+  judged.json, which has the digests of the other files. xjax compare and xjax
+  report can read the folder.
 
   Args:
     folder: the folder, which is created if it does not exist; older files are
@@ -99,10 +103,17 @@ def write_judgement(
     predictions: the predictions that were judged.
     criteria: the criteria by which documents.jsonl is computed.
     metrics: the metrics, as from judge.judge.judge.
+    calibration: calibration of a run's scores; None for uncalibrated scores.
+    split: name of the run's folder below eval/, if there is a calibration.
   """
   mark = pathlib.Path(folder).expanduser() / MARK
-  with writing_set(mark, {}) as new:
+  if calibration and calibration.reason:
+    calibration = None
+  facts = {JUDGED: split} if calibration else {}
+  with writing_set(mark, facts) as new:
     write_evaluation(new, predictions, metrics)
+    if calibration:
+      calibration.save(new / CALIBRATION)
     with atomic_write(new / LATEX) as file:
       for protocol in _protocols(metrics):
         table = render_latex(metrics_table(metrics, protocol))

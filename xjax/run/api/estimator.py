@@ -31,7 +31,7 @@ from xjax.data.memory.texts import is_frame
 from xjax.data.schema import Document
 from xjax.judge.judge import score_threshold
 from xjax.judge.predictions import Lists
-from xjax.run.api.fitting import AUTO, config_of, fit
+from xjax.run.api.fitting import AUTO, config_of, fit_documents
 from xjax.run.api.model import score_matrix
 from xjax.run.auto import linear_parts
 from xjax.run.evaluate import has_probabilities, saved_threshold
@@ -190,7 +190,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     names = target.classes if target.form is _Form.LISTS else None
     self.classes_ = target.classes
     self._form, self._dtype = target.form, target.dtype
-    self.model_ = fit(
+    self.model_, _ = fit_documents(
       X,
       target.matrix,
       self._full_config(target.matrix.shape, is_text),

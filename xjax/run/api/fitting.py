@@ -27,14 +27,14 @@ from xjax.data.memory.folder import (
 from xjax.data.memory.labels import with_same_labels
 from xjax.data.schema import Label
 from xjax.run.api.model import Model
-from xjax.run.api.saved import DATA, TemporaryFolder
-from xjax.run.fit import fit as fit_run
-from xjax.run.load import DEV, load as load_run
+from xjax.run.api.saved import TemporaryFolder
+from xjax.run.fit import FitResult, fit as fit_run
+from xjax.run.load import DATA, DEV, load as load_run
 
 AUTO = 'auto'
 
 
-def fit(
+def fit_documents(
   texts: Any,
   labels: Any = None,
   config: Config | str = AUTO,
@@ -44,43 +44,14 @@ def fit(
   label_names: Sequence[str | Label] | None = None,
   seed: int | None = None,
   verbose: bool = True,
-) -> Model:
+) -> tuple[Model, FitResult]:
   """Trains a model on documents that are in memory, and judges it on dev.
 
-  The documents are written to the folder data/ of the workdir. Then a normal
-  run is made, as by the command `train`. The same call with the same workdir
-  resumes the run, or loads the finished model.
-
-  Args:
-    texts: N documents: a list, tuple, generator, NumPy array or Series of texts
-      or Documents; a DataFrame, whose columns are zones; or a matrix of
-      features [N, D]. Rows of features are scaled to length 1, unless the
-      config says otherwise.
-    labels: gold labels of the N documents: a list (or tuple, set) of label ids
-      for each document; one label id for each document; or an indicator matrix
-      [N, L] of zeros and ones, dense or sparse. An integer label stands for its
-      decimal digits. None uses the labels of Documents.
-    config: 'auto', the name of a config of xjax, or a Config. The part `data`
-      of the config is replaced, but its tokens and zones are kept.
-    workdir: folder of the run. None means a temporary folder, which is deleted
-      with the model.
-    dev: a pair (texts, labels), or the share of the documents that is drawn for
-      dev. On dev, the best checkpoint is chosen, probabilities are calibrated
-      and the threshold is tuned. 0 means no dev.
-    label_names: all labels, as ids or as Labels with names; for an indicator
-      matrix, the labels of its columns. None means the labels that documents
-      have.
-    seed: seed of the split and of training; None means the config's seed.
-    verbose: whether to show progress and the log.
+  Args, Raises: as in xjax.fit.
 
   Returns:
-    The model of the best checkpoint.
-
-  Raises:
-    ConfigError: the config does not fit the documents, or the workdir was made
-      from other documents or with another config.
-    DataError: a text or a label has a fault, or the numbers of texts and labels
-      differ. The message has the position.
+    The model of the best checkpoint, and the results of the run. The drawn
+    splits count as drawn in the corpus of the results.
   """
   train = labelled_documents(texts, labels, label_names)
   check_trainable(train, 'texts')
@@ -95,13 +66,16 @@ def fit(
   with log_in_context(verbose):
     is_new = write_folder(path / DATA, splits)
     try:
-      fit_run(config, path)
+      result = fit_run(config, path)
     except BaseException:
       # The next call may have other documents if this one started no run.
       if is_new and not (path / 'config.json').exists():
         shutil.rmtree(path / DATA)
       raise
-    return Model(load_run(path), folder)
+    if isinstance(dev, int | float) and DEV in splits:
+      corpus = dataclasses.replace(result.corpus, drawn=tuple(splits))
+      result = dataclasses.replace(result, corpus=corpus)
+    return Model(load_run(path), folder), result
 
 
 def _splits(
@@ -135,16 +109,18 @@ def config_of(config: Config | str) -> Config:
   """Returns the config that an argument `config` stands for.
 
   Args:
-    config: 'auto', the name of a config of xjax, or a Config.
+    config: 'auto', the name of a config of xjax, the path of a config file, or
+      a Config.
 
   Raises:
-    ConfigError: there is no such config.
+    ConfigError: there is no such config, or its file has a fault.
   """
   if isinstance(config, Config):
     return config
   if not isinstance(config, str):
     raise ConfigError(
-      f"config={config!r}: must be 'auto', the name of a config, or a Config"
+      f"config={config!r}: must be 'auto', the name of a config, a config file "
+      'or a Config'
     )
   return named_config(config)
 

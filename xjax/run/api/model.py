@@ -237,6 +237,7 @@ class Model:
 
     Raises:
       ConfigError: the folder is not empty, or with_labels has added labels.
+      DataError: the workdir was moved or deleted after the model was loaded.
       WriteError: the folder cannot be written.
     """
     if self._added:

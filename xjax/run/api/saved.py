@@ -12,12 +12,12 @@ import weakref
 from xjax.config.json import to_json
 from xjax.core.atomic import build_folder, write_json
 from xjax.core.errors import ConfigError
+from xjax.data.files.file_set import read_json
 from xjax.run.load import DEV
 from xjax.run.predictor import Predictor
 from xjax.train.checkpoint import copy_for_loading
 from xjax.train.workdir import Workdir
 
-DATA = 'data'  # the folder of a workdir with documents that were in memory
 # What loading a model needs, besides a checkpoint and the evaluation of dev.
 _NEEDED = (
   *('config.json', 'labels.jsonl', 'corpus.json', 'digests.json', 'run.json'),
@@ -49,6 +49,7 @@ def save_run(predictor: Predictor, folder: str | os.PathLike) -> None:
 
   Raises:
     ConfigError: the folder exists and is not empty.
+    DataError: the workdir of the predictor was moved or deleted.
     WriteError: the folder cannot be written.
   """
   path = pathlib.Path(os.path.expanduser(folder)).absolute()
@@ -77,6 +78,7 @@ def unpack_run(packed: bytes) -> TemporaryFolder:
 def _copy(predictor: Predictor, target: pathlib.Path) -> None:
   """Copies the files of a run to an empty folder."""
   source, saved = predictor.workdir, Workdir.at(target)
+  source.check_still_has_run()
   for path in (source.path / name for name in _NEEDED):
     if path.is_dir():
       shutil.copytree(path, target / path.name)
@@ -84,8 +86,13 @@ def _copy(predictor: Predictor, target: pathlib.Path) -> None:
       shutil.copyfile(path, target / path.name)
   if source.checkpoints.is_dir():
     copy_for_loading(source.checkpoints, predictor.step, saved.checkpoints)
-  if source.evaluation(DEV).is_dir():  # it has the tuned threshold
-    shutil.copytree(source.evaluation(DEV), saved.evaluation(DEV))
+  # The evaluation of dev has the tuned threshold. The copy has one checkpoint,
+  # which is its best, so the name of the folder needs no step.
+  for name in (DEV, f'{DEV}.step_{predictor.step}'):
+    mark = source.judged(name)
+    if mark.is_file() and read_json(mark).get('step') == predictor.step:
+      shutil.copytree(source.evaluation(name), saved.evaluation(DEV))
+      break
   data = predictor.config.data
   if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
     data = dataclasses.replace(data, dir='')

@@ -80,7 +80,11 @@ class WarmStartReport:
     return '\n'.join(lines)
 
 
-def best_step(workdir: Workdir, choice: str = '--step=N') -> int | None:
+# How users of Python and of commands choose a checkpoint.
+_CHOICE = 'step=N or --step=N'
+
+
+def best_step(workdir: Workdir, choice: str = _CHOICE) -> int | None:
   """Returns the step of the best checkpoint, after verifying the checkpoint.
 
   The newest checkpoint records which step was the best. If no step has been
@@ -111,7 +115,7 @@ def best_step(workdir: Workdir, choice: str = '--step=N') -> int | None:
 
 
 def check_checkpoint(
-  workdir: Workdir, step: int, choice: str = '--step=N'
+  workdir: Workdir, step: int, choice: str = _CHOICE
 ) -> None:
   """Verifies a checkpoint; all hosts must call this function.
 
