@@ -132,9 +132,7 @@ def test_descriptors_are_one_for_each_column(folder):
   with pytest.raises(DataError, match="jsonl:3: duplicate label 'a'"):
     load(folder, named_ids=True)
   write_labels(folder, *({'id': id_} for id_ in 'abc'))
-  with pytest.raises(
-    DataError, match='labels.jsonl: has 3 labels, but .* has 5'
-  ):
+  with pytest.raises(DataError, match='jsonl: has 3 labels, but .* has 5'):
     load(folder, named_ids=True)
 
 
