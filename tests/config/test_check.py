@@ -87,7 +87,7 @@ def test_defaults_pass():
     (
       'data.tokens',
       TokensConfig(),
-      'one of FeatureFilesConfig, GivenFeaturesConfig, SubwordsConfig',
+      'one of AutoTfidfConfig, FeatureFilesConfig, GivenFeaturesConfig, Sub',
     ),
     (
       'model',

@@ -16,6 +16,7 @@ from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import (
+  AutoTfidfConfig,
   GivenFeaturesConfig,
   Norm,
   OnError,
@@ -138,7 +139,7 @@ EARLIER = {
   DescriptorConfig: 'descriptor',
 }
 # These kinds had no such tags.
-LATER = {OwnData, AutoModel, AutoTrain}
+LATER = {OwnData, AutoModel, AutoTrain, AutoTfidfConfig}
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)

@@ -139,10 +139,10 @@ def kinds(run: pathlib.Path) -> dict[str, Kind]:
   """
   from xjax.config.check import check_config
   from xjax.config.json import load_config
-  from xjax.data.formats.jsonl import JsonlData, read_documents
+  from xjax.data.formats.jsonl import JsonlData
   from xjax.data.formats.xc_features import XcFeaturesData
   from xjax.data.formats.xc_text import XcRepoData
-  from xjax.data.load import load_corpus
+  from xjax.data.load import load_corpus, read_input
   from xjax.data.text.word_vectors import read_word_vectors
   from xjax.data.text.words import Vocabulary
   from xjax.judge.files.judged import JudgeFiles
@@ -185,7 +185,7 @@ def kinds(run: pathlib.Path) -> dict[str, Kind]:
   return {
     'documents': Kind(
       {'in.jsonl': DOCUMENTS},
-      lambda path: len(read_documents(str(path / 'in.jsonl'))),
+      lambda path: len(read_input(JsonlData(), str(path / 'in.jsonl'))),
     ),
     'documents from a pipe': Kind({'in.jsonl': DOCUMENTS}, _piped),
     'JSON lines': Kind(
@@ -226,11 +226,12 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
 def _piped(path: pathlib.Path) -> int:
   """Reads documents from a pipe, which gets them in two parts."""
   from tests.fixtures.pipes import piped
-  from xjax.data.formats.jsonl import read_documents
+  from xjax.data.formats.jsonl import JsonlData
+  from xjax.data.load import read_input
 
   data = (path / 'in.jsonl').read_bytes()
   with piped(path / 'pipe', data[:100], data[100:]) as pipe:
-    return len(read_documents(str(pipe)))
+    return len(read_input(JsonlData(), str(pipe)))
 
 
 def finished_run(folder: pathlib.Path) -> pathlib.Path:

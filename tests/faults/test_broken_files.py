@@ -98,8 +98,8 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "train.jsonl:3: no field 'labels'",
   ),
   'an id that is a number': (
-    third(document(id=3)),
-    'train.jsonl:3: id is a number, not text',
+    third(document(id=3.5)),
+    'train.jsonl:3: id is a decimal number, not text or an integer',
   ),
   'an empty id': (third(document(id=' ')), 'train.jsonl:3: id is empty'),
   'a duplicate id': (
@@ -112,7 +112,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'a label that is null': (
     third(document(labels=['a', None])),
-    'train.jsonl:3: labels[1] is null, not text',
+    'train.jsonl:3: labels[1] is null, not text or an integer',
   ),
   'a duplicate label': (
     third(document(labels=['b', 'a', 'b'])),
@@ -227,8 +227,8 @@ BROKEN_LAWS: dict[str, tuple[Break, str]] = {
     'train.jsonl:2: main_body is text, not a list',
   ),
   'a concept that is a number': (
-    law(concepts=[7]),
-    'train.jsonl:2: concepts[0] is a number, not text',
+    law(concepts=[7.5]),
+    'train.jsonl:2: concepts[0] is a decimal number, not text or an integer',
   ),
   'an unknown concept': (
     law(concepts=['7']),

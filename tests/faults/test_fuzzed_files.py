@@ -29,10 +29,10 @@ from xjax.data.formats.eurlex57k.sources import find_source
 from xjax.data.formats.jsonl import (
   JsonlData,
   parse_documents,
-  read_documents,
   read_jsonl,
 )
 from xjax.data.labels import read_label_list
+from xjax.data.load import read_input
 from xjax.data.schema import read_label
 
 DOCUMENT = [
@@ -237,7 +237,7 @@ def test_gzipped_lines(path, data):
   zipped_path = path.with_name('f.jsonl.gz')
   zipped_path.write_bytes(data)
   with one_clear_error():
-    assert read_documents(str(zipped_path))
+    assert read_input(JsonlData(), str(zipped_path))
 
 
 @fuzzed(300)

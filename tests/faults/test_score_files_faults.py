@@ -140,7 +140,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'no label in a list': (
     LISTS.replace(b'"id": "x"', b'"i": "x"'),
-    '1: the id of labels[0] is null, not text',
+    '1: the id of labels[0] is null, not text or an integer',
   ),
   'bare labels in a list': (
     LISTS + DOCUMENTS.replace(b'"a"', b'"c"')[:42],
@@ -250,7 +250,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'predictions as gold': (
     {'predictions': LISTS, 'gold': LISTS},
-    'gold:1: labels[0] is an object, not text',
+    'gold:1: labels[0] is an object, not text or an integer',
   ),
   'scores as gold': (
     {'predictions': TEXT, 'gold': TEXT},

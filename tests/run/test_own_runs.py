@@ -1,5 +1,6 @@
 """Runs on a table of one's own, from the file to tagged documents."""
 
+import gzip
 import io
 import json
 import logging
@@ -12,23 +13,27 @@ from pyarrow import parquet
 import pytest
 
 from tests.fixtures.own_corpus import make_rows, write_csv
-from xjax.config.json import load_config
+from xjax.config.check import check_config
+from xjax.config.json import load_config, to_json
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config, EvalConfig
 from xjax.config.train import LinearTrain, TreeTrain
 from xjax.configs import auto
+from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import SubwordsConfig, TfidfConfig
+from xjax.data.config import GivenFeaturesConfig, SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import read_input
 from xjax.data.schema import Label, Labels, LabelSpace
-from xjax.run.auto import choose
+from xjax.run.auto import choose, resolve
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import FitResult, fit
 from xjax.run.tag import tag_file
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
+from xjax.train.workdir import Workdir
 
 ROWS = make_rows(220, 12)
 
@@ -136,7 +141,12 @@ def test_new_documents_are_read_like_those_of_the_run(
   answer = tagged(run.workdir, tmp_path / 'new.jsonl', tmp_path)
   assert best(answer) == expected
 
-  for data in (lines.encode(), (tmp_path / 'new.txt').read_bytes()):
+  # Only tables are copied from a pipe, so JSON lines may be longer.
+  longest = len((tmp_path / 'new.txt').read_bytes())
+  monkeypatch.setattr('xjax.data.files.tables._LONGEST_PIPE', longest)
+  monkeypatch.setattr('xjax.data.files.tables._HEAD', 100)
+  table = (tmp_path / 'new.txt').read_bytes()
+  for data in (lines.encode() + b'\n' * longest, table, gzip.compress(table)):
     pipe = io.BytesIO(data)
     pipe.seekable = lambda: False
     monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=pipe))
@@ -211,8 +221,47 @@ def test_sizes_choose_a_linear_model_or_a_tree(
 def test_tokens_that_the_user_set_are_kept():
   config = auto.get_config()
   config.data.tokens.min_count = 7
-  chosen = choose(config, space_of(100, [1, 2]), False).config
-  assert chosen.data.tokens == TfidfConfig(min_count=7)
+  space = space_of(100, [1, 2])
+  chosen = choose(config, space, False)
+  assert chosen.config.data.tokens == TfidfConfig(min_count=7, max_ngram=1)
+  assert 'word pairs need more documents' in chosen.why
+  # A value counts as set even if it is the usual one.
+  config.data.tokens.max_ngram = 2
+  chosen = choose(config, space, False)
+  assert chosen.config.data.tokens == TfidfConfig(min_count=7, max_ngram=2)
+  assert 'word pairs' not in chosen.why and '1 to 2 words' in chosen.what
+  config.data.tokens = TfidfConfig()
+  assert choose(config, space, False).config.data.tokens == TfidfConfig()
+
+
+def test_tokens_to_be_completed_need_auto():
+  config = auto.get_config()
+  config.model, config.train = LinearModel(), LinearTrain()
+  with pytest.raises(ConfigError, match='AutoTfidfConfig.* reads only Tf'):
+    check_config(config)
+
+
+@pytest.mark.parametrize(
+  ('field', 'value'), [('min_count', 3), ('max_ngram', 2), ('sublinear', False)]
+)
+def test_other_tokens_cannot_resume_a_run(run, table, field, value):
+  config = own_config(table)
+  assert fit(config, run.workdir).best_step == run.best_step
+  setattr(config.data.tokens, field, value)
+  with pytest.raises(ConfigError, match=rf'another config:\n.*tokens.{field}'):
+    fit(config, run.workdir)
+
+
+def test_another_folder_of_the_encoder_is_told_when_a_run_resumes(tmp_path):
+  config = auto.get_config()
+  config.model.encoder = 'first'
+  chosen = choose(config, space_of(500, [1, 2]), True).config
+  write_json(tmp_path / 'config.json', to_json(chosen))
+  folder = Workdir(tmp_path)
+  assert not folder.compare(resolve(config, folder)[0])
+  config.model.encoder = 'second'
+  (difference,) = folder.compare(resolve(config, folder)[0])
+  assert 'model.encoder.folder' in str(difference)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +299,16 @@ def test_the_choice_is_told_in_three_lines(table, tmp_path, caplog):
   told = [r.message for r in caplog.records if r.message.startswith('auto:')]
   assert len(told) == 3
   assert 'LinearModel' in told[0] and '176 training documents' in told[1]
-  assert '--config=own_linear' in told[2]
+  assert 'config own_linear' in told[2] and '--' not in told[2]
+
+
+def test_features_get_no_advice_on_texts():
+  config = auto.get_config()
+  config.data = XcFeaturesData(tokens=GivenFeaturesConfig())
+  for n_labels, model in ((3, LinearModel), (300_000, TreeModel)):
+    space = space_of(900, [0, 1] * (n_labels // 2), names=True)
+    chosen = choose(config, space, False)
+    assert isinstance(chosen.config.model, model) and chosen.other == ''
 
 
 def test_wrong_columns_leave_no_files(table, tmp_path):

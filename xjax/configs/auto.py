@@ -20,14 +20,14 @@ seconds for a few thousand documents, minutes for 50,000.
 
 from xjax.config.run import Config, EvalConfig
 from xjax.config.train import AutoTrain
-from xjax.data.config import TfidfConfig
+from xjax.data.config import AutoTfidfConfig
 from xjax.data.formats.own.own import OwnData
 from xjax.score.config import AutoModel
 
 
 def get_config() -> Config:
   return Config(
-    data=OwnData(tokens=TfidfConfig()),
+    data=OwnData(tokens=AutoTfidfConfig()),
     model=AutoModel(),
     train=AutoTrain(),
     eval=EvalConfig(batch_size=512),

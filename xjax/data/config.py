@@ -166,8 +166,8 @@ class FeatureFilesConfig(PaddedConfig):
 
 
 @dataclasses.dataclass
-class TfidfConfig(TokensConfig):
-  """Gives a model the word n-grams of a text, weighted by TF-IDF.
+class NgramsConfig(TokensConfig, abstract=True):
+  """Gives a model the word n-grams of a text.
 
   Words are in lower case and have at least two letters or digits.
   """
@@ -176,7 +176,11 @@ class TfidfConfig(TokensConfig):
     1, 'The smallest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
   )
   max_ngram: int = field(
-    2, 'The largest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
+    0,
+    'The largest number of words in an n-gram. With 0, the number of training '
+    'documents decides.',
+    AT_LEAST_0,
+    tiny=at_most(3),
   )
   max_features: int = field(
     200_000,
@@ -217,6 +221,33 @@ class TfidfConfig(TokensConfig):
         f'{path}.min_ngram={self.min_ngram}: must be at most '
         f'{path}.max_ngram={self.max_ngram}'
       )
+
+
+@dataclasses.dataclass
+class TfidfConfig(NgramsConfig):
+  """Gives a model the word n-grams of a text, weighted by TF-IDF."""
+
+  max_ngram: int = field(
+    2, 'The largest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
+  )
+
+
+@dataclasses.dataclass
+class AutoTfidfConfig(NgramsConfig):
+  """Stands for the TfidfConfig of the model that is chosen for AutoModel."""
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    if self.max_ngram:
+      yield from super().check(config, path)
+
+  def completed(self, max_ngram: int) -> TfidfConfig:
+    """Returns the config with all fields set.
+
+    Args:
+      max_ngram: the value of max_ngram if it is not set.
+    """
+    largest = self.max_ngram or max(self.min_ngram, max_ngram)
+    return TfidfConfig(**vars(self) | {'max_ngram': largest})
 
 
 class Norm(enum.Enum):

@@ -21,7 +21,7 @@ from xjax.data.files.faults import (
   plural,
 )
 from xjax.data.files.json_lines import Fields
-from xjax.data.files.tables import rewindable
+from xjax.data.files.tables import FileKind, kind_of, rewindable
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
   TRAIN,
@@ -273,10 +273,15 @@ def read_input(
   if source != STREAM and folder.is_dir():
     documents = data.read_folder(folder, faults)
   else:
-    with open_source(source) as (pipe, name), rewindable(pipe) as file:
-      documents = data.read_table(file, name, faults)
-      if documents is None:
+    with open_source(source) as (file, name):
+      kind = FileKind.JSON_LINES
+      if data.tables:
+        kind, file = kind_of(file, name)
+      if kind is FileKind.JSON_LINES:
         documents = parse_documents(file, name, faults, read)
+      else:
+        with rewindable(file, name) as table:
+          documents = data.read_table(table, name, faults)
   faults.settle()
   return StoredDocuments(documents, functools.partial(model_view, data))
 

@@ -12,6 +12,7 @@ from xjax.config.run import Config
 from xjax.config.train import LinearTrain, TrainConfig, TreeTrain
 from xjax.core.errors import DataError
 from xjax.data.config import (
+  AutoTfidfConfig,
   GivenFeaturesConfig,
   SubwordsConfig,
   TfidfConfig,
@@ -25,6 +26,7 @@ from xjax.score.config import (
   LinearModel,
   ModelConfig,
   TreeModel,
+  is_neural,
 )
 from xjax.score.trees.clusters import ClusterTree
 from xjax.train.workdir import Workdir
@@ -39,6 +41,7 @@ _SMALL_FROM = 100_000
 _RARE = 20  # training documents of a label that the unified head may hide
 _HIDDEN = 200
 _BATCH = 32
+_READS = TfidfConfig, GivenFeaturesConfig  # what linear models read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +52,22 @@ class _Choice:
     config: the config.
     what: names the model.
     why: says why it fits.
-    other: says what else could be tried.
+    other: says what else could be tried; '' if there is no advice.
   """
 
   config: Config
   what: str
   why: str
-  other: str
+  other: str = ''
 
 
 def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
   """Replaces AutoModel in a config by a model that suits the corpus.
 
-  If the workdir has a run, its model is taken. Otherwise, the corpus is read,
-  and three lines are logged: the model, the reason, and what else could be
-  tried.
+  If the workdir has a run, its model is taken. The fields that the config sets
+  stay, so that the run refuses those that differ. Without a run, the corpus is
+  read, and up to three lines are logged: the model, the reason, and what else
+  could be tried.
 
   Args:
     config: config of the run.
@@ -78,13 +82,12 @@ def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
   if not isinstance(config.model, AutoModel):
     return config, None
   if workdir.config.exists():
-    saved = load_config(workdir.config)
-    return _with(config, saved.model, saved.train, saved.data.tokens), None
+    return _resumed(config, load_config(workdir.config)), None
   corpus = load_corpus(config.data, config.seed)
   if TRAIN not in corpus.splits:
     raise DataError('the corpus has no split train')
   choice = choose(config, corpus.label_space, jax.default_backend() != 'cpu')
-  for line in (choice.what, choice.why, choice.other):
+  for line in filter(None, (choice.what, choice.why, choice.other)):
     logging.info('auto: %s', line)
   check_config(choice.config)
   return choice.config, corpus
@@ -100,17 +103,36 @@ def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
   """
   has = f'{space.n_train} training documents, {space.n_trained} labels'
   device = 'an accelerator' if accelerator else 'no accelerator'
-  if accelerator and config.model.encoder:
+  sparse, encoder = config.data.sparse, config.model.encoder
+  if encoder and (sparse or not accelerator):
+    device += f' (so {encoder} is not used)'
+  elif encoder:
     return _fine_tuned(config, space, f'{has}, {device}, an encoder')
+  return _linear(config, space, f'{has}, {device}', _advice(space, accelerator))
+
+
+def _advice(space: LabelSpace, accelerator: bool) -> str:
+  """Says what else could be tried than a linear model of texts."""
+  advice = 'on a GPU, fine-tune an encoder: the config own_minilm'
   if accelerator:
-    other = 'fine-tune an encoder: --config.model.encoder=FOLDER'
-  else:
-    other = 'on a GPU, fine-tune an encoder: --config=own_minilm'
-    if config.model.encoder:
-      device += f' (so {config.model.encoder} is not used)'
+    advice = 'fine-tune an encoder: config.model.encoder=FOLDER'
   if np.any(space.train_counts[: space.n_trained] == 0) and _named(space):
-    other += '; for labels without training documents: --config=own_unified'
-  return _linear(config, space, f'{has}, {device}', other)
+    advice += '; for labels without training documents: the config own_unified'
+  return advice
+
+
+def _resumed(config: Config, saved: Config) -> Config:
+  """Returns a config with the model of a saved run, and with its own fields."""
+  model, tokens, before = saved.model, config.data.tokens, saved.data.tokens
+  if isinstance(tokens, AutoTfidfConfig) and isinstance(before, TfidfConfig):
+    tokens = tokens.completed(before.max_ngram)
+  elif not isinstance(tokens, _READS) or not isinstance(before, _READS):
+    tokens = before
+  encoder = config.model.encoder
+  if encoder and is_neural(model):
+    own = dataclasses.replace(model.encoder, folder=encoder)
+    model = dataclasses.replace(model, encoder=own)
+  return _with(config, model, saved.train, tokens)
 
 
 def linear_parts(
@@ -126,10 +148,9 @@ def linear_parts(
   Returns:
     The model, its training, and the form in which it reads documents.
   """
-  pairs = n_train >= _PAIRS_FROM
-  reads = TfidfConfig, GivenFeaturesConfig
-  if tokens == TfidfConfig() or not isinstance(tokens, reads):
-    tokens = TfidfConfig(max_ngram=2 if pairs else 1)
+  if not isinstance(tokens, _READS):
+    auto = tokens if isinstance(tokens, AutoTfidfConfig) else AutoTfidfConfig()
+    tokens = auto.completed(2 if n_train >= _PAIRS_FROM else 1)
   if n_train * n_labels <= _ONE_VS_ALL:
     return LinearModel(), LinearTrain(), tokens
   # own_linear has the same two trees.
@@ -146,23 +167,22 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
   )
   reads, why = 'the features of the corpus', has
   if isinstance(tokens, TfidfConfig):
-    pairs = 'pay' if tokens.max_ngram > 1 else 'need more documents'
     reads = f'TF-IDF of {tokens.min_ngram} to {tokens.max_ngram} words'
-    why = f'{has}: word pairs {pairs}'
+    if tokens.max_ngram != getattr(config.data.tokens, 'max_ngram', 0):
+      pairs = 'pay' if tokens.max_ngram > 1 else 'need more documents'
+      why = f'{has}: word pairs {pairs}'
   chosen = _with(config, model, train, tokens)
   if isinstance(model, LinearModel):
-    return _Choice(
-      chosen,
-      f'LinearModel, one linear classifier per label, over {reads}',
-      f'{why}, and so few labels need no tree',
-      f'a label tree: --config=own_linear; {other}',
-    )
-  return _Choice(
-    chosen,
-    f'TreeModel, a label tree of linear classifiers, over {reads}',
-    f'{why}, and a tree saves most of the time with so many labels',
-    f'three trees: --config=own_linear --config.model.n_trees=3; {other}',
-  )
+    what = 'LinearModel, one linear classifier per label'
+    why += ', and so few labels need no tree'
+    other = f'a label tree: the config own_linear; {other}'
+  else:
+    what = 'TreeModel, a label tree of linear classifiers'
+    why += ', and a tree saves most of the time with so many labels'
+    other = f'three trees: the config own_linear with model.n_trees=3; {other}'
+  # The configs own_... read no features.
+  other = '' if config.data.sparse else other
+  return _Choice(chosen, f'{what}, over {reads}', why, other)
 
 
 def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
@@ -211,11 +231,14 @@ def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
       train, learning_rate=1e-2, rates=('encoder/*=0.02',)
     )
     what, why = 'one classifier per label', 'every label is learnt from texts'
+  unused = ''
+  if config.data.tokens != AutoTfidfConfig():
+    unused = '; config.data.tokens is not used, as the encoder has its own'
   return _Choice(
     _with(config, model, train, tokens),
     f'NeuralModel, {config.model.encoder} with {what}',
-    f'{has}; {why}',
-    'a linear model, in less time: --config=own_linear',
+    f'{has}; {why}{unused}',
+    'a linear model, in less time: the config own_linear',
   )
 
 

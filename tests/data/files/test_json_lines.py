@@ -168,19 +168,25 @@ def test_a_byte_order_mark_before_a_name_is_told():
 
 def test_fields_note_all_that_is_wrong():
   fields = Fields(
-    {'id': 3, 't': None, 'l': 'u', 'm': ['a', 1, 'a', ' b'], 's': '\ud800'}
+    {
+      'id': 3.5,
+      't': None,
+      'l': 'u',
+      'm': ['a', True, 'a', ' b', 7],
+      's': '\ud800',
+    }
   )
   fields.identifier('id')
   fields.text('t')
   fields.texts('l')
-  fields.identifiers('m')
+  assert fields.identifiers('m') == ('a', '', 'a', '', '7')
   fields.text('s')
   fields.text('absent')
   assert fields.faults == [
-    'id is a number, not text',
+    'id is a decimal number, not text or an integer',
     't is null, not text',
     'l is text, not a list',
-    'm[1] is a number, not text',
+    'm[1] is true or false, not text or an integer',
     "m[3] ' b' has spaces around it or control characters in it",
     "'a' occurs twice in m",
     's holds a broken Unicode character (half of a surrogate pair)',

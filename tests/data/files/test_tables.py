@@ -5,6 +5,7 @@ import io
 import pytest
 
 from xjax.core.errors import DataError
+from xjax.data.files import tables
 from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.tables import (
@@ -63,7 +64,7 @@ def test_damaged_utf8_is_not_taken_for_another_encoding():
 )
 def test_kinds(data, name, kind):
   file = io.BytesIO(data)
-  assert kind_of(file, name) is kind and file.tell() == 0
+  assert kind_of(file, name) == (kind, file) and file.tell() == 0
 
 
 def test_a_comma_in_cells_is_not_the_delimiter():
@@ -103,6 +104,26 @@ def test_a_damaged_parquet_file_is_one_error():
 def test_a_pipe_is_read_whole():
   pipe = io.BytesIO(b'a,b\n1,2\n')
   pipe.seekable = lambda: False
-  with rewindable(pipe) as file:
+  with rewindable(pipe, 'x') as file:
     assert file.read() == b'a,b\n1,2\n'
     file.seek(0)
+
+
+def test_a_faulty_header_is_not_replaced_by_the_next_row():
+  with pytest.raises(DataError, match='^x.csv:1: not a row of a table: '):
+    read(b'"te"xt,labels\nt 0 x,a0;b\nt 1 x,b\n')
+  with pytest.raises(
+    DataError, match='^x.csv:1: .* quote that is never closed'
+  ):
+    read(b'"text,labels\nx,a\n')
+
+
+def test_a_table_from_a_pipe_cannot_fill_the_disk(monkeypatch):
+  monkeypatch.setattr(tables, '_LONGEST_PIPE', 3 << 20)
+  with open('/dev/zero', 'rb') as endless:
+    monkeypatch.setattr(endless, 'seekable', lambda: False, raising=False)
+    with (
+      pytest.raises(DataError, match='^x: more than 3 MiB .* as a file first$'),
+      rewindable(endless, 'x'),
+    ):
+      pass

@@ -11,7 +11,8 @@ import pytest
 from tests.fixtures.pipes import piped
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
-from xjax.data.formats.jsonl import JsonlData, read_documents, read_jsonl
+from xjax.data.formats.jsonl import JsonlData, read_jsonl
+from xjax.data.load import read_input
 from xjax.data.schema import Document, Label
 
 TRAIN = [
@@ -115,7 +116,7 @@ def test_all_faults_of_all_files_in_one_pass(folder):
   rows = [{'id': 'x'}, TRAIN[0], {'id': 'd1', 'text': ' ', 'labels': ['q']}]
   (folder / 'train.jsonl').write_bytes(lines(rows) + b'{\n')
   (folder / 'labels.jsonl').write_bytes(lines([*LABELS, {'id': 'c'}]))
-  (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(lines([{'id': 7}])))
+  (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(lines([{'id': 7.5}])))
   with pytest.raises(DataError) as caught:
     read(folder)
   told = str(caught.value).replace(f'{folder}/', '').split('\n')
@@ -128,7 +129,7 @@ def test_all_faults_of_all_files_in_one_pass(folder):
     "train.jsonl:3: duplicate id 'd1'",
     'train.jsonl:4: not JSON: Expecting property name enclosed in double '
     'quotes at column 2',
-    'dev.jsonl.gz:1: id is a number, not text',
+    'dev.jsonl.gz:1: id is a decimal number, not text or an integer',
     "dev.jsonl.gz:1: no field 'text'",
     "dev.jsonl.gz:1: no field 'labels'",
   ]
@@ -154,7 +155,7 @@ INPUT = (
   b'{"text": "one"}\n\n{"id": "x", "zones": {"t": "two"}, "labels": ["q"]}\n'
 )
 DOCUMENTS = [
-  Document('line-1', {'text': 'one'}, ()),
+  Document('line-1', {'text': 'one'}, None),
   Document('x', {'t': 'two'}, ('q',)),
 ]
 
@@ -163,26 +164,26 @@ DOCUMENTS = [
 def test_documents_to_be_tagged(tmp_path, name):
   data = gzip.compress(INPUT) if name.endswith('.gz') else INPUT
   (tmp_path / name).write_bytes(data)
-  assert list(read_documents(str(tmp_path / name))) == DOCUMENTS
+  assert list(read_input(JsonlData(), str(tmp_path / name))) == DOCUMENTS
 
 
 def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
   (tmp_path / 'in.jsonl').write_bytes(INPUT)
   monkeypatch.setenv('HOME', str(tmp_path))
-  assert list(read_documents('~/in.jsonl')) == DOCUMENTS
+  assert list(read_input(JsonlData(), '~/in.jsonl')) == DOCUMENTS
 
 
 @pytest.mark.parametrize('pack', [bytes, gzip.compress])
 def test_documents_from_standard_input(monkeypatch, pack):
   buffer = io.BytesIO(pack(INPUT))
   monkeypatch.setattr(sys, 'stdin', types.SimpleNamespace(buffer=buffer))
-  assert list(read_documents('-')) == DOCUMENTS
+  assert list(read_input(JsonlData(), '-')) == DOCUMENTS
 
 
 def test_a_closed_standard_input_is_one_error(monkeypatch):
   monkeypatch.setattr(sys, 'stdin', None)
   with pytest.raises(DataError, match='^standard input is closed'):
-    read_documents('-')
+    read_input(JsonlData(), '-')
 
 
 @pytest.mark.parametrize('pack', [bytes, gzip.compress])
@@ -191,7 +192,7 @@ def test_a_pipe_loses_no_document(tmp_path, pack, first):
   lines = [b'{"text": "number %d %d"}\n' % (i, i**9) for i in range(2_000)]
   data = pack(b''.join(lines))
   with piped(tmp_path / 'pipe', data[:first], data[first:]) as path:
-    documents = read_documents(str(path))
+    documents = read_input(JsonlData(), str(path))
   assert [document.id for document in documents] == [
     f'line-{number}' for number in range(1, 2_001)
   ]
@@ -211,17 +212,17 @@ def test_faults_of_documents_to_be_tagged(tmp_path, data, what):
   path = tmp_path / 'in.jsonl'
   path.write_bytes(data)
   with pytest.raises(DataError) as caught:
-    read_documents(str(path))
+    read_input(JsonlData(), str(path))
   assert str(caught.value).startswith(f'{path}{what}')
 
 
 def test_documents_without_the_faulty_ones(tmp_path):
   path = tmp_path / 'in.jsonl'
   path.write_bytes(b'{\n' + INPUT)
-  documents = read_documents(str(path), OnError.SKIP)
+  documents = read_input(JsonlData(), str(path), skip_bad_lines=True)
   assert [d.id for d in documents] == ['line-2', 'x']
 
 
 def test_an_input_that_is_not_there(tmp_path):
   with pytest.raises(DataError, match=r'in.jsonl: cannot be read: No such'):
-    read_documents(str(tmp_path / 'in.jsonl'))
+    read_input(JsonlData(), str(tmp_path / 'in.jsonl'))

@@ -1,6 +1,7 @@
 """Folders of feature files: rows, labels, norms, and what does not fit."""
 
 import gzip
+import json
 import logging
 
 import numpy as np
@@ -14,7 +15,7 @@ from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus, read_input
-from xjax.data.schema import Document
+from xjax.data.schema import Document, Label
 
 TRAIN = '4 6 5\n0,3 0:3 2:4\n 5:2\n3 1:1\n\n'
 TEST = '2 6 5\n1 0:1 5:1\n3,4 2:0.5\n'
@@ -103,12 +104,20 @@ def test_names(folder, name):
   assert len(load_corpus(data(folder), 0, None, ['test']).label_space) == 5
 
 
-def test_names_can_be_ids(folder, caplog):
-  (folder / 'Y.txt').write_text('a\nb\nc\nd\ne\n')
+def write_labels(folder, *rows):
+  lines = ''.join(json.dumps(row) + '\n' for row in rows)
+  (folder / 'labels.jsonl').write_text(lines)
+
+
+def test_labels_can_have_descriptors(folder, caplog):
+  rows = [{'id': id_} for id_ in 'cbad']
+  rows.append({'id': 'e', 'name': 'E', 'alt': ['ee'], 'parents': ['c']})
+  write_labels(folder, *rows)
   corpus = load(folder, named_ids=True)
-  assert list(corpus.label_space.ids) == ['a', 'b', 'c', 'd', 'e']
+  assert list(corpus.label_space.ids) == ['c', 'b', 'a', 'd', 'e']
+  assert corpus.label_space.labels[4] == Label('e', 'E', ('ee',), ('c',))
   assert corpus.split('test').gold[1].tolist() == [3, 4]
-  # A file does not say which of its columns has which name.
+  # A file does not say which of its columns is which label.
   caplog.set_level(logging.INFO)
   source = str(folder / 'test.txt.gz')
   documents = read_input(data(folder, named_ids=True), source)
@@ -116,11 +125,14 @@ def test_names_can_be_ids(folder, caplog):
   assert 'the labels are left out' in caplog.text
 
 
-def test_ids_need_different_names(folder):
-  with pytest.raises(DataError, match='the folder needs Y.txt'):
+def test_descriptors_are_one_for_each_column(folder):
+  with pytest.raises(DataError, match='named_ids=True needs labels.jsonl'):
     load(folder, named_ids=True)
-  (folder / 'Y.txt').write_text('a\nb\na\nd\ne\n')
-  with pytest.raises(DataError, match="two labels have the name 'a'"):
+  write_labels(folder, *({'id': id_} for id_ in 'abade'))
+  with pytest.raises(DataError, match="jsonl:3: duplicate label 'a'"):
+    load(folder, named_ids=True)
+  write_labels(folder, *({'id': id_} for id_ in 'abc'))
+  with pytest.raises(DataError, match='jsonl: has 3 labels, but .* has 5'):
     load(folder, named_ids=True)
 
 
@@ -276,6 +288,8 @@ def test_a_share_of_train_is_drawn_as_dev(folder):
   )
   assert alone.splits['dev'].digest == dev.digest
   assert alone.splits['dev'].ids == dev.ids
+  other = load(folder, dev_share=0.2, split_seed=1).splits['dev']
+  assert len(other) == 10 and other.ids != dev.ids
 
 
 def test_equal_rows_are_drawn_together(folder):

@@ -128,6 +128,66 @@ def test_a_matrix_of_features_trains_a_model(features):
   ]
 
 
+def test_labels_of_features_keep_their_names(features, tmp_path):
+  rows, hot, _ = features
+  apple = xjax.Label('a', 'Apple', ('apples',))
+  names = [apple, xjax.Label('b', 'Bee', parents=('a',)), 'c']
+  workdir = tmp_path / 'run'
+  model = xjax.fit(rows, hot, label_names=names, workdir=workdir, verbose=False)
+  assert model.labels[0] == apple and model.labels[1].parents == ('a',)
+  assert model.predict(rows[:1], k=3)[0][0].name in ('Apple', 'Bee', 'c')
+  assert xjax.load(workdir).labels[0].name == 'Apple'
+
+
+@pytest.mark.parametrize('kind', ['texts', 'features'])
+def test_equal_documents_are_in_one_split(train, features, kind, tmp_path):
+  texts, labels = train if kind == 'texts' else features[::2]
+  if kind == 'texts':
+    texts, labels = texts[:60] * 2, labels[:60] * 2
+  else:
+    texts, labels = sparse.vstack([texts, texts]), labels * 2
+  n = len(labels)
+  runs = []
+  for seed in (0, 1):
+    path = tmp_path / str(seed)
+    xjax.fit(texts, labels, dev=0.2, seed=seed, workdir=path, verbose=False)
+    ids = [
+      {int(id_) for id_ in (path / 'splits' / name).read_text().split()}
+      for name in ('train.txt', 'dev.txt')
+    ]
+    runs.append(ids[1])
+    assert len(ids[1]) == n // 5 and ids[0] | ids[1] == set(range(n))
+    assert not {i % (n // 2) for i in ids[0]} & {i % (n // 2) for i in ids[1]}
+  assert runs[0] != runs[1]
+
+
+def test_too_few_documents_have_no_dev(train):
+  texts, labels = train
+  few = xjax.fit(texts[:8], labels[:8], verbose=False)
+  assert few.config.data.dev_share == 0
+  with pytest.raises(DataError, match='8 documents are too few to draw splits'):
+    xjax.fit(texts[:8], labels[:8], dev=0.5, verbose=False)
+
+
+def test_lists_of_integers_are_labels(train):
+  texts, labels = train
+  numbers = [[int(label.strip('l')) for label in ids] for ids in labels]
+  model = xjax.fit(texts, numbers, dev=0, verbose=False)
+  ids = {str(number) for row in numbers for number in row}
+  assert {label.id for label in model.labels} == ids
+  with pytest.raises(DataError, match=r'labels\[0\]\[0\] is of type float'):
+    xjax.fit(texts, [[1.0]] * len(texts), verbose=False)
+
+
+def test_data_that_cannot_be_read_are_not_the_same(train, tmp_path):
+  xjax.fit(*train, dev=0, workdir=tmp_path, verbose=False)
+  path = tmp_path / 'data' / 'train.jsonl'
+  path.unlink()
+  path.symlink_to('nowhere')
+  with pytest.raises(ConfigError, match='made from other texts or labels'):
+    xjax.fit(*train, dev=0, workdir=tmp_path, verbose=False)
+
+
 def test_the_log_of_fit_is_shown_only_if_wanted(train, capfd):
   xjax.fit(*train, dev=0, verbose=False)
   assert capfd.readouterr() == ('', '')

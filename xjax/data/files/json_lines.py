@@ -120,12 +120,30 @@ def unpack(file: BinaryIO) -> BinaryIO:
   Args:
     file: an open file or pipe. It is read from its current position.
   """
-  start = file.read(len(GZIP_MAGIC))
+  start, file = look_ahead(file, len(GZIP_MAGIC))
+  if start != GZIP_MAGIC:
+    return file
+  unpacked = gzip.GzipFile(fileobj=file)
+  # A GzipFile says that it is seekable even if it reads from a pipe.
+  return unpacked if file.seekable() else _Rejoined.buffered(b'', unpacked)
+
+
+def look_ahead(file: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
+  """Reads the next bytes of an open file or pipe, and puts them back.
+
+  Args:
+    file: the open file or pipe.
+    size: number of bytes.
+
+  Returns:
+    start: the bytes; fewer than `size` if the file is shorter.
+    file: a file that begins with these bytes. It replaces the given file.
+  """
+  start = file.read(size)
   if file.seekable():
     file.seek(-len(start), os.SEEK_CUR)
-  else:
-    file = io.BufferedReader(_Rejoined(start, file))
-  return gzip.GzipFile(fileobj=file) if start == GZIP_MAGIC else file
+    return start, file
+  return start, _Rejoined.buffered(start, file)
 
 
 class _Rejoined(io.RawIOBase):
@@ -133,15 +151,20 @@ class _Rejoined(io.RawIOBase):
 
   def __init__(self, start: bytes, rest: BinaryIO):
     super().__init__()
-    self._start, self._rest = start, rest
+    self._start, self._rest = memoryview(start), rest
+
+  @classmethod
+  def buffered(cls, start: bytes, rest: BinaryIO) -> io.BufferedReader:
+    """Returns a buffered reader of the bytes and the rest."""
+    return io.BufferedReader(cls(start, rest))
 
   def readable(self) -> bool:
     return True
 
   def readinto(self, buffer: memoryview) -> int:
-    data = self._start or self._rest.read1(len(buffer))
+    data = self._start[: len(buffer)] or self._rest.read1(len(buffer))
     buffer[: len(data)] = data
-    self._start = b''
+    self._start = self._start[len(data) :]
     return len(data)
 
 
@@ -391,8 +414,10 @@ def _json_type(value: Any) -> str:
       return 'null'
     case bool():
       return 'true or false'
-    case int() | float():
+    case int():
       return 'a number'
+    case float():
+      return 'a decimal number'
     case str():
       return 'text'
     case list():
@@ -465,9 +490,16 @@ class Fields:
     return value
 
   def as_id(self, value: Any, name: str) -> str:
-    """Returns a value if it is an id, or else adds a fault and returns ''."""
+    """Returns a value if it is an id, or else adds a fault and returns ''.
+
+    An integer stands for its decimal digits.
+    """
     before = len(self.faults)
-    value = self.as_text(value, name)
+    if not isinstance(value, int | str) or isinstance(value, bool):
+      kind = _json_type(value)
+      self.faults.append(f'{name} is {kind}, not text or an integer')
+      return ''
+    value = self.as_text(str(value), name)
     if len(self.faults) > before:
       return ''
     if not value.strip():

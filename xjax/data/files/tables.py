@@ -12,7 +12,6 @@ import enum
 import io
 import itertools
 import re
-import shutil
 import tempfile
 from typing import Any, BinaryIO
 import zlib
@@ -22,12 +21,16 @@ from xjax.data.files.encodings import encoding_of
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   UTF16_MARKS,
+  look_ahead,
   looks_like_table,
   parse_rows,
 )
 
 PARQUET_MAGIC = b'PAR1'
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
+_PIECE = 1 << 20  # bytes of a pipe that are read at a time
+# A pipe may be endless, such as /dev/zero, and must not fill the disk.
+_LONGEST_PIPE = 1 << 30  # bytes
 _LONGEST_CELL = 1 << 27  # characters
 _LONGEST_NAME = 100  # characters in the name of a column
 _DELIMITERS = ',;\t|'
@@ -73,8 +76,8 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
     DataError: the file is no table, or its header is faulty.
     UserError: the file is Parquet, but pyarrow is not installed.
   """
+  kind, file = kind_of(file, name)
   try:
-    kind = kind_of(file, name)
     match kind:
       case FileKind.PARQUET:
         return _parquet(file, name, faults)
@@ -89,10 +92,15 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
 
 
 @contextlib.contextmanager
-def rewindable(file: BinaryIO) -> Iterator[BinaryIO]:
+def rewindable(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
   """Yields a file that can be read twice: a pipe is copied to a file.
 
+  Args:
+    file: the open file or pipe.
+    name: name of the file, for messages.
+
   Raises:
+    DataError: the pipe is too long to be copied, or its data are damaged.
     UserError: the copy cannot be written.
   """
   if file.seekable():
@@ -101,7 +109,7 @@ def rewindable(file: BinaryIO) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
     try:
       copy = stack.enter_context(tempfile.TemporaryFile())
-      shutil.copyfileobj(file, copy)
+      copy.writelines(_pieces(file, name))
       copy.seek(0)
     except OSError as error:
       raise UserError(
@@ -111,20 +119,52 @@ def rewindable(file: BinaryIO) -> Iterator[BinaryIO]:
     yield copy
 
 
-def kind_of(file: BinaryIO, name: str) -> FileKind:
-  """Tells the kind of an open file by its contents, and rewinds the file.
+def _pieces(pipe: BinaryIO, name: str) -> Iterator[bytes]:
+  """Yields the bytes of a pipe.
+
+  Raises:
+    DataError: the pipe is too long, or its data are damaged.
+  """
+  size = 0
+  try:
+    with _damage():
+      while piece := pipe.read(_PIECE):
+        size += len(piece)
+        if size > _LONGEST_PIPE:
+          raise DataError(
+            f'{name}: more than {_LONGEST_PIPE >> 20} MiB of a table came from '
+            'a pipe, which is too much to keep; save the table as a file first'
+          )
+        yield piece
+  except Fault as fault:
+    raise DataError(f'{name}: {fault}') from fault
+
+
+def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
+  """Tells the kind of an open file or pipe by its first bytes.
 
   Args:
     file: the open file, at its start.
     name: name of the file. A file with a single column can only be told by a
       name that ends in .csv or .tsv.
 
+  Returns:
+    kind: the kind of the file.
+    file: a file with the same bytes, at its start.
+
   Raises:
-    Fault: the file is damaged.
+    DataError: the file is damaged.
   """
-  with _damage():
-    head = file.read(_HEAD)
-  file.seek(0)
+  try:
+    with _damage():
+      head, file = look_ahead(file, _HEAD)
+  except Fault as fault:
+    raise DataError(f'{name}: {fault}') from fault
+  return _kind(head, name), file
+
+
+def _kind(head: bytes, name: str) -> FileKind:
+  """Tells the kind of a file by its first bytes."""
   if head.startswith(PARQUET_MAGIC):
     return FileKind.PARQUET
   start = _decoded(head).lstrip('\ufeff \t\r\n')
@@ -148,7 +188,9 @@ def _damage() -> Iterator[None]:
   """Turns errors of reading into Faults."""
   try:
     yield
-  except (OSError, EOFError, zlib.error) as error:
+  except EOFError as error:
+    raise Fault('the gzip file is cut short: get it again') from error
+  except (OSError, zlib.error) as error:
     raise Fault(f'the file is damaged: {error}') from error
 
 
@@ -156,7 +198,7 @@ def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
   """Begins to read a CSV or TSV file.
 
   Raises:
-    Fault: the text cannot be decoded, or the file has no header.
+    DataError, Fault: the text cannot be decoded, or the header is faulty.
   """
   csv.field_size_limit(_LONGEST_CELL)
   with _damage():
@@ -168,9 +210,12 @@ def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
   delimiter = _delimiter(decoder.decode(head), whole)
   lines = _text_lines(file, encoding)
   reader = csv.reader(lines, delimiter=delimiter, strict=True)
-  rows = _csv_rows(reader, name, faults)
-  _, header = next(rows, (1, []))
+  # A faulty first row cannot be left out: the next row is no header.
+  strict = Faults(on_error=None)
+  _, header = next(_csv_rows(reader, name, strict), (1, []))
+  strict.settle()
   columns = _header(header)
+  rows = _csv_rows(reader, name, faults)
   return Table(
     FileKind.TABLE, columns, _with_names(rows, columns, name, faults)
   )

@@ -27,6 +27,7 @@ class DataConfig(ConfigPart, abstract=True):
   Attributes:
     sparse: whether documents are rows of sparse features, without text.
     generated: whether documents are generated from a seed, not read from files.
+    tables: whether documents to be tagged may be rows of a table.
     label_field: the field of a record that holds a document's labels.
     full_text: names of the zones that are read if data.zones is empty; () means
       all zones.
@@ -34,6 +35,7 @@ class DataConfig(ConfigPart, abstract=True):
 
   sparse: ClassVar[bool] = False
   generated: ClassVar[bool] = False
+  tables: ClassVar[bool] = False
   label_field: ClassVar[str] = 'labels'
   full_text: ClassVar[tuple[str, ...]] = ()
 
@@ -142,8 +144,10 @@ class DataConfig(ConfigPart, abstract=True):
 
   def read_table(
     self, file: BinaryIO, name: str, faults: Faults
-  ) -> Sequence[Document] | None:
+  ) -> Sequence[Document]:
     """Reads documents whose labels are to be predicted from a table.
+
+    Only formats with `tables` are asked.
 
     Args:
       file: the open file, which can be rewound.
@@ -151,10 +155,9 @@ class DataConfig(ConfigPart, abstract=True):
       faults: collects what is wrong with the rows.
 
     Returns:
-      The documents by random access. None if the file is no table, or if
-      corpora of this format are not tables; the file is then at its start.
+      The documents by random access.
     """
-    return None
+    raise NotImplementedError
 
   def read_folder(
     self, folder: pathlib.Path, faults: Faults

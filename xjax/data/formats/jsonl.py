@@ -20,7 +20,6 @@ import sys
 from typing import BinaryIO
 
 from xjax.core.errors import DataError
-from xjax.data.config import OnError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -60,33 +59,6 @@ class JsonlData(DataConfig):
 
 STREAM = '-'  # standard input
 LABELS = 'labels'  # the file of labels; no split can have this name
-
-
-def read_documents(
-  source: str,
-  on_error: OnError = OnError.RAISE,
-  read: ReadDocument = read_document,
-) -> Sequence[Document]:
-  """Reads documents to be tagged, whose ids and labels may be missing.
-
-  Args:
-    source: a file or a pipe of JSON lines, plain or gzipped; '-' is standard
-      input.
-    on_error: whether a faulty line raises an error or is skipped.
-    read: reads a document from an object's fields.
-
-  Returns:
-    The documents by random access. A document without an id gets the id line-N,
-    where N is its line number.
-
-  Raises:
-    DataError: the source cannot be read, has no documents, or has faults.
-  """
-  faults = Faults(on_error, skip='--skip_bad_lines')
-  with open_source(source) as (file, name):
-    documents = parse_documents(file, name, faults, read)
-  faults.settle()
-  return documents
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Reads folders of feature files of the Extreme Classification Repository.
 
 A folder has train.txt, test.txt and perhaps dev.txt, in the format that
-xc_files.read_xc reads. The names of labels may be in Y.txt or labels.txt. Each
-file may be gzipped.
+xc_files.read_xc reads. The names of labels may be in Y.txt or labels.txt, or
+their descriptors in labels.jsonl. Each file may be gzipped.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from absl import logging
 import numpy as np
 from scipy import sparse
 
-from xjax.core.config_part import RATE, field
+from xjax.core.config_part import AT_LEAST_0, RATE, field
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.batches.sparse import SparseDocuments
@@ -25,6 +25,7 @@ from xjax.data.config import GivenFeaturesConfig, Norm, TokensConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
 from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.own.splits import draw_splits
 from xjax.data.formats.svmlight import check_width
@@ -54,10 +55,11 @@ class XcFeaturesData(DataConfig):
   tokens: TokensConfig = field(
     GivenFeaturesConfig, 'The form in which models read documents.'
   )
+  split_seed: int = field(0, 'Decides which documents are drawn.', AT_LEAST_0)
   named_ids: bool = field(
     False,
-    'Whether the id of a label is its name in Y.txt. If False, the id is its '
-    'column number.',
+    'Whether labels.jsonl has the ids and names of the labels, one line per '
+    'column. If False, the id of a label is its column number.',
     tiny=False,
   )
 
@@ -89,8 +91,8 @@ def read_xc_features(
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Each column is a label, whose id is the column number, or the
-    name of the label if data.named_ids is True. The documents are
+    The corpus. Each column is a label, whose id is the column number, or that
+    in labels.jsonl if data.named_ids is True. The documents are
     SparseDocuments. If the split train is read, all splits have
     as many features as train.
 
@@ -102,18 +104,18 @@ def read_xc_features(
   faults = Faults(on_error=None)
   files = find_files(folder, 'txt')
   names = [path for name in _NAMES for path in files.pop(name, ())]
+  if data.named_ids:
+    names = find_files(folder).get('labels', [])
   draws = data.dev_share > 0 and TRAIN in files and DEV not in files
   if draws:
     files[DEV] = files[TRAIN]
   chosen = choose_splits(data.dir, files, splits, usual, _EXAMPLE)
   paths = {name: only_file(files[name], faults) for name in chosen}
-  named = _read_names(names, faults)
+  named = _read_labels(data, names, faults)
   faults.settle()
   xc_files = {path: _read(path) for path in paths.values()}
   _check_widths(xc_files, not named)
   labels = _labels(xc_files, names, named)
-  if data.named_ids:
-    labels = _with_named_ids(labels, names)
   documents = {
     name: _documents(path, xc_files[path], data.tokens.norm)
     for name, path in paths.items()
@@ -124,30 +126,32 @@ def read_xc_features(
     documents = {n: split.with_width(width) for n, split in documents.items()}
   drawn = {TRAIN, DEV} & set(documents) if draws else ()
   if drawn:
-    rows = _draw_dev(documents[min(drawn)], data.dev_share)
+    rows = _draw_dev(documents[min(drawn)], data)
     documents |= {name: documents[name].part(rows[name]) for name in drawn}
   return _corpus(data.dir, labels, documents, tuple(drawn))
 
 
 def _draw_dev(
-  documents: SparseDocuments, share: float
+  documents: SparseDocuments, data: XcFeaturesData
 ) -> dict[str, np.ndarray]:
   """Draws a dev split, the same one in every run.
 
   Args:
     documents: all documents of the training file.
-    share: share of the documents that are drawn.
+    data: config with the share and the seed.
 
   Returns:
     The rows of the splits train and dev, ascending. Equal documents are in the
     same split.
   """
   rows, keys = documents.rows, array('Q')
+  seed = data.split_seed.to_bytes(8, 'little')
   for start, end in itertools.pairwise(rows.indptr.tolist()):
-    digest = hashlib.blake2b(rows.indices[start:end].data, digest_size=8)
+    columns = rows.indices[start:end].data
+    digest = hashlib.blake2b(columns, digest_size=8, salt=seed)
     digest.update(rows.data[start:end].data)
     keys.append(int.from_bytes(digest.digest(), 'little'))
-  drawn = draw_splits(keys, {DEV: share}, documents.source)
+  drawn = draw_splits(keys, {DEV: data.dev_share}, documents.source)
   logging.info(
     '%s: documents were drawn: %d of %d for dev',
     documents.source,
@@ -203,11 +207,25 @@ def _read(path: pathlib.Path) -> XcFile:
   return xc_file
 
 
-def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
-  """Reads the file of label names; returns no labels if there is no file."""
+def _read_labels(
+  data: XcFeaturesData, paths: Sequence[pathlib.Path], faults: Faults
+) -> Labels:
+  """Reads the file of names or descriptors; returns no labels without it.
+
+  Raises:
+    DataError: data.named_ids is True, but there is no labels.jsonl.
+  """
+  if data.named_ids and not paths:
+    raise DataError(
+      f'{data.dir}: config.data.named_ids=True needs labels.jsonl, with the '
+      'label of one column per line'
+    )
   if not paths:
     return Labels.of(())
-  return read_label_names(only_file(paths, faults), faults)
+  path = only_file(paths, faults)
+  if data.named_ids:
+    return Labels.of(read_descriptors(path, faults).labels.values())
+  return read_label_names(path, faults)
 
 
 def _check_widths(
@@ -258,24 +276,6 @@ def _labels(
         f'labels of {first}'
       )
   return named or Labels.of(Label(str(i), str(i)) for i in range(n_labels))
-
-
-def _with_named_ids(labels: Labels, names: Sequence[pathlib.Path]) -> Labels:
-  """Returns the labels with their names as ids.
-
-  Raises:
-    DataError: there is no file of names, or two labels have the same name.
-  """
-  if not names:
-    raise DataError(
-      'config.data.named_ids=True: the folder needs Y.txt, with the name of '
-      'one label per line'
-    )
-  ids = [label.name for label in labels]
-  named = Labels.of(Label(id_, id_) for id_ in ids)
-  for row in named.ids.row_of.repeated():
-    raise DataError(f'{names[0]}: two labels have the name {ids[row]!a}')
-  return named
 
 
 def _documents(

@@ -67,15 +67,10 @@ def text_document(
 ) -> Document:
   """Reads a document and adds faults to fields.faults.
 
-  A uid may be a number. A label's id is its column. A label with target_rel 0
-  is left out.
+  A label's id is its column. A label with target_rel 0 is left out.
   """
   before = len(fields.faults)
-  uid = fields.row.get('uid')
-  if type(uid) is int:
-    id_ = str(uid)
-  else:
-    id_ = fields.identifier('uid', default_id)
+  id_ = fields.identifier('uid', default_id)
   zones = {name: fields.text(name, '') for name in ZONES if name in fields}
   if len(fields.faults) == before and not any(map(str.strip, zones.values())):
     fields.faults.append('the document has neither title nor content')

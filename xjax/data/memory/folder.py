@@ -1,17 +1,15 @@
 """Writes documents that are in memory as the data folder of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import filecmp
 import json
 import pathlib
 
-import numpy as np
 from scipy import sparse
 
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.rng import host_generator
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.memory.labels import GivenLabels, check_lengths, labels_of
 from xjax.data.memory.texts import documents_of, repeated_ids, without_text
@@ -32,14 +30,6 @@ class LabelledDocuments:
 
   def __len__(self) -> int:
     return len(self.documents)
-
-  def select(self, rows: np.ndarray) -> 'LabelledDocuments':
-    """Returns some of the documents, in the order of `rows`."""
-    if isinstance(self.documents, SparseDocuments):
-      documents = self.documents.select(rows)
-    else:
-      documents = [self.documents[row] for row in rows]
-    return LabelledDocuments(documents, self.labels.select(rows))
 
 
 def labelled_documents(
@@ -97,28 +87,6 @@ def check_trainable(split: LabelledDocuments, name: str) -> None:
     raise DataError(f'{name}[{again[0]}]: the id {id_!a} occurs twice')
 
 
-def draw_dev(
-  train: LabelledDocuments, share: float, seed: int
-) -> dict[str, LabelledDocuments]:
-  """Divides documents into train and dev at random.
-
-  Args:
-    train: all documents.
-    share: share of the documents that go to dev.
-    seed: decides which documents go to dev.
-
-  Returns:
-    Name of the split -> its documents, in their first order. If the share is
-    less than one document, there is no dev.
-  """
-  n_dev = int(len(train) * share)
-  if not n_dev:
-    return {'train': train}
-  order = host_generator(seed, 'dev').permutation(len(train))
-  dev, rest = np.sort(order[:n_dev]), np.sort(order[n_dev:])
-  return {'train': train.select(rest), 'dev': train.select(dev)}
-
-
 def write_folder(
   folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
 ) -> bool:
@@ -151,9 +119,9 @@ def write_folder(
     write(new)
     names = sorted(path.name for path in new.iterdir())
     before = sorted(path.name for path in folder.iterdir())
-    same = (
-      names == before and not filecmp.cmpfiles(folder, new, names, False)[1]
-    )
+    # The lists have files that differ, and files that cannot be compared.
+    _, *other = filecmp.cmpfiles(folder, new, names, shallow=False)
+    same = names == before and not any(other)
   if not same:
     raise ConfigError(
       f'{folder.parent}: this workdir was made from other texts or labels '
@@ -173,29 +141,24 @@ def _write_lines(
         file.write(json.dumps(line, ensure_ascii=False) + '\n')
   gold = splits['train'].labels
   if gold.ordered:
-    with (folder / 'labels.jsonl').open('w', encoding='utf-8') as file:
-      for label in gold.labels:
-        file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
+    _write_labels(folder, gold.labels)
+
+
+def _write_labels(folder: pathlib.Path, labels: Sequence[Label]) -> None:
+  with (folder / 'labels.jsonl').open('w', encoding='utf-8') as file:
+    for label in labels:
+      file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
 
 
 def _write_features(
   folder: pathlib.Path, splits: Mapping[str, LabelledDocuments]
 ) -> None:
   labels = splits['train'].labels.labels
-  names = [label.id for label in labels]
-  if any(label != Label(label.id, label.name) for label in labels) or any(
-    label.name not in ('', label.id) for label in labels
-  ):
-    raise ConfigError(
-      'label_names: with features, labels have only ids; give ids, not Labels '
-      'with names'
-    )
-  text = ''.join(f'{name}\n' for name in names)
-  (folder / 'Y.txt').write_text(text, 'utf-8')
+  _write_labels(folder, labels)
   for name, split in splits.items():
     rows = split.documents.rows
     with (folder / f'{name}.txt').open('w', encoding='ascii') as file:
-      file.write(f'{rows.shape[0]} {rows.shape[1]} {len(names)}\n')
+      file.write(f'{rows.shape[0]} {rows.shape[1]} {len(labels)}\n')
       for row in range(len(split)):
         file.write(_feature_line(rows, split.labels, row))
 

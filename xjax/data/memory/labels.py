@@ -40,11 +40,6 @@ class GivenLabels:
     """Returns the label ids of a document."""
     return tuple(self.labels[i].id for i in self.rows[row].tolist())
 
-  def select(self, rows: np.ndarray) -> 'GivenLabels':
-    """Returns the labels of some documents, in the order of `rows`."""
-    chosen = Ragged.of([self.rows[row] for row in rows])
-    return dataclasses.replace(self, rows=chosen)
-
   def with_labels(self, labels: tuple[Label, ...]) -> 'GivenLabels':
     """Returns the same gold labels as indices into other labels."""
     index = {label.id: i for i, label in enumerate(labels)}

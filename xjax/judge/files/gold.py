@@ -164,9 +164,7 @@ def _hierarchical(fields: Fields) -> tuple[None, tuple[str, ...]]:
 
 
 def _xc_text(fields: Fields) -> tuple[str, tuple[str, ...]]:
-  uid = fields.row.get('uid')
-  id_ = str(uid) if type(uid) is int else fields.identifier('uid')
-  return id_, target_columns(fields)
+  return fields.identifier('uid'), target_columns(fields)
 
 
 _READ: dict[FileKind, _Read] = {

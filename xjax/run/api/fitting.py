@@ -15,12 +15,11 @@ from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
-from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.memory.folder import (
   LabelledDocuments,
   check_trainable,
-  draw_dev,
   labelled_documents,
   write_folder,
 )
@@ -58,10 +57,10 @@ def fit_documents(
   config = config_of(config)
   if seed is not None:
     config = dataclasses.replace(config, seed=seed)
-  splits = _splits(train, dev, label_names, config.seed)
+  splits, share = _splits(train, dev, label_names)
   folder = None if workdir is not None else TemporaryFolder()
   path = pathlib.Path(os.path.expanduser(workdir or folder.path)).absolute()
-  data = _data_of(config.data, path / DATA, train)
+  data = _data_of(config, path / DATA, train, share)
   config = dataclasses.replace(config, data=data)
   with log_in_context(verbose):
     is_new = write_folder(path / DATA, splits)
@@ -82,13 +81,15 @@ def _splits(
   train: LabelledDocuments,
   dev: tuple[Any, Any] | float,
   label_names: Sequence[str | Label] | None,
-  seed: int,
-) -> dict[str, LabelledDocuments]:
-  """Returns the splits train and, if possible, dev."""
+) -> tuple[dict[str, LabelledDocuments], float]:
+  """Returns the splits, and the share of train that the run draws for dev.
+
+  If the share is less than one document, there is no dev.
+  """
   if isinstance(dev, int | float) and not isinstance(dev, bool):
     if not 0 <= dev < 1:
       raise ConfigError(f'dev={dev}: a share must be from 0 to below 1')
-    return draw_dev(train, dev, seed)
+    return {TRAIN: train}, float(dev) if len(train) * dev >= 1 else 0.0
   if not isinstance(dev, tuple | list) or len(dev) != 2:
     raise ConfigError('dev must be a pair (texts, labels), or a share')
   if label_names is None and train.labels.ordered:
@@ -99,10 +100,11 @@ def _splits(
   if is_sparse != isinstance(held.documents, SparseDocuments):
     raise ConfigError('dev: must have features if texts has, else texts')
   first, second = with_same_labels(train.labels, held.labels)
-  return {
+  splits = {
     TRAIN: LabelledDocuments(train.documents, first),
     DEV: LabelledDocuments(held.documents, second),
   }
+  return splits, 0.0
 
 
 def config_of(config: Config | str) -> Config:
@@ -126,18 +128,23 @@ def config_of(config: Config | str) -> Config:
 
 
 def _data_of(
-  data: DataConfig, folder: pathlib.Path, train: LabelledDocuments
+  config: Config, folder: pathlib.Path, train: LabelledDocuments, share: float
 ) -> DataConfig:
   """Returns the part `data` of the config, for documents in a folder."""
-  is_sparse, tokens = isinstance(train.documents, SparseDocuments), data.tokens
+  data, tokens = config.data, config.data.tokens
   shared = {name: getattr(data, name) for name in ('cache_dir', 'workers')} | {
     'dir': str(folder),
-    'labels': 'all',
+    'dev_share': share,
+    'split_seed': config.seed,
   }
-  if is_sparse:
+  if isinstance(train.documents, SparseDocuments):
     if not tokens.sparse:
       tokens = GivenFeaturesConfig(norm=Norm.L2)
     return XcFeaturesData(**shared, named_ids=True, tokens=tokens)
-  shared |= {'zones': data.zones, 'hold_out_labels': data.hold_out_labels}
-  tokens = TfidfConfig() if tokens.sparse else tokens
-  return JsonlData(**shared, tokens=tokens)
+  return OwnData(
+    **shared,
+    test_share=0.0,
+    zones=data.zones,
+    hold_out_labels=data.hold_out_labels,
+    tokens=TfidfConfig() if tokens.sparse else tokens,
+  )

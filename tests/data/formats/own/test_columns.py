@@ -15,7 +15,10 @@ from xjax.data.formats.own.columns import (
   ('cells', 'separator'),
   [
     (['a;b', 'a;c', 'b'], ';'),
-    (['x|y'] * 3, '|'),
+    (['x|y', 'y|x|z', 'z'], '|'),
+    # One label with a separator in it may be frequent.
+    (['R&D; ops'] * 3 + ['sales'], 'none'),
+    (['x|y'] * 3, 'none'),
     (['grain,oil', 'oil,wheat', 'grain', 'wheat,oil'], ','),
     # The parts of these labels are in no other cell.
     (['Health, Fitness', 'Arts, Music', 'Law', 'Law', 'Arts, Music'], 'none'),

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import logging
+import os
 import pathlib
 import sys
 
@@ -226,16 +227,73 @@ def test_guesses_are_logged_and_settled(tmp_path, caplog):
   assert data.settled() == data
 
 
+def test_rows_that_look_divided_but_are_not_give_a_hint(tmp_path, caplog):
+  labels = ['R&D; ops', 'R&D; ops', 'law']
+  rows = [{'text': f'text {i}', 'label': labels[i % 3]} for i in range(20)]
+  write_csv(tmp_path / 'news.csv', rows)
+  with caplog.at_level(logging.INFO, logger='absl'):
+    data = OwnData(dir=str(tmp_path / 'news.csv')).settled()
+  assert data.label_separator == 'none'
+  assert '--config.data.label_separator=none' in caplog.text
+  warned = [r.getMessage() for r in caplog.records if r.levelname == 'WARNING']
+  assert len(warned) == 1
+  assert warned[0].endswith("labels: --config.data.label_separator=';'")
+
+
+def test_a_pipe_is_no_corpus(tmp_path):
+  os.mkfifo(tmp_path / 'pipe')
+  data = OwnData(dir=str(tmp_path / 'pipe'))
+  with pytest.raises(DataError, match='pipe: is a pipe or a device'):
+    data.settled()
+
+
+@pytest.mark.parametrize('name', ['labels', 'tags'])
+def test_integers_are_ids_in_every_form(tmp_path, name):
+  rows = [{'id': 3 * i, 'text': f't {i}', name: [i % 3, '7']} for i in range(9)]
+  path = tmp_path / 'news.jsonl'
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  shares = {'dev_share': 0.0, 'test_share': 0.0}
+  documents = documents_of(path, **shares)
+  assert documents['3'] == ('t 1', ('1', '7'))
+  path.write_text(''.join(json.dumps(r | {name: 7}) + '\n' for r in rows))
+  if name == 'tags':
+    assert documents_of(path, **shares)['3'] == ('t 1', ('7',))
+
+
+@pytest.mark.parametrize('name', ['labels', 'tags'])
+@pytest.mark.parametrize(
+  ('value', 'kind'),
+  [(3.0, 'a decimal number'), (True, 'true or false'), (None, 'null')],
+)
+def test_other_values_are_no_ids_in_any_form(tmp_path, name, value, kind):
+  path = tmp_path / 'news.jsonl'
+  path.write_text(json.dumps({'text': 'x', name: ['a', value]}) + '\n')
+  with pytest.raises(DataError, match=f'{kind}, not text or an integer'):
+    documents_of(path)
+
+
+def test_labels_that_parquet_has_as_decimals_are_one_error(tmp_path):
+  table = pa.table({'text': ['a', 'b'], 'label': [3.0, None]})
+  parquet.write_table(table, tmp_path / 'news')
+  with pytest.raises(DataError, match='news:1: label is a decimal number, not'):
+    documents_of(tmp_path / 'news')
+
+
 def test_labels_are_stripped_and_counted(tmp_path, caplog):
-  rows = [{'text': f'text {i}', 'tags': 'a; b ;;a'} for i in range(20)]
+  rows = [
+    {'text': f'text {i}', 'tags': ('a; b ;;a', 'b;a')[i % 2]} for i in range(20)
+  ]
   write_csv(tmp_path / 'news.csv', rows)
   with caplog.at_level(logging.INFO, logger='absl'):
     documents = documents_of(tmp_path / 'news.csv')
-  assert {labels for _, labels in documents.values()} == {('a', 'b')}
+  assert {labels for _, labels in documents.values()} == {
+    ('a', 'b'),
+    ('b', 'a'),
+  }
   told = [r.getMessage() for r in caplog.records if 'left out' in r.message]
   assert told == [
-    f'{tmp_path}/news.csv: labels left out: 20 that the document has already '
-    'and 20 that are empty'
+    f'{tmp_path}/news.csv: labels left out: 10 that the document has already '
+    'and 10 that are empty'
   ]
 
 

@@ -5,8 +5,11 @@ import collections
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import json
+import shlex
 from typing import Any
 import warnings
+
+from absl import logging
 
 from xjax.core.errors import DataError
 from xjax.data.files.json_lines import Fields
@@ -37,9 +40,10 @@ SPLIT_NAMES = {
 }
 NO_SEPARATOR = 'none'  # a cell has one label
 LIST = 'list'  # a cell has a list in brackets
-_SEPARATORS = ';|,'
+_RARE = ';|'  # characters that are rare in labels
+_SEPARATORS = f'{_RARE},'
+_OFTEN = 0.2  # share of cells with a rare character, for a warning
 _SHOWN = 30  # names of columns in a message
-_OFTEN = 0.2  # share of cells with ; or | from which it separates labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +116,7 @@ def choose_columns(
   return Columns(
     text=tuple(text),
     labels=labels,
-    separator=wanted.separator or guess_separator(cells),
+    separator=wanted.separator or _separator(cells, labels, where),
     id=_first([wanted.id] if wanted.id else _IDS, names),
     split=_split_column(names, rows, {*text, labels}),
   )
@@ -154,6 +158,27 @@ def split_of(value: Any) -> str:
   return SPLIT_NAMES.get(str(value).strip().lower(), '')
 
 
+def _separator(cells: Sequence[Any], column: str, where: str) -> str:
+  """Guesses a separator, and warns if another reading is likely."""
+  separator = guess_separator(cells)
+  texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+  if separator == NO_SEPARATOR:
+    for character in _RARE:
+      count = sum(character in text for text in texts)
+      if texts and count >= _OFTEN * len(texts):
+        logging.warning(
+          '%s: each cell of the column %s is one label, because few of the '
+          'texts between %a are in several different cells. If %a separates '
+          'labels: --config.data.label_separator=%s',
+          where,
+          column,
+          character,
+          character,
+          shlex.quote(character),
+        )
+  return separator
+
+
 def guess_separator(cells: Iterable[Any]) -> str:
   """Guesses what stands between the labels of a cell.
 
@@ -162,24 +187,18 @@ def guess_separator(cells: Iterable[Any]) -> str:
 
   Returns:
     ';', '|', ',', LIST or NO_SEPARATOR. A character separates labels if most of
-    the parts between it are in several different cells, so that "oil, gas" as
-    one label is not divided. The characters ; and | are rare in labels, so they
-    also separate labels if many cells have them.
+    the parts between it are in several different cells. So "oil, gas" as one
+    label is not divided, however often it occurs.
   """
   texts = [cell.strip() for cell in cells if isinstance(cell, str)]
   texts = [text for text in texts if text]
   if texts and all(parse_list(text) is not None for text in texts):
     return LIST
   for separator in _SEPARATORS:
-    having = [text for text in texts if separator in text]
-    if not having:
-      continue
-    if separator != ',' and len(having) >= _OFTEN * len(texts):
-      return separator
     distinct = {tuple(_parts(text, separator)) for text in texts}
     uses = collections.Counter(part for row in distinct for part in set(row))
     parts = [part for row in distinct if len(row) > 1 for part in row]
-    if 2 * sum(uses[part] > 1 for part in parts) >= max(1, len(parts)):
+    if parts and 2 * sum(uses[part] > 1 for part in parts) >= len(parts):
       return separator
   return NO_SEPARATOR
 
@@ -245,7 +264,8 @@ class RowReader:
       fields.faults.append('the document has no text')
     id_ = default_id
     if columns.id and (need_labels or row.get(columns.id) is not None):
-      id_ = fields.as_id(_stripped(row.get(columns.id)), columns.id)
+      value = _stripped(row.get(columns.id))
+      id_ = fields.as_id('' if _is_missing(value) else value, columns.id)
     labels = self._labels(fields)
     return Document(id_, zones, labels if labels or need_labels else None)
 
@@ -255,12 +275,10 @@ class RowReader:
     values = self._label_values(fields.row.get(name), fields)
     labels: dict[str, None] = {}
     for value in values:
-      label = _stripped(value)
-      if label == '':
+      if _stripped(value) == '':
         self.empty += 1
-      elif label in labels:
-        self.repeated += 1
-      elif label := fields.as_id(label, name):
+      elif label := fields.as_id(_stripped(value), name):
+        self.repeated += label in labels
         labels[label] = None
     return tuple(labels)
 
@@ -269,10 +287,11 @@ class RowReader:
     separator = self.columns.separator
     if isinstance(value, list):
       return value
-    if not isinstance(value, str) or separator == NO_SEPARATOR:
-      return [] if _stripped(value) == '' else [value]
-    if not (value := value.strip()):
+    if _is_missing(value) or _stripped(value) == '':
       return []
+    if not isinstance(value, str) or separator == NO_SEPARATOR:
+      return [value]
+    value = value.strip()
     if separator != LIST:
       return value.split(separator)
     values = parse_list(value)
@@ -292,9 +311,14 @@ class RowReader:
     return f'labels left out: {" and ".join(parts)}' if parts else ''
 
 
+def _is_missing(value: Any) -> bool:
+  """Returns whether a cell is missing; pandas writes NaN for such cells."""
+  return value is None or value != value
+
+
 def _plain(value: Any) -> Any:
   """Returns a cell as text: numbers are written out, lists have lines."""
-  if value is None or value != value:  # pandas writes NaN for missing cells
+  if _is_missing(value):
     return ''
   if isinstance(value, list) and all(isinstance(v, str) for v in value):
     return '\n'.join(value)
@@ -304,6 +328,5 @@ def _plain(value: Any) -> Any:
 
 
 def _stripped(value: Any) -> Any:
-  """Returns an id or a label as text without spaces around it."""
-  value = _plain(value)
+  """Returns a value without spaces around it if it is text."""
   return value.strip() if isinstance(value, str) else value

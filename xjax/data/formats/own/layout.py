@@ -7,7 +7,11 @@ import re
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import find_files, only_file
+from xjax.data.files.json_lines import (
+  check_rereadable,
+  find_files,
+  only_file,
+)
 from xjax.data.formats.draft import TRAIN
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.own.columns import SPLIT_NAMES, split_of
@@ -46,7 +50,7 @@ def find_layout(source: str, faults: Faults) -> Layout:
 
   Raises:
     ConfigError: the path is empty.
-    DataError: there is no such path, or no documents are in it.
+    DataError: there is no such path, it is a pipe, or no documents are in it.
   """
   if not source:
     raise ConfigError(
@@ -56,6 +60,7 @@ def find_layout(source: str, faults: Faults) -> Layout:
   path = pathlib.Path(source).expanduser()
   if not path.exists():
     raise DataError(f'{source}: no such file or folder (data.dir)')
+  check_rereadable(path)
   if not path.is_dir():
     return Layout({TRAIN: path}, divided=False)
   files = find_files(path, _ENDINGS)

@@ -14,15 +14,15 @@ Splits that the source lacks are drawn from train.
 from collections.abc import Iterator, Sequence
 import dataclasses
 import pathlib
+import shlex
 from typing import Any, BinaryIO, Self
 
 from absl import logging
 
 from xjax.core.config_part import AT_LEAST_0, RATE, field
-from xjax.core.errors import DataError
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
-from xjax.data.files.tables import FileKind, kind_of, read_table
+from xjax.data.files.tables import read_table
 from xjax.data.formats.contract import DataConfig, read_document
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.formats.own.columns import LIST, Columns, RowReader
@@ -43,6 +43,8 @@ class OwnData(DataConfig):
 
   data.dir is a file or a folder; the module lists the forms.
   """
+
+  tables = True
 
   dir: str = field('', 'The file or folder of the corpus.', may_change=True)
   text: tuple[str, ...] = field(
@@ -107,7 +109,8 @@ class OwnData(DataConfig):
     new = {k: v for k, v in guesses.items() if v and v != getattr(self, k)}
     if new:
       flags = (
-        f'--config.data.{name}={value if name != "text" else ",".join(value)}'
+        f'--config.data.{name}='
+        + shlex.quote(','.join(value) if name == 'text' else value)
         for name, value in new.items()
       )
       logging.info('%s: columns guessed: %s', self.dir, ' '.join(flags))
@@ -140,13 +143,7 @@ class OwnData(DataConfig):
 
   def read_table(
     self, file: BinaryIO, name: str, faults: Faults
-  ) -> Sequence[Document] | None:
-    try:
-      kind = kind_of(file, name)
-    except Fault as fault:
-      raise DataError(f'{name}:{fault.line}: {fault}') from fault
-    if kind is FileKind.JSON_LINES:
-      return None
+  ) -> Sequence[Document]:
     table = read_table(file, name, faults)
     return tagged_rows(self._columns(), name, table, faults)
 

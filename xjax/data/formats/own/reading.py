@@ -15,7 +15,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields, open_lines
-from xjax.data.files.tables import FileKind, Table, read_table, rewindable
+from xjax.data.files.tables import FileKind, Table, read_table
 from xjax.data.formats.contract import read_document
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.draft import (
@@ -101,7 +101,6 @@ def _open(path: pathlib.Path, faults: Faults) -> Iterator[Table]:
       file = stack.enter_context(open_lines(path))
     except Fault as fault:
       raise DataError(f'{path}: {fault}') from fault
-    file = stack.enter_context(rewindable(file))
     yield read_table(file, str(path), faults)
 
 

@@ -51,8 +51,8 @@ def draw_splits(
   keys_N = np.frombuffer(keys, np.uint64)
   if len(keys_N) < _FEWEST:
     raise DataError(
-      f'{source}: {len(keys_N)} documents are too few to draw a dev and a test '
-      f'split; at least {_FEWEST} are needed, or a file for each split'
+      f'{source}: {len(keys_N)} documents are too few to draw splits; at least '
+      f'{_FEWEST} are needed, or your own split dev'
     )
   _, text_N, count_T = np.unique(
     keys_N, return_inverse=True, return_counts=True
@@ -72,7 +72,7 @@ def draw_splits(
   rows = {n: np.flatnonzero(split_T[text_N] == i) for i, n in enumerate(names)}
   if empty := [name for name in names if not len(rows[name])]:
     raise DataError(
-      f'{source}: too few different texts to draw the split {empty[0]}; give a '
-      'file for each split'
+      f'{source}: too few different texts to draw the split {empty[0]}; give '
+      'your own split dev'
     )
   return rows
