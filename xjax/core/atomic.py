@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import glob
 import json
 import os
 import pathlib
@@ -159,16 +160,21 @@ def _temporary(path: pathlib.Path) -> dict[str, Any]:
   }
 
 
-def remove_temporaries(folder: str | os.PathLike) -> None:
+def remove_temporaries(folder: str | os.PathLike, name: str = '') -> None:
   """Removes what killed processes have left of atomic_write and build_folder.
 
   The files of processes that are alive on this machine stay, and so do all
-  files with other names. The caller must have locked the folder.
+  files with other names. The caller must have locked the folder, or must be the
+  only one who writes the file `name`.
 
   Args:
-    folder: the folder; its subfolders are searched too.
+    folder: the folder. Without a name, its subfolders are searched too.
+    name: only temporaries of the file with this name in the folder are
+      removed; '' removes the temporaries of all files.
   """
-  for path in list(pathlib.Path(folder).rglob('.*.tmp')):
+  folder = pathlib.Path(folder)
+  pattern = f'.{glob.escape(name)}.xjax-*.tmp'
+  for path in list(folder.glob(pattern) if name else folder.rglob('.*.tmp')):
     match = _TEMPORARY.fullmatch(path.name)
     if not match or _is_another(int(match[1])):
       continue
