@@ -14,8 +14,8 @@ from xjax.data.files.file_set import file_digest
 from xjax.score.config import LinearModel
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.folder import SweepFolder
-from xjax.sweep.sweep_file import write_config
 from xjax.sweep.store import Store
+from xjax.sweep.sweep_file import write_config
 from xjax.train.writers import CLOCK_FIELDS
 
 STEPS = 24
@@ -50,6 +50,7 @@ class AttackedCommand(abc.ABC):
 
   def prepare(self, workdir: pathlib.Path) -> None:
     """Makes the files that are there before the command starts."""
+    del workdir
 
   def has_begun(self, workdir: pathlib.Path) -> bool:
     """Returns whether the folder may get files of a user.

@@ -12,7 +12,7 @@ from absl import logging
 
 from xjax.config.json import diff, from_json, to_json
 from xjax.config.run import Config
-from xjax.core.atomic import write_json, writing
+from xjax.core.atomic import remove_temporaries, write_json, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.sweep.config import Sweep
@@ -107,6 +107,9 @@ class SweepFolder:
   def lock(self) -> Iterator[None]:
     """Makes the folder, and locks it until the context is left.
 
+    What a killed sweep has left of unfinished files is removed. The folders of
+    trials are left alone, because other machines may write there.
+
     Raises:
       ConfigError: another process has locked the folder; the message says who.
       WriteError: the folder cannot be made.
@@ -115,6 +118,9 @@ class SweepFolder:
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)
+      remove_temporaries(self.path / 'configs')
+      for path in (self.sweep, self.store, self.best):
+        remove_temporaries(self.path, path.name)
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
