@@ -40,7 +40,7 @@ from scipy import sparse
 from tests.fixtures.mutations import mutated
 
 READ, REFUSED, CHANGED = 'read', 'refused', 'changed'
-BAD = ('traceback', 'silent', 'memory', 'hang', 'died')
+BAD = (CHANGED, 'traceback', 'silent', 'memory', 'hang', 'died')
 _SECONDS = 60  # for one input
 _GROWTH = 1 << 30  # bytes that one input may need
 # Bytes of address space that a reading process may add. Libraries that are
@@ -392,7 +392,7 @@ def _lines(process: subprocess.Popen) -> Iterator[bytes | None]:
 
 def table(results: list[tuple[int, str, str, str]]) -> str:
   """Returns the counts of verdicts by kind, and all that is bad."""
-  verdicts = (READ, REFUSED, CHANGED, *BAD)
+  verdicts = (READ, REFUSED, *BAD)
   counts = collections.Counter(
     (name, verdict) for _, kind, verdict, _ in results for name in (kind, 'all')
   )

@@ -1,216 +1,250 @@
-"""Kills, starts twice and litters runs at random, and counts what goes wrong.
+"""Kills commands, starts them twice and litters their folders, at random.
 
   python -m tests.faults.attack_runs --kills=200 --seed=0
 
-Each attack starts a small run and does one of these things at a random moment:
-SIGKILL, SIGTERM, a second start of the same command, or an evaluation at the
-same time. After some attacks, it puts files of a user into the workdir. Then
-the run is started again until it has finished, and is compared with a run that
-nothing happened to. The table at the end counts, for each kind
-of attack: tracebacks, silent losses (exit code 0 or 75, but records, files or
-scores differ; or files of the user are gone), leftovers (temporary files) and
-hangs.
+Each attack starts a small command (see attacked_commands.py), and does one of
+these things at a random moment: SIGKILL, SIGTERM, Ctrl-C, a second start of the
+same command, or another command with the same files at the same time. After
+some attacks, it puts files of a user into the folder. Then the command is
+started again until it has finished, and its results are compared with those of
+a command that nothing happened to. The table counts, by command and by kind of
+attack:
+
+- hits: attacks after which a process had not finished its work
+- tracebacks, and deaths by a signal that nobody has sent
+- silent losses: files, records or scores differ, or files of the user are gone;
+  or a reader would accept files of which some are older than the others
+- leftovers: temporary files
+- hangs
+
+Processes are forked from a server that has imported the libraries, but has not
+started JAX. So an attack costs no imports. The runs of sweeps are processes of
+their own.
 """
 
 import argparse
-from collections.abc import Sequence
-import dataclasses
-import json
+import atexit
+import collections
+from collections.abc import Callable, Sequence
+import contextlib
+import multiprocessing
 import os
 import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from unittest import mock
 
-from xjax.config.json import to_json
-from xjax.config.run import Config, shrink
+from tests.faults.attacked_commands import (
+  AttackedCommand,
+  AttackedFit,
+  AttackedPredict,
+  AttackedSweep,
+  linear,
+  neural,
+  tree,
+)
 from xjax.core.processes.lock import NAME
-from xjax.train.writers import CLOCK_FIELDS
 
-TESTS = pathlib.Path(__file__).parents[1]
-FIT = TESTS / 'run' / 'fit_process.py'
-EVALUATE = 'import sys; from xjax.run.evaluate import evaluate_split as e'
-JUDGE = f"""{EVALUATE}
-from xjax.core.errors import UserError
-try:
-  e(sys.argv[1], 'dev')
-except UserError as error:
-  sys.exit(f'error: {{error}}')
-"""
-KINDS = 'kill', 'terminate', 'twice', 'evaluate'
+KINDS = 'kill', 'terminate', 'interrupt', 'twice', 'other'
 FAULTS = 'tracebacks', 'silent losses', 'leftovers', 'hangs'
+COLUMNS = 'attacks', 'hits', *FAULTS
+ROOT = pathlib.Path(__file__).parents[2]
 PATIENCE = 120  # seconds until a process counts as hanging
-STEPS = 24
-
-# Files that a user may put into a workdir, by path.
-MINE = (
-  'notes.txt',
-  'checkpoints/3.bak/params',
-  'checkpoints/3.tar',
-  'eval/dev/.predictions.npz.mine',
-  '.metrics.jsonl.swp',
+_SENT = {
+  'kill': signal.SIGKILL,
+  'terminate': signal.SIGTERM,
+  'interrupt': signal.SIGINT,
+}
+# Modules that the server imports before it forks.
+_PRELOADED = (
+  *('optuna', 'sqlalchemy.dialects.sqlite', 'orbax.checkpoint', 'tensorboardX'),
+  *('xjax.run.neural', 'xjax.run.sparse', 'xjax.run.evaluate', 'xjax.run.tag'),
+  *('xjax.report.card', 'xjax.report.terminal.fitted'),
+  *('xjax.report.terminal.sweep', 'xjax.sweep.workers'),
+  'tests.faults.attacked_commands',
 )
 
 
-@dataclasses.dataclass
 class Attacks:
-  """Attacks the run of a config, and counts faults.
+  """Attacks commands, and counts faults.
 
   Attributes:
-    folder: the folder of all workdirs.
-    rng: draws the attacks and their moments.
+    counts: (command or kind of attack, column) -> number.
   """
 
-  folder: pathlib.Path
-  rng: random.Random
+  def __init__(self, folder: pathlib.Path, rng: random.Random) -> None:
+    """Runs each command without an attack.
 
-  def __post_init__(self) -> None:
-    self.counts = {kind: dict.fromkeys(('runs', *FAULTS), 0) for kind in KINDS}
-    self.config = self.folder / 'config.json'
-    self.config.write_text(json.dumps(to_json(_config())))
-    self.environment = {
-      **os.environ,
-      'JAX_NUM_CPU_DEVICES': '1',
-      'JAX_COMPILATION_CACHE_DIR': str(self.folder / 'compiled'),
-      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-      'XJAX_CACHE_DIR': str(self.folder / 'cache'),
-      'PYTHONPATH': str(TESTS.parent),
-    }
-    self.whole = self.folder / 'whole'
-    process = self._start(self.whole)
-    code, output = process.wait(PATIENCE), self._output(process)
-    if code:
-      raise RuntimeError(output)
-    self.expected = _results(self.whole)
+    Args:
+      folder: the folder of all files.
+      rng: draws the attacks and their moments.
+    """
+    self.counts = collections.Counter()
+    self._folder, self._rng = folder, rng
+    self._processes = multiprocessing.get_context('forkserver')
+    self._processes.set_forkserver_preload(list(_PRELOADED))
+    self._number = 0
+    mine = 'checkpoints/3.bak/params', 'checkpoints/3.tar'
+    predict = AttackedPredict(folder / 'tree', folder)
+    self.commands: list[AttackedCommand] = [
+      AttackedFit('neural', neural(), folder, *mine),
+      AttackedFit('tree', tree(), folder, 'model/tree_0.parts.bak'),
+      AttackedFit('linear', linear(), folder, 'model/labels.tar'),
+      predict,
+      AttackedSweep(folder),
+    ]
+    self._whole: dict[str, tuple[dict[str, object], int]] = {}
+    for command in self.commands:
+      workdir = folder / command.name
+      self._run_whole(command.words(workdir))
+      self._whole[command.name] = command.results(workdir), _amount(workdir)
+    self._run_whole(predict.other(predict.old))
 
-  def attack(self, number: int) -> None:
+  def attack(self) -> None:
     """Makes one attack, and counts its faults."""
-    kind = self.rng.choice(KINDS)
-    count = self.counts[kind]
-    count['runs'] += 1
-    workdir = self.folder / str(number)
-    mine = MINE if self.rng.random() < 0.5 else ()
-    self._disturb(kind, workdir, count)
-    litter = _litter(workdir, mine)
-    ended = self._finish(workdir, count)
-    lost = _differences(_results(workdir) if ended else {}, self.expected)
+    self._number += 1
+    command, kind = self._rng.choice(self.commands), self._rng.choice(KINDS)
+    names = command.name, kind, 'all'
+
+    def count(fault: str, number: int = 1) -> None:
+      for name in names:
+        self.counts[name, fault] += number
+
+    workdir = self._folder / str(self._number)
+    command.prepare(workdir)
+    self._disturb(kind, command, workdir, count)
+    lost = command.torn(workdir)
+    mine = command.mine if self._rng.random() < 0.5 else ()
+    litter = _litter(workdir, mine) if command.has_begun(workdir) else ()
+    ended = self._finish(command.words(workdir), count)
+    expected, _ = self._whole[command.name]
+    lost += _differences(command.results(workdir) if ended else {}, expected)
     lost += [name for name in litter if not (workdir / name).is_file()]
-    if lost:
-      print(f'attack {number} ({kind}): {lost}', file=sys.stderr)
-    count['silent losses'] += len(lost)
-    count['leftovers'] += len(_leftovers(workdir))
+    left = _leftovers(workdir)
+    if lost or left:
+      said = f'{self._number} {command.name} {kind}: {lost}, {left}'
+      print(said, file=sys.stderr)
+    count('attacks')
+    count('silent losses', len(lost))
+    count('leftovers', len(left))
     if ended:
       shutil.rmtree(workdir)
 
   def table(self) -> str:
-    """Returns the counts as a table with a row for each kind of attack."""
-    rows = [('attack', 'runs', *FAULTS)]
-    rows += [(kind, *map(str, self.counts[kind].values())) for kind in KINDS]
-    return '\n'.join('  '.join(f'{x:>13}' for x in row) for row in rows)
+    """Returns the counts, with a row for each command and kind of attack."""
+    names = *(command.name for command in self.commands), *KINDS, 'all'
+    rows = [('', *COLUMNS)]
+    rows += [(name, *(self.counts[name, c] for c in COLUMNS)) for name in names]
+    return '\n'.join(''.join(f'{x:>15}' for x in row) for row in rows)
+
+  def _run_whole(self, words: Sequence[str]) -> None:
+    """Runs a command without an attack."""
+    faults = []
+    process = self._start(words)
+    self._end(process, lambda fault: faults.append(fault))
+    if faults or process.exitcode:
+      raise RuntimeError(f'{words}: {process.exitcode}: {process.log}')
 
   def _disturb(
-    self, kind: str, workdir: pathlib.Path, count: dict[str, int]
+    self,
+    kind: str,
+    command: AttackedCommand,
+    workdir: pathlib.Path,
+    count: Callable[[str], None],
   ) -> None:
-    """Starts a run, and disturbs it once at a random moment."""
-    first = self._start(workdir)
-    self._wait(first, workdir, self.rng.randrange(STEPS))
-    time.sleep(self.rng.random() * 0.2)
-    others = []
-    if kind == 'kill':
-      first.kill()
-    elif kind == 'terminate':
-      first.send_signal(signal.SIGTERM)
-    elif kind == 'twice':
-      others = [self._start(workdir)]
+    """Starts a command, and disturbs it once at a random moment."""
+    _, amount = self._whole[command.name]
+    before = _amount(workdir)
+    processes = [self._start(command.words(workdir))]
+    # Ctrl-C before a command has begun is Python's own traceback.
+    least = before + self._rng.randrange(kind == 'interrupt', amount)
+    until = time.monotonic() + PATIENCE
+    while processes[0].is_alive() and time.monotonic() < until:
+      if _amount(workdir) >= least:
+        time.sleep(self._rng.choice((0, 0.2)) * self._rng.random())
+        break
+      time.sleep(0.002)
+    if kind in _SENT:
+      with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.kill(processes[0].pid, _SENT[kind])
     else:
-      others = [self._start(workdir, ('-c', JUDGE, str(workdir)))]
-    for process in (first, *others):
-      self._end(process, count)
+      second = command.words if kind == 'twice' else command.other
+      processes.append(self._start(second(workdir)))
+    for process in processes:
+      self._end(process, count, _SENT.get(kind, 0))
+    if any(process.exitcode for process in processes):
+      count('hits')
 
-  def _finish(self, workdir: pathlib.Path, count: dict[str, int]) -> bool:
-    """Starts the run until it has finished; returns whether it has."""
+  def _finish(self, words: Sequence[str], count: Callable[[str], None]) -> bool:
+    """Starts a command until it has finished; returns whether it has."""
     for _ in range(3):
-      process = self._start(workdir)
+      process = self._start(words)
       self._end(process, count)
-      if process.returncode == 0:
+      if process.exitcode == 0:
         return True
     return False
 
-  def _start(
-    self, workdir: pathlib.Path, command: Sequence[str] = ()
-  ) -> subprocess.Popen:
-    log = tempfile.TemporaryFile('w+', dir=self.folder)
-    process = subprocess.Popen(
-      [
-        sys.executable,
-        *(command or (str(FIT), str(self.config), str(workdir))),
-      ],
-      env=self.environment,
-      stdout=log,
-      stderr=subprocess.STDOUT,
-    )
-    process.log = log
+  def _start(self, words: Sequence[str]) -> multiprocessing.Process:
+    handle, log = tempfile.mkstemp(dir=self._folder)
+    os.close(handle)
+    process = self._processes.Process(target=run_command, args=(words, log))
+    process.log = pathlib.Path(log)
+    process.start()
     return process
 
-  def _wait(
-    self, process: subprocess.Popen, workdir: pathlib.Path, step: int
+  def _end(
+    self,
+    process: multiprocessing.Process,
+    count: Callable[[str], None],
+    sent: int = 0,
   ) -> None:
-    """Waits until the run has written a step, or has ended."""
-    until = time.monotonic() + PATIENCE
-    path = workdir / 'metrics.jsonl'
-    while process.poll() is None and time.monotonic() < until:
-      if not step or (path.exists() and _last_step(path) >= step):
-        return
-      time.sleep(0.005)
-
-  def _end(self, process: subprocess.Popen, count: dict[str, int]) -> None:
-    """Waits for a process, and counts its hang or its tracebacks."""
-    try:
-      process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-      count['hangs'] += 1
+    """Waits for a process, and counts its hang or its traceback."""
+    process.join(PATIENCE)
+    if process.exitcode is None:
+      count('hangs')
+      sent = signal.SIGKILL
       process.kill()
-      process.wait()
-    output = self._output(process)
-    if 'Traceback' in output or 'Exception ignored' in output:
-      count['tracebacks'] += 1
-      print(output, file=sys.stderr)
-
-  def _output(self, process: subprocess.Popen) -> str:
-    process.log.seek(0)
-    with process.log as log:
-      return log.read()
+      process.join()
+    output, code = process.log.read_text(errors='replace'), process.exitcode
+    process.log.unlink()
+    errors = 'Traceback', 'Exception ignored', 'Fatal Python error'
+    if any(e in output for e in errors) or (code < 0 and code != -sent):
+      count('tracebacks')
+      print(f'exit code {code}: {output}', file=sys.stderr)
 
 
-def _config() -> Config:
-  small = shrink(Config())
-  return dataclasses.replace(
-    small,
-    data=dataclasses.replace(small.data, n_train=48),
-    train=dataclasses.replace(
-      small.train,
-      steps=STEPS,
-      log_every=2,
-      checkpoint_every=3,
-      judge_every=8,
-      learning_rate=0.01,
-      keep=2,
-    ),
-  )
+def run_command(words: Sequence[str], log: str) -> None:
+  """Runs the command `xjax`, and ends the process with its exit code.
+
+  Args:
+    words: the words of the command.
+    log: file for the output.
+  """
+  from xjax.commands.main import main
+
+  file = os.open(log, os.O_WRONLY | os.O_APPEND)
+  os.dup2(file, 1)
+  os.dup2(file, 2)
+  sys.argv = ['xjax', *words]
+  try:
+    main()
+  finally:
+    atexit._run_exitfuncs()  # multiprocessing leaves them out
+
+
+def _amount(workdir: pathlib.Path) -> int:
+  """Returns how much was written: the number of files and records."""
+  n_files = sum(len(files) for _, _, files in os.walk(workdir))
+  path = workdir / 'metrics.jsonl'
+  return n_files + (path.read_bytes().count(b'\n') if path.exists() else 0)
 
 
 def _litter(workdir: pathlib.Path, names: Sequence[str]) -> Sequence[str]:
-  """Puts files of a user into a workdir, and returns their names.
-
-  A run refuses a workdir with checkpoints/ but no config.json. So nothing is
-  put into the workdir of a run that has not begun.
-  """
-  if not (workdir / 'config.json').exists():
-    return ()
+  """Puts files of a user into a folder, and returns their names."""
   for name in names:
     path = workdir / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,50 +257,34 @@ def _differences(
 ) -> list[str]:
   """Returns the names of results that are missing, new or different."""
   names = results.keys() | expected.keys()
-  return sorted(n for n in names if results.get(n) != expected.get(n))
+  absent = object()
+  return sorted(
+    n for n in names if results.get(n, absent) != expected.get(n, absent)
+  )
 
 
-def _last_step(path: pathlib.Path) -> int:
-  lines = path.read_text().splitlines(True)
-  steps = [json.loads(x)['step'] for x in lines if x.endswith('\n')]
-  return max(steps, default=0)
-
-
-def _results(workdir: pathlib.Path) -> dict[str, object]:
-  """Returns what must be the same whatever happened to a run."""
-  results: dict[str, object] = {}
-  for path in sorted(workdir.rglob('*')):
-    name = path.relative_to(workdir).as_posix()
-    if name.startswith(('eval/', 'features/')) and path.suffix != '.mine':
-      if path.is_file():
-        results[name] = path.read_bytes()
-  for name in ('calibration.json', 'labels.jsonl', 'corpus.json'):
-    results[name] = (workdir / name).read_bytes()
-  records = []
-  for line in (workdir / 'metrics.jsonl').read_text().splitlines():
-    record = json.loads(line)
-    for field in CLOCK_FIELDS:
-      record.pop(field, None)
-    records.append(record)
-  results['records'] = records
-  steps = (workdir / 'checkpoints').glob('*/files.json')
-  results['steps'] = sorted(path.parent.name for path in steps)
-  return results
-
-
-def _leftovers(workdir: pathlib.Path) -> list[pathlib.Path]:
+def _leftovers(workdir: pathlib.Path) -> list[str]:
   """Returns the temporary files that no process uses any more."""
   names = ('*.tmp', '*orbax-checkpoint-tmp*', NAME, 'damaged')
-  return [path for name in names for path in workdir.rglob(name)]
+  paths = [path for name in names for path in workdir.rglob(name)]
+  return [path.relative_to(workdir).as_posix() for path in paths]
 
 
 def main(kills: int, seed: int) -> Attacks:
   """Makes attacks, and returns the counts of faults."""
   folder = pathlib.Path(tempfile.mkdtemp(prefix='xjax_attacks_'))
+  environment = {
+    'JAX_NUM_CPU_DEVICES': '1',
+    'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+    'XJAX_CACHE_DIR': str(folder / 'cache'),
+    'PYTHONPATH': str(ROOT),
+  }
   try:
-    attacks = Attacks(folder, random.Random(seed))
-    for number in range(kills):
-      attacks.attack(number)
+    with mock.patch.dict(os.environ, environment):
+      attacks = Attacks(folder, random.Random(seed))
+      for _ in range(kills):
+        attacks.attack()
     return attacks
   finally:
     shutil.rmtree(folder, ignore_errors=True)

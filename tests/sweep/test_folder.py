@@ -124,3 +124,17 @@ def test_places_differ_by_trial_and_seed(tmp_path):
   paths = [path for p in places for path in dataclasses.astuple(p)]
   assert len(set(paths)) == 16
   assert places[0].workdir == tmp_path / 'trials' / '0003'
+
+
+def test_what_a_killed_sweep_left_is_removed(tmp_path):
+  folder = SweepFolder.at(tmp_path)
+  dead = f'xjax-{2**22 + 1}-a.tmp'  # no process has such an id
+  names = '.sweep.json', '.sweep.db', '.best.py', 'configs/.0000.py'
+  for name in (*names, '.mine', 'trials/0000/.labels.jsonl'):
+    path = tmp_path / f'{name}.{dead}'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+  with folder.lock():
+    left = [path.name for path in tmp_path.rglob(f'*.{dead}')]
+    # Other machines may train in the folders of trials.
+    assert sorted(left) == [f'.labels.jsonl.{dead}', f'.mine.{dead}']

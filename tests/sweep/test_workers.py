@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+import optuna
 import pytest
 
 from xjax.config.neural_train import NeuralTrain
@@ -238,9 +239,29 @@ def test_a_damaged_store_is_one_error(session_of):
     run(session)
 
 
+def test_a_kill_while_the_store_is_created_leaves_no_store(
+  tmp_path, monkeypatch
+):
+  path, search = tmp_path / 'sweep.db', Grid({RATE: (0.5, 0.25)})
+
+  def killed(*_, **__):
+    raise SystemExit
+
+  with monkeypatch.context() as patch:
+    patch.setattr(optuna.storages.RDBStorage, 'create_new_study', killed)
+    with pytest.raises(SystemExit):
+      Store(path, search, NoPruning())
+  assert not path.exists()
+  Store(path, search, NoPruning()).begin()
+  assert len(Store(path, search, NoPruning()).unfinished()) == 1
+
+
 @pytest.mark.parametrize(
   'change',
   [
+    # A database whose creation was interrupted has no such index.
+    """drop index ix_studies_study_name;
+    insert into studies (study_name) values ('sweep')""",
     "update trials set state = 'else'",
     'update trials set number = -5',
     "update trials set datetime_start = 'today'",
@@ -258,7 +279,7 @@ def test_a_store_of_another_form_is_one_error(tmp_path, change):
   store.begin()
   assert len(Store(path, search, NoPruning()).unfinished()) == 1
   with contextlib.closing(sqlite3.connect(path)) as base:
-    base.execute(change)
+    base.executescript(change)
     base.commit()
   with pytest.raises(DataError, match=r'sweep\.db: .*(damaged|cannot be read)'):
     Store(path, search, NoPruning())

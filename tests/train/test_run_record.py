@@ -29,7 +29,7 @@ def test_seconds_add_up_over_starts(home):
   with RunClock(home) as clock:
     pass
   assert clock.is_new(6, judged=False) and clock.is_new(6, judged=True)
-  clock.finish(6, 1234)
+  clock.save(clock.finished(6, 1234))
   last = RunRecord.read(home)
   assert (last.seconds, last.steps, last.model_bytes) == (20, 6, 1234)
   assert last.finished.endswith('+00:00') and last.version
@@ -38,7 +38,7 @@ def test_seconds_add_up_over_starts(home):
 def test_a_finished_run_is_not_new(home):
   with RunClock(home) as clock:
     pass
-  clock.finish(6, 1)
+  clock.save(clock.finished(6, 1))
   before = home.record.read_bytes()
   with RunClock(home) as clock:
     pass

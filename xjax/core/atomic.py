@@ -163,7 +163,8 @@ def remove_temporaries(folder: str | os.PathLike, files: str = '**/*') -> None:
   """Removes what killed processes have left of atomic_write and build_folder.
 
   The files of processes that are alive on this machine stay, and so do all
-  files with other names. The caller must have locked the folder.
+  files with other names. The caller must have locked the folder, or must be the
+  only one who writes these files.
 
   Args:
     folder: the folder.

@@ -14,7 +14,7 @@ from xjax.data.files.csv_file import write_csv
 from xjax.data.files.file_set import read_json, read_mark, writing_set
 from xjax.judge.predictions import Predictions
 
-# The files in the folder of an evaluation. MARK is written last (writing_set).
+# The files in the folder of an evaluation. MARK lists the others (writing_set).
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
 MARK = 'judged.json'
 # A folder outside a workdir may have the calibration of the run that it judges.

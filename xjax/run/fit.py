@@ -105,12 +105,16 @@ def fit(
     best = fitted.best_step
     metrics = read_splits(corpus, folder, best)
     is_new = clock.is_new(fitted.steps, judged=metrics is not None)
+    if is_new:
+      # A run that is killed from here on gets its record at the next start.
+      clock.save(clock.unfinished())
     if metrics is None:
       model = fitted.model()
       best, metrics = model.step, judge_splits(model, corpus, folder)
     if is_new:
-      record = clock.finish(fitted.steps, fitted.model_bytes)
+      record = clock.finished(fitted.steps, fitted.model_bytes)
       write_results(folder.path, config, metrics, record)
+      clock.save(record)
     return FitResult(
       workdir=folder.path,
       steps=fitted.steps,

@@ -151,7 +151,8 @@ def tag_file(
   - X.metrics.json has the metrics of the documents with known gold labels. If
     there is no such document, the file is not written.
   - X.html explains the labels, if `explain` and `page` are set.
-  - X.judged.json is written last. It has the digests of the other files.
+  - X.judged.json has the digests of the other files. So readers notice if the
+    files are not from one command.
 
   Args:
     workdir: folder of the run.

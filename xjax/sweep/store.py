@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import enum
+import os
 import pathlib
 import statistics
 from typing import Any
@@ -11,6 +12,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 import sqlalchemy.exc
 
+from xjax.core.atomic import WriteError, temporary_folder
 from xjax.core.errors import DAMAGE, DataError
 from xjax.sweep.config import MedianPruning, Pruning, Search
 from xjax.sweep.drawing import draw
@@ -23,7 +25,12 @@ from xjax.sweep.trials import (
 )
 
 # The exceptions of Optuna when a database has other content than it expects.
-_DAMAGE = (*DAMAGE, LookupError, AssertionError)
+_DAMAGE = (
+  *DAMAGE,
+  LookupError,
+  AssertionError,
+  optuna.exceptions.StorageInternalError,
+)
 # The name of Optuna's study, and names of attributes of trials in the database.
 _NAME = 'sweep'
 _FIELDS = 'fields'
@@ -103,14 +110,14 @@ class Store:
     space = space_of(search)
     self._space = {key: distribution_of(space[key]) for key in space}
     try:
-      self._study = optuna.create_study(
-        storage=optuna.storages.RDBStorage(f'sqlite:///{path}'),
-        study_name=_NAME,
-        direction='maximize',
-        load_if_exists=True,
-        pruner=_pruner(pruning),
+      if not path.exists():
+        _create(path)
+      self._study = optuna.load_study(
+        study_name=_NAME, storage=_storage(path), pruner=_pruner(pruning)
       )
       self._check()
+    except WriteError:
+      raise
     except sqlalchemy.exc.DatabaseError as error:
       raise DataError(f'{path}: cannot be read: {error.orig}') from error
     except _DAMAGE as error:
@@ -244,6 +251,23 @@ class Store:
           trial.suggest_int(name, d.low, d.high, log=d.log)
         case optuna.distributions.FloatDistribution() as d:
           trial.suggest_float(name, d.low, d.high, log=d.log)
+
+
+def _create(path: pathlib.Path) -> None:
+  """Creates a database without trials.
+
+  Optuna does not notice that a database lacks an index because its creation was
+  interrupted. So the database gets its name when it is complete.
+  """
+  with temporary_folder(path) as folder:
+    storage = _storage(folder / path.name)
+    optuna.create_study(storage=storage, study_name=_NAME, direction='maximize')
+    storage.engine.dispose()
+    os.replace(folder / path.name, path)
+
+
+def _storage(path: pathlib.Path) -> optuna.storages.RDBStorage:
+  return optuna.storages.RDBStorage(f'sqlite:///{path}')
 
 
 def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:

@@ -89,7 +89,7 @@ def _fits(value: object, kind: object) -> bool:
 class RunClock(contextlib.AbstractContextManager):
   """Measures the time of a `with` block that fits a model.
 
-  If the block raises an error, its time is saved. Otherwise `finish` saves it.
+  If the block raises an error, its time is saved. Otherwise `save` saves it.
   """
 
   def __init__(self, workdir: Workdir) -> None:
@@ -113,7 +113,7 @@ class RunClock(contextlib.AbstractContextManager):
     if error is not None:
       # The error is more important than a record that cannot be written.
       with contextlib.suppress(WriteError):
-        self._save(dataclasses.replace(self._timed, finished=''))
+        self.save(self.unfinished())
 
   def is_new(self, steps: int, judged: bool) -> bool:
     """Returns whether the record lacks a run that has taken so many steps.
@@ -128,21 +128,24 @@ class RunClock(contextlib.AbstractContextManager):
       return not judged
     return not self.record.finished or self.record.steps != steps
 
-  def finish(self, steps: int, model_bytes: int) -> RunRecord:
-    """Saves and returns the record of the finished run.
+  def unfinished(self) -> RunRecord:
+    """Returns the record of a run that is not finished, after the block."""
+    return dataclasses.replace(self._timed, finished='')
+
+  def finished(self, steps: int, model_bytes: int) -> RunRecord:
+    """Returns the record of the finished run, after the block.
 
     Args:
       steps: number of optimizer steps taken.
       model_bytes: size of the model.
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-    self.record = dataclasses.replace(
+    return dataclasses.replace(
       self._timed, steps=steps, model_bytes=model_bytes, finished=now
     )
-    self._save(self.record)
-    return self.record
 
-  def _save(self, record: RunRecord) -> None:
+  def save(self, record: RunRecord) -> None:
+    """Saves a record of the run as run.json; only host 0 writes."""
     if is_host0():
       write_json(self._workdir.record, dataclasses.asdict(record))
 

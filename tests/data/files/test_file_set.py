@@ -96,3 +96,85 @@ def test_what_a_killed_process_leaves_is_swept(mark):
   remove_temporaries(mark.parent)
   assert left.exists() == pathlib.Path(f'/proc/1{os.getpid()}').exists()
   assert mark.exists()
+
+
+class Killed(BaseException):
+  """Stands for SIGKILL at a change of the file system."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+  """Lets all changes of files fail, from the n-th change on."""
+
+  def set_up(patch, n):
+    changes = iter(range(n))
+
+    def counting(change):
+      def call(*args, **options):
+        if next(changes, None) is None:
+          raise Killed
+        return change(*args, **options)
+
+      return call
+
+    for name in ('replace', 'unlink', 'rmdir'):
+      patch.setattr(os, name, counting(getattr(os, name)))
+
+  def run(n, action):
+    with monkeypatch.context() as patch:
+      set_up(patch, n)
+      try:
+        action()
+      except Killed:
+        return True
+    return False
+
+  return run
+
+
+def test_a_set_is_never_mixed_wherever_its_writer_is_killed(mark, killed_at):
+  old = {'a': 'one', 'b': 'two', 'c': 'three', 'd': 'three'}
+  new = {'a': 'four', 'b': 'five'}
+  n, was_killed = 0, True
+  while was_killed:
+    shutil.rmtree(mark.parent, ignore_errors=True)
+    write(mark, **old)
+    was_killed = killed_at(n, lambda: write(mark, **new))
+    state = contents_of_set(mark)
+    assert state in (None, old, new), f'killed at change {n}'
+    assert was_killed or state == new
+    # The next writer leaves only its own files.
+    write(mark, **new)
+    assert sorted(path.name for path in mark.parent.iterdir()) == [
+      'a',
+      'b',
+      'mark.json',
+    ], f'killed at change {n}'
+    n += 1
+  assert n > 6
+
+
+def contents_of_set(mark):
+  """Returns what a reader sees; None if it refuses the set.
+
+  Readers of X.npz take files without a mark as files of another program.
+  """
+  if mark.exists():
+    try:
+      read_mark(mark, 'again')
+    except DataError:
+      return None
+  names = (path.name for path in mark.parent.iterdir())
+  return {
+    name: (mark.parent / name).read_text()
+    for name in names
+    if not name.startswith('.') and name != mark.name
+  }
+
+
+def test_temporaries_of_other_sets_stay(mark, tmp_path):
+  mark.parent.mkdir()
+  other = mark.parent / f'.other.json.xjax-{2**22 + 1}-abc.tmp'
+  other.mkdir()
+  write(mark, a='one')
+  assert other.exists()

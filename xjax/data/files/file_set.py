@@ -1,12 +1,13 @@
 """Writes files that belong together as one set, and checks such a set.
 
-A set has a mark, which is a JSON file in the same folder. The mark is written
-last, and has the SHA-256 of each file of the set. So a set with a mark is
-complete, and all its files are from the same command.
+A set has a mark, which is a JSON file in the same folder. The mark has the
+SHA-256 of each file of the set. So if all files are as the mark says, the set
+is complete, and all its files are from the same command.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 import contextlib
+import glob
 import hashlib
 import os
 import pathlib
@@ -14,6 +15,7 @@ from typing import Any
 
 from xjax.core.atomic import (
   WriteError,
+  remove_temporaries,
   temporary_folder,
   write_json,
   writing,
@@ -56,10 +58,11 @@ def writing_set(
   """Replaces a set by the files that the `with` block writes.
 
   The block writes the new files into a temporary folder. If the block fails,
-  the old set stays as it was. Otherwise the old mark is removed, then the new
-  files replace the old files, and then the new mark is written. So a process
-  that is killed leaves a complete set, or files without a mark. Files that only
-  the old set has are removed, unless they have changed since they were written.
+  the old set stays as it was. Otherwise files that only the old set has are
+  removed, unless they have changed since they were written. Then the new mark
+  replaces the old mark, and the new files replace the old files. So if the
+  process is killed, the set is complete, or a file is not as the mark says.
+  What a killed process has left is removed by the next writer of the set.
 
   Args:
     mark: path of the mark. The files of the set are in the same folder.
@@ -72,18 +75,22 @@ def writing_set(
     WriteError: a file cannot be written.
   """
   folder = mark.parent
+  remove_temporaries(folder, glob.escape(mark.name))
   with temporary_folder(mark) as new:
     try:
       yield new
       digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
-      dropped = _unlisted(mark, digests)
+      write_json(new / mark.name, {**facts, FILES: digests})
       with writing(folder):
-        mark.unlink(missing_ok=True)
-        for name in digests:
-          os.replace(new / name, folder / name)
-        for path in dropped:
-          path.unlink(missing_ok=True)
-      write_json(mark, {**facts, FILES: digests})
+        for path in _unlisted(mark, digests):
+          path.unlink()
+        os.replace(new / mark.name, mark)
+        try:
+          for name in digests:
+            os.replace(new / name, folder / name)
+        except OSError:
+          mark.unlink()
+          raise
     except WriteError as error:
       # Users know the folder, but not the temporary folder.
       raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
@@ -141,6 +148,6 @@ def _unlisted(mark: pathlib.Path, names: Collection[str]) -> list[pathlib.Path]:
   try:
     digests = _digests(read_json(mark), mark)
     old = {mark.parent / n: d for n, d in digests.items() if n not in names}
-    return [path for path, digest in old.items() if file_digest(path) == digest]
+    return [p for p, d in old.items() if p.is_file() and file_digest(p) == d]
   except DataError:
     return []
