@@ -23,6 +23,7 @@ from xjax.commands.flags import (
   program,
   strategy,
 )
+from xjax.core.allocation import loading_libraries
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
 
@@ -43,8 +44,9 @@ processes.define()
 
 def main() -> None:
   """Judges the predictions and prints the tables."""
-  from xjax.core.distributed import is_host0
-  from xjax.report.terminal.judged import judgement_text, write_judgement
+  with loading_libraries():
+    from xjax.core.distributed import is_host0
+    from xjax.report.terminal.judged import judgement_text, write_judgement
 
   result = _evaluate()
   if is_host0():
@@ -65,8 +67,9 @@ def main() -> None:
 
 
 def _evaluate() -> 'Evaluation':
-  from xjax.judge.request import JudgeRequest
-  from xjax.run.evaluate import evaluate_files, evaluate_split
+  with loading_libraries():
+    from xjax.judge.request import JudgeRequest
+    from xjax.run.evaluate import evaluate_files, evaluate_split
 
   files = judging.files()
   if bool(_WORKDIR.value) == bool(files.predictions):

@@ -11,6 +11,7 @@ from absl import logging
 
 from xjax.config.json import load_config
 from xjax.config.run import Config
+from xjax.core.allocation import loading_libraries
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Calibration, Method
@@ -58,6 +59,7 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':
   return kind.load(folder, config, step)
 
 
+@loading_libraries()
 def kind_of_run(config: Config) -> 'type[Fit]':
   """Returns the class that fits and loads the model of a config."""
   match config.model:

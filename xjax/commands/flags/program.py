@@ -9,7 +9,11 @@ from absl import app, flags
 
 from xjax.commands.flags import config, imports, processes
 from xjax.commands.flags.help import asks_for_help, help_text
-from xjax.core.allocation import keep_freed_memory
+from xjax.core.allocation import (
+  keep_freed_memory,
+  leave_quickly,
+  loading_libraries,
+)
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
 from xjax.core.progress import Heartbeat
@@ -51,6 +55,7 @@ def _run(
   takes_arguments: bool,
 ) -> None:
   _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
+  leave_quickly()
   imports.define()
   if asks_for_help(sys.argv):
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
@@ -95,6 +100,7 @@ def _fail(error: Exception) -> int:
   return EXIT_USER_ERROR
 
 
+@loading_libraries()
 def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
   try:
     imports.import_modules(argv)
