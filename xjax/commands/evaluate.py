@@ -23,9 +23,9 @@ from xjax.commands.flags import (
   program,
   strategy,
 )
-from xjax.core.allocation import loading_libraries
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
+from xjax.core.loading import loading_libraries
 
 if typing.TYPE_CHECKING:
   from xjax.run.evaluate import Evaluation

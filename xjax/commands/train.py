@@ -23,8 +23,8 @@ from xjax.commands.flags import (
   profile,
   program,
 )
-from xjax.core.allocation import loading_libraries
 from xjax.core.console import show
+from xjax.core.loading import loading_libraries
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(

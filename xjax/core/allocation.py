@@ -1,14 +1,11 @@
 """Makes the C library keep freed memory, and refuses what no memory can hold.
 
-Kept memory speeds up training on CPUs, and libraries load in less time without
-searches for garbage.
+Kept memory speeds up training on CPUs.
 """
 
-import atexit
 from collections.abc import Iterator
 import contextlib
 import ctypes
-import gc
 import os
 import platform
 import resource
@@ -52,32 +49,6 @@ def keep_freed_memory() -> bool:
   # The list makes sure that all parameters are set, even if one of them fails.
   results = [mallopt(name, value) for name, value in parameters.items()]
   return all(results)
-
-
-@contextlib.contextmanager
-def loading_libraries() -> Iterator[None]:
-  """Stops Python's searches for garbage while modules are imported.
-
-  Modules stay in memory until the process ends, so a search costs time and
-  frees nothing.
-  """
-  if not gc.isenabled():
-    yield
-    return
-  gc.disable()
-  try:
-    yield
-  finally:
-    gc.enable()
-
-
-def leave_quickly() -> None:
-  """Makes Python end without searches for garbage.
-
-  By default, Python searches all modules when it ends. After a short command,
-  this takes as long as the command itself. The system frees all memory anyway.
-  """
-  atexit.register(gc.freeze)
 
 
 def check_memory(n_bytes: int, what: str, advice: str) -> None:

@@ -11,8 +11,8 @@ from absl import logging
 
 from xjax.config.json import load_config
 from xjax.config.run import Config
-from xjax.core.allocation import loading_libraries
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.loading import loading_libraries
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Calibration, Method
 from xjax.score.config import (

@@ -9,13 +9,10 @@ from absl import app, flags
 
 from xjax.commands.flags import config, imports, processes
 from xjax.commands.flags.help import asks_for_help, help_text
-from xjax.core.allocation import (
-  keep_freed_memory,
-  leave_quickly,
-  loading_libraries,
-)
+from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
+from xjax.core.loading import leave_quickly, loading_libraries
 from xjax.core.progress import Heartbeat
 
 EXIT_USER_ERROR = 1
