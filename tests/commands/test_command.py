@@ -1,5 +1,6 @@
 """The command `xjax`: its sub-commands, help, names of configs, imports."""
 
+import csv
 import dataclasses
 import enum
 import os
@@ -11,6 +12,7 @@ from absl import flags as absl_flags, logging
 import pytest
 
 from tests.commands.conftest import log_to, own_flags
+from tests.fixtures.own_corpus import make_rows
 from xjax.commands.flags import (
   config,
   help as help_flags,
@@ -260,16 +262,24 @@ try:
   main()
 except SystemExit as left:
   assert not left.code, left.code
-libraries = {'jax', 'flax', 'orbax', 'tensorflow_datasets', 'sklearn'}
+libraries = {'jax', 'flax', 'orbax', 'tensorflow_datasets', 'sklearn', 'torch'}
 print('loaded:', *sorted(libraries & set(sys.modules)), file=sys.stderr)
 """
 
 
-def loaded(*words: object, stdin: str = '') -> set[str]:
-  """Returns which heavy libraries a command has loaded."""
+def loaded(
+  *words: object, stdin: str = '', path: pathlib.Path = ROOT
+) -> set[str]:
+  """Returns which heavy libraries a command has loaded.
+
+  Args:
+    *words: words of the command line.
+    stdin: text that the command can read.
+    path: folder with further modules.
+  """
   done = subprocess.run(
     [sys.executable, '-c', IMPORTED, *map(str, words)],
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    env={**os.environ, 'PYTHONPATH': f'{path}:{ROOT}'},
     input=stdin,
     capture_output=True,
     text=True,
@@ -288,4 +298,20 @@ def test_a_tree_tags_documents_without_jax(tmp_path):
   fit(shrink(named_config('own_linear')), run)
   call = 'predict', f'--workdir={run}'
   for more in ((), ('--explain=2', f'--output={tmp_path / "out.jsonl"}')):
-    assert loaded(*call, *more, stdin='{"text": "a b"}') == {'sklearn'}
+    assert loaded(*call, *more, stdin='{"text": "a b"}') == set()
+
+
+def test_a_linear_model_is_trained_without_large_libraries(tmp_path):
+  """PyTorch would be loaded by tensorboardX where it is installed."""
+  (tmp_path / 'torch.py').write_text('')
+  corpus = tmp_path / 'docs.csv'
+  with corpus.open('w', encoding='utf-8', newline='') as file:
+    rows = csv.DictWriter(file, ('title', 'summary', 'body', 'tags'))
+    rows.writeheader()
+    rows.writerows(make_rows(60, 5))
+  found = loaded(
+    *('train', '--config=auto', f'--config.data.dir={corpus}'),
+    f'--workdir={tmp_path / "run"}',
+    path=tmp_path,
+  )
+  assert found == {'jax'}

@@ -26,6 +26,7 @@ from xjax.commands.flags import (
 )
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
+from xjax.core.loading import loading_libraries
 
 if typing.TYPE_CHECKING:
   from xjax.run.evaluate import Evaluation
@@ -44,8 +45,9 @@ processes.define()
 
 def main() -> None:
   """Judges the predictions and prints the tables."""
-  from xjax.core.distributed import is_host0
-  from xjax.report.terminal.judged import judgement_text, write_judgement
+  with loading_libraries():
+    from xjax.core.distributed import is_host0
+    from xjax.report.terminal.judged import judgement_text, write_judgement
 
   result = _evaluate()
   if is_host0():
@@ -71,8 +73,9 @@ def main() -> None:
 
 
 def _evaluate() -> 'Evaluation':
-  from xjax.judge.request import JudgeRequest
-  from xjax.run.evaluate import evaluate_files, evaluate_split
+  with loading_libraries():
+    from xjax.judge.request import JudgeRequest
+    from xjax.run.evaluate import evaluate_files, evaluate_split
 
   files = judging.files()
   if bool(_WORKDIR.value) == bool(files.predictions):

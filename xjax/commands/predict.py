@@ -23,6 +23,7 @@ best scores. The other strategies are propensity, bounded_random and cost.
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program, strategy
+from xjax.core.loading import loading_libraries
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _INPUT = flags.DEFINE_string(
@@ -63,7 +64,8 @@ strategy.define('--k')
 
 def main() -> None:
   """Predicts labels for the documents and writes the predictions."""
-  from xjax.run.tag import tag_file
+  with loading_libraries():
+    from xjax.run.tag import tag_file
 
   page = None
   if _EXPLAIN.value:

@@ -24,6 +24,7 @@ from xjax.commands.flags import (
   program,
 )
 from xjax.core.console import show
+from xjax.core.loading import loading_libraries
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(
@@ -40,11 +41,12 @@ def main() -> None:
     if not plan.print_plan(_CONFIG.value):
       sys.exit(program.EXIT_USER_ERROR)
     return
-  from xjax.core.config_part import modules_of
-  from xjax.core.distributed import is_host0
-  from xjax.report.card import write_card
-  from xjax.report.terminal.fitted import run_summary
-  from xjax.run.fit import fit
+  with loading_libraries():
+    from xjax.core.config_part import modules_of
+    from xjax.core.distributed import is_host0
+    from xjax.report.card import write_card
+    from xjax.report.terminal.fitted import run_summary
+    from xjax.run.fit import fit
 
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():

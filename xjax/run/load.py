@@ -13,6 +13,7 @@ from absl import logging
 from xjax.config.json import load_config
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.loading import loading_libraries
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Calibration, Method
 from xjax.score.config import (
@@ -70,6 +71,7 @@ def _with_moved_data(config: Config, folder: Workdir) -> Config:
   return dataclasses.replace(config, data=data)
 
 
+@loading_libraries()
 def kind_of_run(config: Config) -> 'type[Fit]':
   """Returns the class that fits and loads the model of a config."""
   match config.model:

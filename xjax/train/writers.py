@@ -16,19 +16,24 @@ from typing import Any
 
 from absl import logging
 import jax
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.record_writer import masked_crc32c
-from tensorboardX.summary import hparams, scalar
 import tqdm
 
 from xjax.config.json import to_json
 from xjax.config.run import Config
 from xjax.core.atomic import WriteError, atomic_write, writing
 from xjax.core.distributed import is_host0
+from xjax.core.loading import hidden
 from xjax.core.progress import Progress
 from xjax.judge.criteria import main_metrics
 from xjax.judge.judge import PROTOCOL
 from xjax.train.run_record import RunRecord
+
+# tensorboardX imports PyTorch if it is installed, which takes longer than
+# training a small model. Writing numbers does not need PyTorch.
+with hidden('torch'):
+  from tensorboardX.proto.event_pb2 import Event, SessionLog
+  from tensorboardX.record_writer import masked_crc32c
+  from tensorboardX.summary import hparams, scalar
 
 # Fields of records that depend on the speed of the machine. Two runs of the
 # same config can differ in these fields.

@@ -13,6 +13,7 @@ from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
+from xjax.core.loading import leave_quickly, loading_libraries
 from xjax.core.progress import Heartbeat, Progress
 
 EXIT_USER_ERROR = 1
@@ -57,6 +58,7 @@ def _run(
   heartbeat: bool = True,
 ) -> None:
   _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
+  leave_quickly()
   imports.define()
   if asks_for_help(sys.argv):
     print(help_text(sys.argv[0], main.__globals__['__doc__']))
@@ -105,6 +107,7 @@ def _end(message: str, code: int) -> int:
   return code
 
 
+@loading_libraries()
 def _parse(argv: list[str], takes_arguments: bool) -> list[str]:
   try:
     imports.import_modules(argv)

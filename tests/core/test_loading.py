@@ -1,0 +1,78 @@
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from xjax.core.loading import hidden, loading_libraries
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+# Counts the searches for garbage while Python ends.
+ENDING = """
+import gc
+from xjax.core.loading import leave_quickly
+leave_quickly()
+class Says:
+  def __del__(self):
+    print('searched')
+said = Says()
+said.self = said
+"""
+
+
+def test_no_garbage_is_searched_for_while_libraries_load():
+  with loading_libraries():
+    assert not gc.isenabled()
+    with loading_libraries():
+      pass
+    assert not gc.isenabled()
+  assert gc.isenabled()
+
+
+def test_the_search_goes_on_after_an_import_that_fails():
+  with pytest.raises(ImportError), loading_libraries():
+    import no_such_library  # noqa: F401
+  assert gc.isenabled()
+
+
+def test_a_hidden_library_cannot_be_imported(tmp_path, monkeypatch):
+  (tmp_path / 'optional.py').write_text('')
+  monkeypatch.syspath_prepend(tmp_path)
+  with hidden('optional'), pytest.raises(ImportError):
+    import optional
+  import optional
+
+  with hidden('optional'):
+    import optional as again
+  assert again is optional
+
+
+@pytest.mark.parametrize('library', ['torch', 'sklearn'])
+def test_records_of_training_need_no_large_library(library, tmp_path):
+  (tmp_path / 'torch.py').write_text('')
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      f'import sys, xjax.train.writers; print({library!r} in sys.modules)',
+    ],
+    env={**os.environ, 'PYTHONPATH': f'{tmp_path}:{ROOT}'},
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout == 'False\n'
+
+
+def test_python_ends_without_a_search_for_garbage():
+  done = subprocess.run(
+    [sys.executable, '-c', ENDING],
+    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout == ''
