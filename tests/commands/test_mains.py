@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import xjax
-from xjax.commands.flags.config import TupleParser
 from xjax.core.errors import Preempted
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -357,26 +356,6 @@ def test_zones_may_be_given_with_commas(run_main):
   done = run_main('train', *QUICK, '--config.data.zones=a,b', '--workdir=x')
   assert done.returncode == 1
   assert "there is no zone 'a'" in done.stderr
-
-
-@pytest.mark.parametrize(
-  ('element', 'text', 'items'),
-  [
-    (str, 'encoder/layers/[0-3]', ('encoder/layers/[0-3]',)),
-    (str, "('encoder/layers/[0-3]',)", ('encoder/layers/[0-3]',)),
-    (str, "['encoder/layers/[0-3]']", ('encoder/layers/[0-3]',)),
-    (str, '[ab]/*=0.1,x/[cd]', ('[ab]/*=0.1', 'x/[cd]')),
-    (str, '(a, "b")', ('a', 'b')),
-    (str, ' [a,b] ', ('a', 'b')),
-    (str, 'a', ('a',)),
-    (str, '()', ()),
-    (str, '', ()),
-    (int, '(1, 2,)', (1, 2)),
-    (float, '[.5]', (0.5,)),
-  ],
-)
-def test_several_values_keep_the_brackets_of_their_globs(element, text, items):
-  assert TupleParser(element).parse(text) == items
 
 
 def test_mistakes_in_documents_name_their_lines(run_main, trained):

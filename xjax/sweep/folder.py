@@ -118,8 +118,9 @@ class SweepFolder:
       for folder in ('trials', 'configs', 'logs'):
         with writing(self.path / folder):
           (self.path / folder).mkdir(exist_ok=True)
-      for files in ('*', 'configs/*'):
+      for files in (self.sweep.name, self.store.name, self.best.name):
         remove_temporaries(self.path, files)
+      remove_temporaries(self.path, 'configs/*')
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
