@@ -6,7 +6,7 @@ import math
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.data.load import load_corpus
-from xjax.data.schema import FREQUENT_FROM
+from xjax.data.schema import FREQUENT_FROM, Corpus
 from xjax.run.neural import first_vocabulary
 from xjax.run.neural_training import scored_labels
 from xjax.score.pretrained.architecture import (
@@ -60,13 +60,17 @@ class Sizes:
     )
 
 
-def corpus_sizes(config: Config) -> Sizes:
-  """Reads the corpus of a config, and returns the sizes of a run.
+def corpus_sizes(config: Config, corpus: Corpus | None = None) -> Sizes:
+  """Returns the sizes of a run.
+
+  Args:
+    config: the config of the run.
+    corpus: its corpus; with None, the corpus is read.
 
   Raises:
     ConfigError, DataError: as in run.fit.fit.
   """
-  corpus = load_corpus(config.data, config.seed)
+  corpus = corpus or load_corpus(config.data, config.seed)
   train, space = corpus.split('train'), corpus.label_space
   architecture, vocab = None, None
   reads = config.data.tokens

@@ -61,7 +61,9 @@ class _Choice:
   other: str = ''
 
 
-def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
+def resolve(
+  config: Config, workdir: Workdir | None, accelerator: bool | None = None
+) -> tuple[Config, Corpus | None]:
   """Replaces AutoModel in a config by a model that suits the corpus.
 
   If the workdir has a run, its model is taken. The fields that the config sets
@@ -71,7 +73,9 @@ def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
 
   Args:
     config: config of the run.
-    workdir: folder of the run.
+    workdir: folder of the run, if there is one.
+    accelerator: whether the run has a GPU or a TPU; None: whether this machine
+      has one.
 
   Returns:
     The config without AutoModel, and the corpus if it was read.
@@ -81,12 +85,14 @@ def resolve(config: Config, workdir: Workdir) -> tuple[Config, Corpus | None]:
   """
   if not isinstance(config.model, AutoModel):
     return config, None
-  if workdir.config.exists():
+  if workdir and workdir.config.exists():
     return _resumed(config, load_config(workdir.config)), None
   corpus = load_corpus(config.data, config.seed)
   if TRAIN not in corpus.splits:
     raise DataError('the corpus has no split train')
-  choice = choose(config, corpus.label_space, jax.default_backend() != 'cpu')
+  if accelerator is None:
+    accelerator = jax.default_backend() != 'cpu'
+  choice = choose(config, corpus.label_space, accelerator)
   for line in filter(None, (choice.what, choice.why, choice.other)):
     logging.info('auto: %s', line)
   check_config(choice.config)
@@ -168,6 +174,8 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
   reads, why = 'the features of the corpus', has
   if isinstance(tokens, TfidfConfig):
     reads = f'TF-IDF of {tokens.min_ngram} to {tokens.max_ngram} words'
+    if tokens.max_ngram == 1:
+      reads = 'TF-IDF of single words'
     if tokens.max_ngram != getattr(config.data.tokens, 'max_ngram', 0):
       pairs = 'pay' if tokens.max_ngram > 1 else 'need more documents'
       why = f'{has}: word pairs {pairs}'

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.fixtures.encoders import SIZES, write_encoder, write_weights
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import SubwordsConfig
@@ -27,9 +28,6 @@ from xjax.score.heads.contract import DescriptorConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.pooling import ClsConfig, MeanConfig, NoPooling
-from xjax.score.pretrained.architecture import architecture_of
-from xjax.score.pretrained.convert import parameter_shapes
-from xjax.score.pretrained.model_folder import write_model_folder
 from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.encoder import (
@@ -39,35 +37,6 @@ from xjax.train.initial.encoder import (
 )
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
-
-SIZES = {
-  'model_type': 'bert',
-  'hidden_size': 8,
-  'num_hidden_layers': 1,
-  'num_attention_heads': 2,
-  'intermediate_size': 12,
-  'max_position_embeddings': 20,
-}
-
-
-def write_encoder(folder, pooler, words='Directive 2003/87/EC of the', **sizes):
-  """A folder as others write it, of random weights."""
-  tokenizer = Subwords.fit(['pa te ko lu be', words])
-  texts = {'tokenizer.json': tokenizer.text}
-  config = {**SIZES, 'vocab_size': len(tokenizer), **sizes}
-  return write_weights(folder, pooler, config, texts)
-
-
-def write_weights(folder, pooler, config, texts):
-  rng = np.random.default_rng(0)
-  params = {
-    path: rng.normal(size=shape).astype(np.float32)
-    for path, shape in parameter_shapes(
-      architecture_of(config, 'c'), pooler
-    ).items()
-  }
-  write_model_folder(folder, config, params, texts)
-  return params
 
 
 @pytest.fixture(scope='module')

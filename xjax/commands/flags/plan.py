@@ -6,11 +6,14 @@ from typing import Any
 from absl import flags
 
 from xjax.core.console import show
-from xjax.plan.chips import CHIPS, chip_named
+from xjax.core.errors import ConfigError
+from xjax.plan.chips import CHIPS, Platform, chip_named
 
 if typing.TYPE_CHECKING:
   from xjax.config.run import Config
   from xjax.core.mesh_config import MeshConfig
+  from xjax.data.schema import Corpus
+  from xjax.plan.chips import Chip
 
 TITLE = 'Plan'
 
@@ -65,6 +68,8 @@ def _check(values: dict[str, Any]) -> bool:
 def print_plan(config: 'Config') -> bool:
   """Prints the plan, and advice on the config if the memory is too small.
 
+  The plan of AutoModel is that of the model which a run would choose.
+
   Returns:
     Whether the plan fits the memory of the devices.
 
@@ -78,13 +83,41 @@ def print_plan(config: 'Config') -> bool:
 
   name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
-  planned_mesh(config, devices)  # raises errors before the corpus is read
   by_corpus = numbers[0] is None
-  sizes = corpus_sizes(config) if by_corpus else assumed_sizes(config, *numbers)
+  config, corpus = _resolved(config, chip, by_corpus)
+  planned_mesh(config, devices)  # raises errors before the corpus is read
+  if by_corpus:
+    sizes = corpus_sizes(config, corpus)
+  else:
+    sizes = assumed_sizes(config, *numbers)
   planner = Planner(sizes, chip)
   plan = planner.plan(config, devices, compile_=True)
   show(plan_text(plan, None if plan.fits else advice(plan, planner)))
   return plan.fits
+
+
+def _resolved(
+  config: 'Config', chip: 'Chip', by_corpus: bool
+) -> tuple['Config', 'Corpus | None']:
+  """Returns the config of the model that a run would choose, and its corpus.
+
+  The corpus is None if it was not read.
+
+  Raises:
+    ConfigError: the model is chosen by the corpus, which is not to be read.
+  """
+  from xjax.run.auto import resolve
+  from xjax.score.config import AutoModel
+  from xjax.train.workdir import Workdir
+
+  if isinstance(config.model, AutoModel) and not by_corpus:
+    raise ConfigError(
+      '--plan_labels: AutoModel is chosen by the corpus; leave out '
+      '--plan_labels, so that the corpus is read'
+    )
+  path = flags.FLAGS.workdir
+  workdir = Workdir.at(path) if path else None
+  return resolve(config, workdir, chip.platform is not Platform.CPU)
 
 
 def devices_of(mesh: 'MeshConfig', chip: str) -> int:

@@ -27,6 +27,7 @@ from xjax.data.files.json_lines import (
 )
 
 PARQUET_MAGIC = b'PAR1'
+_ZIP_MAGIC = b'PK\x03\x04'  # spreadsheets are zip archives
 _HEAD = 1 << 18  # bytes that tell the kind and the delimiter of a file
 _PIECE = 1 << 20  # bytes of a pipe that are read at a time
 # A pipe may be endless, such as /dev/zero, and must not fill the disk.
@@ -153,13 +154,18 @@ def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
     file: a file with the same bytes, at its start.
 
   Raises:
-    DataError: the file is damaged.
+    DataError: the file is damaged, or is a spreadsheet.
   """
   try:
     with _damage():
       head, file = look_ahead(file, _HEAD)
   except Fault as fault:
     raise DataError(f'{name}: {fault}') from fault
+  if head.startswith(_ZIP_MAGIC):
+    raise DataError(
+      f'{name}: is a zip archive or a spreadsheet such as .xlsx; save the '
+      'table as CSV'
+    )
   return _kind(head, name), file
 
 

@@ -131,6 +131,13 @@ def test_a_folder_per_label(tmp_path):
   assert documents['law/1.txt'] == ('text 1 ü', ('law',))
 
 
+def test_a_text_file_that_cannot_be_read_is_an_error(tmp_path):
+  write_texts(tmp_path)
+  (tmp_path / 'law' / 'a.txt').symlink_to('nowhere')
+  with pytest.raises(DataError, match='law/a.txt:1: cannot be read: No such'):
+    documents_of(tmp_path)
+
+
 def test_a_folder_per_split_and_label(tmp_path):
   write_texts(tmp_path / 'news-train')
   write_texts(tmp_path / 'news-test', 4)
@@ -333,6 +340,7 @@ def test_faulty_rows_can_be_skipped(tmp_path):
     (b'story,mood\nx,b\n', 'the columns are: story, mood. .*data.text=COLUMN'),
     (b'text,tags,topics\nx,b,c\n', 'which columns hold the labels;'),
     (b'', 'no document in it'),
+    (b'PK\x03\x04\0\0', 'a spreadsheet such as .xlsx; save the table as CSV'),
   ],
 )
 def test_what_is_no_table_is_one_error(tmp_path, text, says):

@@ -116,7 +116,8 @@ def text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields the text files below a folder, sorted by path.
 
   A text file has a name that ends in .txt or that has no ending. Hidden files
-  and folders are left out.
+  and folders are left out. A broken link is kept, so that reading it is an
+  error.
 
   Raises:
     DataError: the folder cannot be read.
@@ -125,8 +126,9 @@ def text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     if path.is_dir():
       if not path.is_symlink():  # a link may lead back to this folder
         yield from text_files(path)
-    elif path.suffix.lower() in ('', '.txt') and path.is_file():
-      yield path
+    elif path.suffix.lower() in ('', '.txt'):
+      if path.is_file() or not path.exists():
+        yield path
 
 
 def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
