@@ -294,6 +294,15 @@ def test_a_list_of_files_of_another_type_is_damage(
   assert checkpoint.fault_of(tmp_path, 1) == 'files.json is damaged'
 
 
+def test_a_list_of_files_with_a_name_that_is_too_long(tmp_path, plan, advance):
+  write(tmp_path, plan, advance, [1])
+  path = tmp_path / '1' / 'files.json'
+  path.write_text(path.read_text().replace('params', 'params' + 'x' * 10**5, 1))
+  fault = checkpoint.fault_of(tmp_path, 1)
+  assert fault.endswith('xxx cannot be read: File name too long')
+  assert len(fault) < 200
+
+
 def test_unfinished_checkpoints_go_without_a_word(
   tmp_path, plan, advance, caplog
 ):

@@ -38,3 +38,22 @@ def test_a_json_file_that_no_run_wrote_is_one_error(tmp_path, text, says):
   (tmp_path / 'corpus.json').write_text(text)
   with pytest.raises(DataError, match=f'corpus.json: cannot be read: .*{says}'):
     read_json(tmp_path / 'corpus.json')
+
+
+@pytest.mark.parametrize('when', ['before', 'after'])
+def test_a_file_gets_its_digest_although_its_writer_was_killed(tmp_path, when):
+  workdir = Workdir.at(tmp_path)
+  with workdir.recording(workdir.labels):
+    workdir.labels.write_text('old')
+  with pytest.raises(SystemExit), workdir.recording(workdir.labels):
+    if when == 'after':
+      workdir.labels.write_text('new')
+    raise SystemExit
+  workdir.check(workdir.labels)
+  with workdir.locked():
+    workdir.check(workdir.labels)
+  workdir.labels.write_text('changed')
+  with pytest.raises(
+    DataError, match='labels.jsonl: is not the file that this'
+  ):
+    workdir.check(workdir.labels)

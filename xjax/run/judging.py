@@ -10,7 +10,7 @@ from xjax.config.run import EvalConfig
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Batch, Scorer
-from xjax.data.files.file_set import read_json, read_mark
+from xjax.data.files.file_set import read_facts, read_json, read_mark
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.calibration import (
   Calibration,
@@ -310,11 +310,11 @@ def read_metrics(
   mark = workdir.judged(name)
   if not mark.is_file():
     return None
-  wanted = _facts(step, digest)
-  if not wanted.items() <= read_json(mark).items():
-    return None
   split, _, _ = name.partition('.')
-  read_mark(mark, f'judge again with xjax evaluate --split={split}')
+  remedy = f'judge again with xjax evaluate --split={split}'
+  if not _facts(step, digest).items() <= read_facts(mark, remedy).items():
+    return None
+  read_mark(mark, remedy)
   return read_json(workdir.evaluation(name) / METRICS)
 
 

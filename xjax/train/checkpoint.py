@@ -534,10 +534,13 @@ def _fault(folder: pathlib.Path) -> str:
   if not isinstance(expected, dict) or not lists_items(expected):
     return f'{_FILES} is damaged'
   for name in sorted(expected):
-    if not (folder / name).is_file():
-      return f'{name} is missing'
-    if size_and_crc(folder / name) != expected[name]:
-      return f'{name} is damaged'
+    try:
+      if not (folder / name).is_file():
+        return f'{name} is missing'
+      if size_and_crc(folder / name) != expected[name]:
+        return f'{name} is damaged'
+    except OSError as error:  # such as a name that is too long
+      return f'{name:.100} cannot be read: {error.strerror}'
   return ''
 
 

@@ -108,6 +108,7 @@ class Workdir:
         try:
           held.enter_context(locked(self.path))
           remove_temporaries(self.path)
+          self._record_the_rest()
         except UserError as error:
           fault = error
       if not host0_says(fault is None):
@@ -202,16 +203,24 @@ class Workdir:
   def recording(self, path: pathlib.Path) -> Iterator[None]:
     """Records the digest of a file after the `with` block has written it.
 
-    While the block runs, digests.json has no digest of the file. So a process
-    that is killed never leaves the digest of another content.
+    While the block runs, digests.json has null for the file. So a process that
+    is killed never leaves the digest of another content. The next start of the
+    run then records the digest.
 
     Args:
-      path: a file in the workdir.
+      path: a file in the workdir. The block replaces it at once, or not at all.
     """
     name = path.relative_to(self.path).as_posix()
     self._record(name, None)
     yield
     self._record(name, file_digest(path))
+
+  def _record_the_rest(self) -> None:
+    """Records the digests of files whose writer was killed in `recording`."""
+    listed = read_json(self.digest_list) if self.digest_list.is_file() else {}
+    for name in [name for name, digest in listed.items() if digest is None]:
+      if (self.path / name).is_file():
+        self._record(name, file_digest(self.path / name))
 
   def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
     """Checks that a file of the run is as it was written.
@@ -238,13 +247,10 @@ class Workdir:
       )
 
   def _record(self, name: str, digest: str | None) -> None:
-    """Replaces the digest of a file in digests.json; None removes it."""
+    """Replaces the digest of a file in digests.json; None if it is written."""
     listed = self.digest_list.is_file()
     digests = read_json(self.digest_list) if listed else {}
-    if digest is None and name not in digests:
-      return
-    digests.pop(name, None)
-    write_json(self.digest_list, digests | ({name: digest} if digest else {}))
+    write_json(self.digest_list, {**digests, name: digest})
 
   def compare(self, config: Config) -> list[ConfigDifference]:
     """Checks that a config can resume the run of this workdir; writes nothing.

@@ -24,6 +24,10 @@ def write(mark, **files):
       (new / name).write_text(text)
 
 
+def change_fact(mark):
+  mark.write_text(mark.read_text().replace('"step": 3', '"step": 4'))
+
+
 def contents(folder):
   return {path.name: path.read_text() for path in folder.iterdir()}
 
@@ -61,6 +65,10 @@ def test_files_that_a_new_set_lacks_are_removed(mark):
     (lambda f: (f / 'mark.json').unlink(), 'folder: is not complete'),
     (lambda f: (f / 'a').unlink(), 'a: is missing, but .*mark.json lists it'),
     (lambda f: (f / 'a').write_text('two'), 'a: is not the file'),
+    (
+      lambda f: change_fact(f / 'mark.json'),
+      'mark.json: has changed since it was written; again',
+    ),
     (lambda f: (f / 'mark.json').write_text('[]'), 'not a JSON object'),
     (lambda f: (f / 'mark.json').write_text('[' * 10**5), 'cannot be read'),
     (

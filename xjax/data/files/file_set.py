@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 import contextlib
 import glob
 import hashlib
+import json
 import os
 import pathlib
 from typing import Any
@@ -24,6 +25,7 @@ from xjax.core.errors import DataError
 from xjax.data.files.json_lines import parse_object
 
 FILES = 'files'  # the field of a mark with the digests
+_SEAL = 'seal'  # the field of a mark with the digest of all its other fields
 
 
 def file_digest(path: str | os.PathLike) -> str:
@@ -80,7 +82,8 @@ def writing_set(
     try:
       yield new
       digests = {p.name: file_digest(p) for p in sorted(new.iterdir())}
-      write_json(new / mark.name, {**facts, FILES: digests})
+      record = {**facts, FILES: digests}
+      write_json(new / mark.name, {**record, _SEAL: _seal(record)})
       with writing(folder):
         for path in _unlisted(mark, digests):
           path.unlink()
@@ -94,6 +97,31 @@ def writing_set(
     except WriteError as error:
       # Users know the folder, but not the temporary folder.
       raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
+
+
+def read_facts(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
+  """Reads the mark of a set, and checks only the mark.
+
+  Args:
+    mark: path of the mark.
+    remedy: what the user must do if the mark has changed.
+
+  Returns:
+    The facts and the digests in the mark.
+
+  Raises:
+    DataError: the mark is absent or damaged, or has changed.
+  """
+  facts = read_json(mark)
+  # Earlier versions of xjax wrote no seal.
+  if facts.pop(_SEAL, None) not in (None, _seal(facts)):
+    raise DataError(f'{mark}: has changed since it was written; {remedy}')
+  return facts
+
+
+def _seal(record: Mapping[str, Any]) -> str:
+  text = json.dumps(record, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
@@ -118,7 +146,7 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
       f'{mark.parent}: is not complete, because {mark.name} is missing: the '
       f'command that writes this folder was interrupted; {remedy}'
     )
-  facts = read_json(mark)
+  facts = read_facts(mark, remedy)
   for name, digest in _digests(facts, mark).items():
     path = mark.parent / name
     if not path.is_file():

@@ -1,0 +1,343 @@
+"""Kinds of inputs that attack_inputs.py damages, and what reads them."""
+
+from collections.abc import Callable
+import csv
+import dataclasses
+import functools
+import gzip
+import io
+import json
+import pathlib
+import tempfile
+
+import numpy as np
+from safetensors.numpy import save
+from scipy import sparse
+
+from xjax.sweep.config import Grid, Sweep
+
+DOCUMENTS = b''.join(
+  b'{"id": "d%d", "text": "one \\u00e9 %d", "labels": ["a", "b"]}\n' % (i, i)
+  for i in range(8)
+)
+LABELS = b'{"id": "a", "name": "A"}\n{"id": "b", "alt": ["x"]}\n'
+RAW = b''.join(
+  b'{"uid": "u%d", "title": "t", "content": "c", "target_ind": [0, 2]}\n' % i
+  for i in range(8)
+)
+RECORDS = b'id,text,labels\n' + b''.join(
+  b'd%d,"one, \xc3\xa9\n%d",a;b\n' % (i, i) for i in range(12)
+)
+TAGGED = b''.join(
+  b'{"id": "d%d", "text": "nipa buvu", "labels": ["c11", "c%d"]}\n' % (i, i)
+  for i in range(4)
+)
+NAMES = b'one\ntwo\nthree\n'
+ROWS = b'4 4 3\n0,2 0:1 3:0.5\n 1:2\n1 2:1.5\n0 0:1\n'
+SCORES = b'4 3\n0:0.5 2:0.25\n1:1\n2:0.75 0:0.5\n1:0.125\n'
+GOLD = b'4 3\n0:1\n1:1\n2:1 0:1\n1:1\n'
+LISTS = b''.join(
+  b'{"id": "d%d", "labels": [{"id": "a", "score": 0.5}]}\n' % i
+  for i in range(4)
+)
+GOLD_LISTS = b''.join(b'{"id": "d%d", "labels": ["a"]}\n' % i for i in range(4))
+SWEEP = Sweep(Grid({'train.learning_rate': (0.5, 0.25)}))
+VECTORS = b'3 2\nthe 0.5 1\nof -1 2e-3\na 1 1\n'
+BERT = {
+  'model_type': 'bert',
+  'vocab_size': 11,
+  'hidden_size': 4,
+  'num_hidden_layers': 1,
+  'num_attention_heads': 2,
+  'intermediate_size': 6,
+  'max_position_embeddings': 5,
+}
+
+
+def n_documents(data: bytes) -> int:
+  """Returns the number of documents in lines, plain or gzipped."""
+  return sum(bool(line.strip(b' \t\r')) for line in _lines(data))
+
+
+def n_rows(data: bytes) -> int:
+  """Returns the number of documents in an XC file, plain or gzipped.
+
+  Blank lines are documents. The first line may be a header with their number.
+  """
+  lines = _lines(data)
+  counts = lines[0].split()
+  if 2 <= len(counts) <= 3 and all(count.isdigit() for count in counts):
+    return int(counts[0])
+  return len(lines) - (not lines[-1])
+
+
+def n_records(data: bytes) -> int:
+  """Returns the number of rows of a CSV file below its header."""
+  text = io.StringIO(_plain(data).decode('utf-8-sig', 'replace'), newline='')
+  return sum(any(map(str.strip, row)) for row in csv.reader(text)) - 1
+
+
+def _lines(data: bytes) -> list[bytes]:
+  return _plain(data).removeprefix(b'\xef\xbb\xbf').split(b'\n')
+
+
+def _plain(data: bytes) -> bytes:
+  return gzip.decompress(data) if data.startswith(b'\x1f\x8b') else data
+
+
+class Changed(Exception):
+  """Reports that a changed input was read as another sound input."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """Holds a kind of input.
+
+  Attributes:
+    files: file name -> sound content. One of the files is changed.
+    read: reads the folder. It returns the number of documents that were read
+      from the first file, or None if the input has no documents.
+    n_documents: returns the number of documents in the first file.
+  """
+
+  files: dict[str, bytes]
+  read: Callable[[pathlib.Path], int | None]
+  n_documents: Callable[[bytes], int] = n_documents
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+  file = io.BytesIO()
+  np.savez(file, **arrays)
+  return file.getvalue()
+
+
+def matrix() -> bytes:
+  file = io.BytesIO()
+  scores = sparse.csr_array(np.array([[0.5, 0, 0.25], [0, 1, 0], [0, 0, 1]]))
+  sparse.save_npz(file, scores, compressed=False)
+  return file.getvalue()
+
+
+def kinds(runs: pathlib.Path) -> dict[str, Kind]:
+  """Returns all kinds of inputs, by name.
+
+  Args:
+    runs: the folder that finished_runs has filled.
+  """
+  return {**_corpora(), **_scores(), **_models(), **_parts_of_runs(runs)}
+
+
+def _corpora() -> dict[str, Kind]:
+  """Returns the forms of documents."""
+  from xjax.data.formats.jsonl import JsonlData
+  from xjax.data.formats.own.own import OwnData
+  from xjax.data.formats.xc_features import XcFeaturesData
+  from xjax.data.formats.xc_text import XcRepoData
+  from xjax.data.load import load_corpus, read_input
+
+  def corpus(format_: type) -> Callable[[pathlib.Path], int]:
+    return lambda path: len(
+      load_corpus(format_(dir=str(path)), 0).split('train')
+    )
+
+  def records(path: pathlib.Path) -> int:
+    splits = load_corpus(OwnData(dir=str(path / 'in.csv')), 0).splits
+    return sum(map(len, splits.values()))
+
+  return {
+    'documents': Kind(
+      {'in.jsonl': DOCUMENTS},
+      lambda path: len(read_input(JsonlData(), str(path / 'in.jsonl'))),
+    ),
+    'documents from a pipe': Kind({'in.jsonl': DOCUMENTS}, _piped),
+    'JSON lines': Kind(
+      {'train.jsonl': DOCUMENTS, 'labels.jsonl': LABELS}, corpus(JsonlData)
+    ),
+    'CSV': Kind({'in.csv': RECORDS}, records, n_records),
+    'raw text': Kind({'trn.json': RAW, 'Y.txt': NAMES}, corpus(XcRepoData)),
+    'features': Kind(
+      {'train.txt': ROWS, 'Y.txt': NAMES}, corpus(XcFeaturesData), n_rows
+    ),
+  }
+
+
+def _scores() -> dict[str, Kind]:
+  """Returns the forms of scores of other programs."""
+  from xjax.judge.files.judged import JudgeFiles
+  from xjax.judge.request import JudgeRequest
+  from xjax.run.evaluate import evaluate_files
+
+  def judged(path: pathlib.Path) -> int:
+    names = {file.name: file for file in path.iterdir()}
+    files = JudgeFiles(names.pop('predictions'), **names)
+    return len(evaluate_files(files, JudgeRequest(kinds=('P',))).predictions)
+
+  order = b'a\nb\nc\n'
+  gold, lists = {'gold': GOLD}, {'gold': GOLD_LISTS}
+  return {
+    'scores': Kind({'predictions': SCORES, **gold}, judged, n_rows),
+    'scores of lists': Kind({'predictions': LISTS, **lists}, judged),
+    'scores by order': Kind(
+      {'predictions': SCORES, **gold, 'labels': order}, judged, n_rows
+    ),
+    'matrix': Kind(
+      {'predictions': matrix(), 'gold': b'3 3\n0:1\n1:1\n2:1\n'},
+      lambda path: judged(path) and None,
+    ),
+  }
+
+
+def _models() -> dict[str, Kind]:
+  """Returns the forms of word vectors and encoders."""
+  from xjax.data.text.word_vectors import read_word_vectors
+  from xjax.data.text.words import Vocabulary
+  from xjax.score.pretrained.architecture import architecture_of
+  from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
+  from xjax.score.pretrained.model_folder import ModelFolder
+
+  vocab = Vocabulary(('of', 'the'))
+  rng = np.random.default_rng(0)
+  bert = architecture_of(BERT, 'config.json')
+  weights = {
+    name: rng.normal(size=shape).astype(np.float32)
+    for name, shape in parameter_shapes(bert).items()
+  }
+  return {
+    'vectors': Kind(
+      {'v': VECTORS}, lambda path: read_word_vectors(path / 'v', vocab) and None
+    ),
+    'model folder': Kind(
+      {
+        'config.json': json.dumps(BERT).encode(),
+        'model.safetensors': save(to_hugging_face(weights, bert, 'ours')),
+      },
+      lambda path: ModelFolder.at(str(path)).parameters() and None,
+    ),
+  }
+
+
+def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
+  """Returns the files of runs and sweeps, and what they are read for."""
+  from xjax.config.check import check_config
+  from xjax.config.json import load_config
+
+  def configured(path: pathlib.Path) -> None:
+    check_config(load_config(path / 'config.json'))
+
+  def unchanged(
+    read: Callable[[pathlib.Path], object], path: pathlib.Path
+  ) -> Callable[[pathlib.Path], None]:
+    sound = read(path)
+
+    def check(changed: pathlib.Path) -> None:
+      if read(changed) != sound:
+        raise Changed()
+
+    return check
+
+  def kind(folder: str, read: Callable[[pathlib.Path], object]) -> Kind:
+    return Kind(_contents(runs / folder), unchanged(read, runs / folder))
+
+  return {
+    'config': Kind(
+      {'config.json': (runs / 'tree' / 'config.json').read_bytes()}, configured
+    ),
+    'workdir': kind('tree', functools.partial(_tagged, runs)),
+    'neural workdir': kind('neural', functools.partial(_tagged, runs)),
+    'evaluation': kind('tree/eval/dev', _evaluation),
+    'predictions of a run': kind(
+      'predicted', functools.partial(_predicted, runs)
+    ),
+    'sweep': kind('sweep', _sweep),
+  }
+
+
+def _tagged(runs: pathlib.Path, workdir: pathlib.Path) -> dict[str, bytes]:
+  """Lets a run predict, and returns the files that it writes."""
+  from xjax.run.tag import tag_file
+
+  with tempfile.TemporaryDirectory() as folder:
+    tag_file(workdir, str(runs / 'in.jsonl'), f'{folder}/X.jsonl', 3)
+    return _contents(pathlib.Path(folder))
+
+
+def _evaluation(folder: pathlib.Path) -> object:
+  """Returns the metrics and the lists of an evaluation."""
+  from xjax.report.sources import read_runs
+
+  (run,) = read_runs([str(folder)])
+  lists = run.predictions.lists['all']
+  return run.metrics, lists.ids.tolist(), lists.scores.tolist()
+
+
+def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
+  """Returns the metrics of the lists that a run has predicted."""
+  from xjax.judge.files.judged import JudgeFiles
+  from xjax.judge.request import JudgeRequest
+  from xjax.run.evaluate import evaluate_files
+
+  request = JudgeRequest(kinds=('P',))
+  return [
+    evaluate_files(JudgeFiles(folder / name, gold), request).metrics
+    for name, gold in (('X.npz', None), ('X.jsonl', runs / 'in.jsonl'))
+  ]
+
+
+def _sweep(folder: pathlib.Path) -> object:
+  """Returns the outcomes of a sweep, after checks as for another start."""
+  from xjax.config.run import Config
+  from xjax.sweep.folder import SweepFolder
+  from xjax.sweep.store import Store
+
+  SweepFolder.at(folder).open(SWEEP, Config(), 1)
+  return Store(folder / 'sweep.db', SWEEP.search, SWEEP.pruning).outcomes()
+
+
+def _contents(folder: pathlib.Path) -> dict[str, bytes]:
+  """Returns the files below a folder that commands read, by path."""
+  files = {
+    path.relative_to(folder).as_posix(): path.read_bytes()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file()
+  }
+  return {
+    name: data
+    for name, data in files.items()
+    if not name.startswith(('tb/', 'eval/test', 'run.json', 'README.md'))
+  }
+
+
+def _piped(path: pathlib.Path) -> int:
+  """Reads documents from a pipe, which gets them in two parts."""
+  from tests.fixtures.pipes import piped
+  from xjax.data.formats.jsonl import JsonlData
+  from xjax.data.load import read_input
+
+  data = (path / 'in.jsonl').read_bytes()
+  with piped(path / 'pipe', data[:100], data[100:]) as pipe:
+    return len(read_input(JsonlData(), str(pipe)))
+
+
+def finished_runs(folder: pathlib.Path) -> None:
+  """Fits a small tree and a neural model, predicts, and stores a sweep."""
+  from tests.fixtures.sparse_runs import RUNS, config_of
+  from xjax.config.run import Config, shrink
+  from xjax.run.fit import fit
+  from xjax.sweep.folder import SweepFolder
+  from xjax.sweep.store import Store
+
+  config = config_of(*RUNS['complete'])
+  data = dataclasses.replace(
+    config.data, n_train=60, n_dev=20, n_labels=20, hold_out_labels=0
+  )
+  fit(dataclasses.replace(config, data=data), folder / 'tree')
+  fit(shrink(Config()), folder / 'neural')
+  (folder / 'in.jsonl').write_bytes(TAGGED)
+  (folder / 'sweep').mkdir()
+  SweepFolder(folder / 'sweep').open(SWEEP, Config(), 1)
+  store = Store(folder / 'sweep' / 'sweep.db', SWEEP.search, SWEEP.pruning)
+  store.complete(store.begin(), [0.5])
+  store.begin()
+  (folder / 'predicted').mkdir()
+  for name, data in _tagged(folder, folder / 'tree').items():
+    (folder / 'predicted' / name).write_bytes(data)
