@@ -13,6 +13,7 @@ import pytest
 
 from tests.commands.conftest import log_to, own_flags
 from tests.fixtures.own_corpus import make_rows
+from xjax.commands import main as main_module
 from xjax.commands.flags import (
   config,
   help as help_flags,
@@ -20,7 +21,7 @@ from xjax.commands.flags import (
   program,
   strategy,
 )
-from xjax.commands.main import COMMANDS, main
+from xjax.commands.main import COMMANDS, main, run_command
 from xjax.config.named import config_file, named_config
 from xjax.config.run import shrink
 from xjax.core.console import show
@@ -64,6 +65,16 @@ def test_a_wrong_command_is_one_line(monkeypatch, capsys):
   code, out, err = call(monkeypatch, capsys, 'trian')
   assert (code, out) == (1, '')
   assert err == "error: 'trian' is no command; did you mean train?\n"
+
+
+def test_a_command_has_one_name_however_it_is_started(monkeypatch, capsys):
+  """Model cards and messages have a command that can be pasted."""
+  monkeypatch.setattr(main_module.runpy, 'run_module', lambda *_, **__: None)
+  monkeypatch.setattr(sys, 'argv', ['/a b/experiments/train.py', '--plan'])
+  run_command('train')
+  assert sys.argv == ['xjax train', '--plan']
+  call(monkeypatch, capsys, 'train', '--plan')
+  assert sys.argv == ['xjax train', '--plan']
 
 
 def test_a_config_is_named_or_a_file(tmp_path, monkeypatch):

@@ -68,12 +68,6 @@ def test_train_judges_predicts_and_says_where(trained):
   assert str(workdir) in printed
 
 
-def test_a_model_card_has_a_command_that_can_be_pasted(trained):
-  card = (trained[0] / 'README.md').read_text()
-  words = ' '.join(QUICK), f'--workdir={trained[0]}'
-  assert f'```\nxjax train {" ".join(words)}\n```' in card
-
-
 @pytest.mark.thorough
 def test_what_train_says_to_run_next_runs(trained):
   commands = [
