@@ -107,7 +107,9 @@ class Attacks:
   def attack(self) -> None:
     """Makes one attack, and counts its faults."""
     self._number += 1
-    command, kind = self._rng.choice(self.commands), self._rng.choice(KINDS)
+    weights = [command.weight for command in self.commands]
+    (command,) = self._rng.choices(self.commands, weights)
+    kind = self._rng.choice(KINDS)
     names = command.name, kind, 'all'
 
     def count(fault: str, number: int = 1) -> None:

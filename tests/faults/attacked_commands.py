@@ -31,9 +31,11 @@ class AttackedCommand(abc.ABC):
   Attributes:
     name: name in the table.
     mine: files that a user may put into the workdir, by path.
+    weight: how often the command is attacked.
   """
 
   name: str
+  weight: float = 1.0
   mine: tuple[str, ...] = ('notes.txt', '.metrics.jsonl.swp')
 
   @abc.abstractmethod
@@ -97,6 +99,7 @@ class AttackedSweep(AttackedCommand):
   """Two trials at a time, each a process of its own."""
 
   name = 'sweep'
+  weight = 0.5  # its runs are slow, because they are started like a user's
   mine = ('notes.txt', 'trials/notes.txt', 'configs/.0000.py.swp')
   sweep = Sweep(Grid({'train.c': (0.1, 1.0)}), metric='all/RP@5')
 
