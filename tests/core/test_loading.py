@@ -50,21 +50,17 @@ def test_a_hidden_library_cannot_be_imported(tmp_path, monkeypatch):
   assert again is optional
 
 
-@pytest.mark.parametrize('library', ['torch', 'sklearn'])
-def test_records_of_training_need_no_large_library(library, tmp_path):
+def test_records_of_training_need_no_large_library(tmp_path):
   (tmp_path / 'torch.py').write_text('')
+  code = 'import sys, xjax.train.writers; print(*sys.modules)'
   done = subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      f'import sys, xjax.train.writers; print({library!r} in sys.modules)',
-    ],
+    [sys.executable, '-c', code],
     env={**os.environ, 'PYTHONPATH': f'{tmp_path}:{ROOT}'},
     capture_output=True,
     text=True,
     check=True,
   )
-  assert done.stdout == 'False\n'
+  assert {'torch', 'sklearn'}.isdisjoint(done.stdout.split())
 
 
 def test_python_ends_without_a_search_for_garbage():
