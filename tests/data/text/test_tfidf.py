@@ -57,20 +57,6 @@ def test_as_scikit_learn(texts, config, theirs, dtype):
   np.testing.assert_allclose(rows.toarray(), wanted.toarray(), rtol=2e-6)
 
 
-@pytest.mark.parametrize('sublinear', [True, False])
-def test_weights_are_those_of_scikit_learn_to_the_last_bit(texts, sublinear):
-  config = TfidfConfig(max_ngram=2, sublinear=sublinear)
-  ours = Tfidf.fit(texts[:80], config)
-  peer = TfidfVectorizer(
-    vocabulary=ours.terms,
-    ngram_range=(1, 2),
-    sublinear_tf=sublinear,
-    dtype=np.float32,
-  )
-  peer.idf_ = ours.idf
-  assert the_same(ours(texts), peer.transform(texts))
-
-
 def test_rows(texts, tfidf):
   rows = tfidf([*texts[80:], '', 'unheardof'])
   assert rows.shape == (42, tfidf.n_features)

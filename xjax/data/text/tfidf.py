@@ -12,6 +12,7 @@ import os
 
 import numpy as np
 from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
@@ -259,41 +260,23 @@ class Tfidf:
       float32 [N, D]. A row has norm 1, or is empty. The entries of a row are
       sorted by column.
     """
-    # scikit-learn's TfidfVectorizer computes the same numbers, but its import
-    # takes longer than counting the n-grams of thousands of texts.
-    places, columns = self._occurrences(texts)
-    keys, counts = np.unique(
-      places * self.n_features + columns, return_counts=True
-    )
-    rows, columns = np.divmod(keys, max(self.n_features, 1))
-    weights = counts.astype(np.float32)
-    if self.config.sublinear:
-      weights = np.log(weights) + 1
-    weights *= self.idf[columns]
-    norms = np.sqrt(np.bincount(rows, weights * weights, len(texts)))
-    weights = (weights / norms[rows]).astype(np.float32)
-    ends = np.searchsorted(rows, np.arange(len(texts) + 1))
-    index = np.int32 if len(keys) < 2**31 else np.int64
-    return sparse.csr_array(
-      (weights, columns.astype(index), ends.astype(index)),
-      shape=(len(texts), self.n_features),
-    )
+    if not len(texts):  # scikit-learn raises an error for an empty list
+      return sparse.csr_array((0, self.n_features), dtype=np.float32)
+    rows = sparse.csr_array(self._vectorizer.transform(texts))
+    rows.sort_indices()
+    return rows
 
-  def _occurrences(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the n-grams of texts.
-
-    Returns:
-      places: int64, the index of the text of each n-gram that has a column.
-      columns: int32, the columns of these n-grams.
-    """
-    columns, ends, column_of = array('i'), array('q'), self.index.get
-    for text in texts:
-      known = map(column_of, self._terms(text))
-      columns.extend(column for column in known if column is not None)
-      ends.append(len(columns))
-    lengths = np.diff(np.asarray(ends, np.int64), prepend=0)
-    places = np.repeat(np.arange(len(lengths)), lengths)
-    return places, np.asarray(columns, np.int32)
+  @functools.cached_property
+  def _vectorizer(self) -> TfidfVectorizer:
+    """Returns scikit-learn's vectorizer for these n-grams and their idf."""
+    vectorizer = TfidfVectorizer(
+      analyzer=self._terms,
+      vocabulary=self.index,
+      sublinear_tf=self.config.sublinear,
+      dtype=np.float32,
+    )
+    vectorizer.idf_ = self.idf
+    return vectorizer
 
   def _terms(self, text: str) -> Iterable[str]:
     """Returns all n-grams of a text."""
