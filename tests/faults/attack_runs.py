@@ -25,7 +25,7 @@ their own.
 import argparse
 import atexit
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import multiprocessing
 import os
@@ -104,12 +104,15 @@ class Attacks:
       self._whole[command.name] = command.results(workdir), _amount(workdir)
     self._run_whole(predict.other(predict.old))
 
-  def attack(self) -> None:
-    """Makes one attack, and counts its faults."""
-    self._number += 1
+  def draw(self) -> tuple[AttackedCommand, str]:
+    """Returns a random command and a random kind of attack."""
     weights = [command.weight for command in self.commands]
     (command,) = self._rng.choices(self.commands, weights)
-    kind = self._rng.choice(KINDS)
+    return command, self._rng.choice(KINDS)
+
+  def attack(self, command: AttackedCommand, kind: str) -> None:
+    """Makes one attack at a random moment, and counts its faults."""
+    self._number += 1
     names = command.name, kind, 'all'
 
     def count(fault: str, number: int = 1) -> None:
@@ -272,8 +275,9 @@ def _leftovers(workdir: pathlib.Path) -> list[str]:
   return [path.relative_to(workdir).as_posix() for path in paths]
 
 
-def main(kills: int, seed: int) -> Attacks:
-  """Makes attacks, and returns the counts of faults."""
+@contextlib.contextmanager
+def attacking(seed: int) -> Iterator[Attacks]:
+  """Yields Attacks in a temporary folder."""
   folder = pathlib.Path(tempfile.mkdtemp(prefix='xjax_attacks_'))
   environment = {
     'JAX_NUM_CPU_DEVICES': '1',
@@ -284,17 +288,21 @@ def main(kills: int, seed: int) -> Attacks:
   }
   try:
     with mock.patch.dict(os.environ, environment):
-      attacks = Attacks(folder, random.Random(seed))
-      for _ in range(kills):
-        attacks.attack()
-    return attacks
+      yield Attacks(folder, random.Random(seed))
   finally:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-if __name__ == '__main__':
+def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--kills', type=int, default=200)
   parser.add_argument('--seed', type=int, default=0)
-  arguments = parser.parse_args()
-  print(main(arguments.kills, arguments.seed).table())
+  options = parser.parse_args()
+  with attacking(options.seed) as attacks:
+    for _ in range(options.kills):
+      attacks.attack(*attacks.draw())
+    print(attacks.table())
+
+
+if __name__ == '__main__':
+  main()

@@ -1,17 +1,22 @@
-"""Runs that are killed, started twice and littered with a user's files."""
+"""Commands that are killed, started twice and littered with a user's files."""
 
 import os
+import random
 
 import pytest
 
-from tests.faults.attack_runs import FAULTS, main
+from tests.faults.attack_runs import FAULTS, KINDS, attacking
 
 pytestmark = pytest.mark.thorough
 
 
 def test_attacks_leave_no_trace():
-  attacks = main(kills=5, seed=int(os.environ.get('XJAX_KILL_SEED', 0)))
+  seed = int(os.environ.get('XJAX_KILL_SEED', 0))
+  kinds = random.Random(seed).sample(KINDS, len(KINDS))
+  with attacking(seed) as attacks:
+    for command, kind in zip(attacks.commands, kinds, strict=True):
+      attacks.attack(command, kind)
   print(attacks.table())
-  assert sum(count['runs'] for count in attacks.counts.values()) == 5
-  for count in attacks.counts.values():
-    assert {name: count[name] for name in FAULTS} == dict.fromkeys(FAULTS, 0)
+  assert attacks.counts['all', 'attacks'] == len(KINDS)
+  faults = {fault: attacks.counts['all', fault] for fault in FAULTS}
+  assert faults == dict.fromkeys(FAULTS, 0)

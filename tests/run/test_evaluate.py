@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.file_set import writing_set
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files.judged import JudgeFiles
@@ -169,7 +170,7 @@ def test_a_file_that_is_not_of_the_set_is_named(
 
 def test_metrics_of_an_earlier_version_are_checked(read_run, workdir):
   mark = json.loads(workdir.judged('dev').read_text())
-  del mark['files']  # earlier versions wrote no digests
+  del mark['files'], mark['seal']  # earlier versions wrote no digests
   workdir.judged('dev').write_text(json.dumps(mark))
   assert saved_threshold(workdir, read_run.best_step) is not None
   (workdir.evaluation('dev') / 'metrics.json').write_text('{}')
@@ -189,6 +190,10 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
     patch.setattr('xjax.judge.evaluation._write_table', killed)
     evaluate_split(workdir.path, 'dev')
   assert contents(workdir.path / 'eval') == before
+  # An older evaluation is replaced.
+  with writing_set(workdir.judged('dev'), {'step': 1}) as new:
+    for name in ('metrics.json', 'predictions.npz'):
+      shutil.copy(workdir.evaluation('test') / name, new / name)
   replace, moved = os.replace, []
 
   def killed_midway(source, target):
@@ -201,9 +206,10 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
     patch.setattr(os, 'replace', killed_midway)
     evaluate_split(workdir.path, 'dev')
   assert workdir.evaluation('dev') / 'metrics.json' in moved
-  with pytest.raises(DataError, match='not complete.*workdir=.* --split=dev'):
+  says = 'dev/predictions.npz: is not the file .* together with .*'
+  with pytest.raises(DataError, match=says + 'workdir=.* --split=dev'):
     read_runs([workdir.path])
-  with pytest.raises(DataError, match='not complete'):
+  with pytest.raises(DataError, match=says):
     read_runs([workdir.evaluation('dev')])
   evaluate_split(workdir.path, 'dev')
   assert contents(workdir.path / 'eval') == before

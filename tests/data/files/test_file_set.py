@@ -162,6 +162,21 @@ def test_a_set_is_never_mixed_wherever_its_writer_is_killed(mark, killed_at):
   assert n > 6
 
 
+def test_two_writers_at_once_do_not_both_succeed(mark, monkeypatch):
+  replace = os.replace
+
+  def replace_after_another(source, target):
+    replace(source, target)
+    if target.name == 'b':
+      (target.parent / 'a').write_text('of another process')
+
+  monkeypatch.setattr(os, 'replace', replace_after_another)
+  with pytest.raises(
+    DataError, match='a: is not .* another process wrote here'
+  ):
+    write(mark, a='one', b='two')
+
+
 def contents_of_set(mark):
   """Returns what a reader sees; None if it refuses the set.
 

@@ -25,6 +25,7 @@ from xjax.core.errors import DataError
 from xjax.data.files.json_lines import parse_object
 
 FILES = 'files'  # the field of a mark with the digests
+_AT_ONCE = 'another process wrote here at the same time; start again'
 _SEAL = 'seal'  # the field of a mark with the digest of all its other fields
 
 
@@ -75,6 +76,8 @@ def writing_set(
 
   Raises:
     WriteError: a file cannot be written.
+    DataError: another process has written the set at the same time, so its
+      files are mixed.
   """
   folder = mark.parent
   remove_temporaries(folder, glob.escape(mark.name))
@@ -97,6 +100,7 @@ def writing_set(
     except WriteError as error:
       # Users know the folder, but not the temporary folder.
       raise WriteError(str(error).replace(f'{new}', f'{folder}')) from error
+  read_mark(mark, _AT_ONCE)
 
 
 def read_facts(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
