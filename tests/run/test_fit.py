@@ -201,13 +201,13 @@ def test_steps_may_change_before_any_is_saved(config, tmp_path, monkeypatch):
 
 
 def test_only_what_is_restored_is_verified(config, workdir, monkeypatch):
-  read, fault = [], checkpoint._fault
+  read, fault = [], checkpoint.first_fault
 
   def spy(folder):
     read.append(int(folder.name))
     return fault(folder)
 
-  monkeypatch.setattr(checkpoint, '_fault', spy)
+  monkeypatch.setattr(checkpoint, 'first_fault', spy)
   fit(config, workdir)
   assert read == [6]
   read.clear()

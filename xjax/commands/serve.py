@@ -21,6 +21,7 @@ the requests that it has, and exits with 0. It needs `pip install xjax[serve]`.
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program
+from xjax.core.loading import loading_libraries
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _PORT = flags.DEFINE_integer(
@@ -61,8 +62,9 @@ def main() -> None:
   from xjax.run.serving.limits import Limits, check_installed
 
   check_installed()
-  from xjax.report.page import served
-  from xjax.run.serving.server import serve
+  with loading_libraries():
+    from xjax.report.page import served
+    from xjax.run.serving.server import serve
 
   limits = Limits(
     body=_MAX_BODY_MB.value << 20,

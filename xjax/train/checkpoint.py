@@ -37,10 +37,11 @@ from xjax.core.distributed import barrier, host0_says, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.train.checkpoint_storage import (
+  FILES,
+  first_fault,
   hide_tracebacks,
   is_step,
   list_files,
-  lists_items,
   remove_unfinished,
   saving,
   size_and_crc,
@@ -48,7 +49,6 @@ from xjax.train.checkpoint_storage import (
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import TrainState
 
-_FILES = 'files.json'
 _DAMAGED = 'damaged'
 _JUDGED = 'meta/judged.json'  # replaces meta if files.json has this file
 _SLOTS = 'row_slots'
@@ -258,7 +258,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
-    write_json(folder / _FILES, list_files(folder, _ITEMS))
+    write_json(folder / FILES, list_files(folder, _ITEMS))
 
 
 def complete_steps(folder: str | os.PathLike) -> list[int]:
@@ -301,7 +301,7 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   and agree on whether there is a fault.
   """
   path = pathlib.Path(folder) / str(step)
-  fault = _fault(path) if is_host0() else ''
+  fault = first_fault(path) if is_host0() else ''
   intact = host0_says(not fault)
   return fault or ('' if intact else 'host 0 finds it damaged')
 
@@ -344,7 +344,7 @@ def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
   If meta was replaced after the checkpoint was written, returns the new meta.
   """
   path = pathlib.Path(folder).absolute() / str(step)
-  if _JUDGED in json.loads((path / _FILES).read_text('utf-8')):
+  if _JUDGED in json.loads((path / FILES).read_text('utf-8')):
     return json.loads((path / _JUDGED).read_text('utf-8'))
   return ocp.JsonCheckpointHandler().restore(path / 'meta')
 
@@ -451,7 +451,7 @@ def copy_for_loading(
   for item in ('params', 'averages', 'meta'):
     if (source / item).is_dir():
       shutil.copytree(source / item, copy / item)
-  write_json(copy / _FILES, list_files(copy, _ITEMS))
+  write_json(copy / FILES, list_files(copy, _ITEMS))
   _replace_meta(copy, read_meta(folder, step) | {'best_step': step})
 
 
@@ -506,7 +506,7 @@ def _complete(folder: pathlib.Path) -> list[int]:
   """Returns the ascending steps of the folders that have files.json."""
   if not folder.is_dir():
     return []
-  names = (p.name for p in folder.iterdir() if (p / _FILES).exists())
+  names = (p.name for p in folder.iterdir() if (p / FILES).exists())
   return sorted(int(name) for name in names if is_step(name))
 
 
@@ -516,32 +516,9 @@ def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   If the process is killed in this function, the checkpoint stays complete.
   """
   write_json(folder / _JUDGED, meta)
-  listed = json.loads((folder / _FILES).read_text('utf-8'))
+  listed = json.loads((folder / FILES).read_text('utf-8'))
   listed[_JUDGED] = size_and_crc(folder / _JUDGED)
-  write_json(folder / _FILES, listed)
-
-
-def _fault(folder: pathlib.Path) -> str:
-  """Returns the first fault of a checkpoint's files; '' if there is none."""
-  if not folder.is_dir():
-    return 'no such checkpoint'
-  try:
-    expected = json.loads((folder / _FILES).read_text('utf-8'))
-  except FileNotFoundError:
-    return 'the checkpoint was never completed'
-  except (OSError, ValueError, RecursionError):
-    return f'{_FILES} is damaged'
-  if not isinstance(expected, dict) or not lists_items(expected):
-    return f'{_FILES} is damaged'
-  for name in sorted(expected):
-    try:
-      if not (folder / name).is_file():
-        return f'{name} is missing'
-      if size_and_crc(folder / name) != expected[name]:
-        return f'{name} is damaged'
-    except OSError as error:  # such as a name that is too long
-      return f'{name:.100} cannot be read: {error.strerror}'
-  return ''
+  write_json(folder / FILES, listed)
 
 
 def _sweep(folder: pathlib.Path) -> None:
@@ -550,9 +527,9 @@ def _sweep(folder: pathlib.Path) -> None:
   Checkpoints are verified one by one, starting with the newest, until an intact
   checkpoint is found.
   """
-  remove_unfinished(folder, _FILES, _ITEMS)
+  remove_unfinished(folder, FILES, _ITEMS)
   for step in reversed(_complete(folder)):
-    fault = _fault(folder / str(step))
+    fault = first_fault(folder / str(step))
     if not fault:
       break
     _move_away(folder, step, fault, 'the previous checkpoint')

@@ -7,6 +7,7 @@ and print the same errors as tracebacks of their threads.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import functools
+import json
 import logging
 import os
 import pathlib
@@ -19,6 +20,7 @@ import zlib
 from xjax.core.atomic import writing
 from xjax.core.errors import DataError
 
+FILES = 'files.json'  # lists the files of a checkpoint, and is written last
 _STEP = re.compile('0|[1-9][0-9]*')
 _UNFINISHED = re.compile(r'[0-9]+\.orbax-checkpoint-tmp(-[0-9]+)?')
 _ORBAX_FILES = '_CHECKPOINT_METADATA', 'commit_success.txt'
@@ -133,7 +135,30 @@ def size_and_crc(path: pathlib.Path) -> list[int]:
   return [size, crc]
 
 
-def lists_items(listed: Mapping[str, Any]) -> bool:
+def first_fault(folder: pathlib.Path) -> str:
+  """Returns the first fault of a checkpoint's files; '' if there is none."""
+  if not folder.is_dir():
+    return 'no such checkpoint'
+  try:
+    expected = json.loads((folder / FILES).read_text('utf-8'))
+  except FileNotFoundError:
+    return 'the checkpoint was never completed'
+  except (OSError, ValueError, RecursionError):
+    return f'{FILES} is damaged'
+  if not isinstance(expected, dict) or not _lists_items(expected):
+    return f'{FILES} is damaged'
+  for name in sorted(expected):
+    try:
+      if not (folder / name).is_file():
+        return f'{name} is missing'
+      if size_and_crc(folder / name) != expected[name]:
+        return f'{name} is damaged'
+    except OSError as error:  # such as a name that is too long
+      return f'{name:.100} cannot be read: {error.strerror}'
+  return ''
+
+
+def _lists_items(listed: Mapping[str, Any]) -> bool:
   """Returns whether a list of files has what every checkpoint has.
 
   A checkpoint that was copied for loading has no optimizer and no data.

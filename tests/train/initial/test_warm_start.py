@@ -150,13 +150,13 @@ def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
 
 
 def test_of_a_named_step_no_other_checkpoint_is_read(finished, monkeypatch):
-  read, fault = [], checkpoint._fault
+  read, fault = [], checkpoint.first_fault
 
   def spy(folder):
     read.append(folder.name)
     return fault(folder)
 
-  monkeypatch.setattr(checkpoint, '_fault', spy)
+  monkeypatch.setattr(checkpoint, 'first_fault', spy)
   for step in intact_steps(finished.workdir / 'checkpoints'):
     read.clear()
     _, found = find_start(f'{finished.workdir}@{step}')
