@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 import contextlib
+import http
 import os
 import resource
 import signal
@@ -202,9 +203,10 @@ class JsonProtocol(H11Protocol):
     if self.transport.is_closing():
       return
     body, headers = error_body(message), [('content-type', 'application/json')]
+    reason = http.HTTPStatus(status).phrase
     headers += [('content-length', str(len(body))), ('connection', 'close')]
     for event in (
-      h11.Response(status_code=status, headers=headers),
+      h11.Response(status_code=status, headers=headers, reason=reason),
       h11.Data(data=body),
       h11.EndOfMessage(),
     ):
