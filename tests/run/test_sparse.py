@@ -16,7 +16,6 @@ from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
-from xjax.run import fit as fit_module
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.load import load
@@ -27,7 +26,6 @@ from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import Loss
 from xjax.score.trees.taxonomy import TaxonomyTree
 from xjax.score.trees.training import Blocks
-from xjax.train.run_record import RunRecord
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
@@ -391,30 +389,3 @@ def test_what_it_cannot_do_is_said(finished):
     predictor.with_labels([])
   for texts in ([], ['', '?']):
     assert len(predictor.predict(texts, 3)) == len(texts)
-
-
-@pytest.mark.parametrize('when', ['judged', 'before the results'])
-def test_a_run_killed_after_its_judging_still_gets_its_record(
-  tmp_path, monkeypatch, when
-):
-  config = config_of(*RUNS['lr'])
-  judge_splits = fit_module.judge_splits
-
-  def killed(*_):
-    raise SystemExit
-
-  def judge_and_die(*arguments):
-    judge_splits(*arguments)
-    killed()
-
-  with monkeypatch.context() as patch:
-    if when == 'before the results':
-      patch.setattr(fit_module, 'write_results', killed)
-    else:
-      patch.setattr(fit_module, 'judge_splits', judge_and_die)
-    with pytest.raises(SystemExit):
-      fit(config, tmp_path)
-  fit(config, tmp_path)
-  record = RunRecord.read(Workdir.at(tmp_path))
-  assert record and record.finished
-  assert list((tmp_path / 'tb').iterdir())

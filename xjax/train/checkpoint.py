@@ -37,6 +37,7 @@ from xjax.core.distributed import barrier, host0_says, is_host0
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.train.checkpoint_storage import (
+  fault_of_files,
   hide_tracebacks,
   is_step,
   list_files,
@@ -533,15 +534,7 @@ def _fault(folder: pathlib.Path) -> str:
     return f'{_FILES} is damaged'
   if not isinstance(expected, dict) or not lists_items(expected):
     return f'{_FILES} is damaged'
-  for name in sorted(expected):
-    try:
-      if not (folder / name).is_file():
-        return f'{name} is missing'
-      if size_and_crc(folder / name) != expected[name]:
-        return f'{name} is damaged'
-    except OSError as error:  # such as a name that is too long
-      return f'{name:.100} cannot be read: {error.strerror}'
-  return ''
+  return fault_of_files(folder, expected)
 
 
 def _sweep(folder: pathlib.Path) -> None:

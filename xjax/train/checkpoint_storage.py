@@ -140,3 +140,21 @@ def lists_items(listed: Mapping[str, Any]) -> bool:
   """
   items = {name.partition('/')[0] for name in listed}
   return items >= {'params', 'meta'}
+
+
+def fault_of_files(folder: pathlib.Path, listed: Mapping[str, Any]) -> str:
+  """Returns the first fault of the files that files.json lists, or ''.
+
+  Args:
+    folder: the folder of a checkpoint.
+    listed: path in the folder -> the result of size_and_crc.
+  """
+  for name in sorted(listed):
+    try:
+      if size_and_crc(folder / name) != listed[name]:
+        return f'{name} is damaged'
+    except FileNotFoundError:
+      return f'{name} is missing'
+    except (OSError, ValueError):  # such as a name that is too long
+      return f'{name!a:.100} cannot be read'
+  return ''

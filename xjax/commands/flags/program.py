@@ -12,6 +12,7 @@ from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
+from xjax.core.interrupts import hearing_ctrl_c
 from xjax.core.progress import Heartbeat
 
 EXIT_USER_ERROR = 1
@@ -74,7 +75,12 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   keep_freed_memory()
   show_log()
   try:
-    with Heartbeat(sys.argv[0]), writing_output(), processes.connected():
+    with (
+      hearing_ctrl_c(),
+      Heartbeat(sys.argv[0]),
+      writing_output(),
+      processes.connected(),
+    ):
       main(list(argv[1:]))
   except UserError as error:
     return _fail(error)
