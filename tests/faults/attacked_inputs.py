@@ -9,7 +9,9 @@ import io
 import json
 import pathlib
 import tempfile
+from unittest import mock
 
+from absl import logging
 import numpy as np
 from safetensors.numpy import save
 from scipy import sparse
@@ -230,7 +232,10 @@ def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
     sound = read(path)
 
     def check(changed: pathlib.Path) -> None:
-      if read(changed) != sound:
+      with mock.patch.object(logging, 'warning') as warning:
+        differs = read(changed) != sound
+      said = ' '.join(map(str, warning.call_args_list))
+      if differs and 'config.json: is not the file' not in said:
         raise Changed()
 
     return check

@@ -50,6 +50,10 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> 'Predictor':
   folder = Workdir.at(workdir)
   folder.check_has_run()
   config = _with_moved_data(load_config(folder.config), folder)
+  try:
+    folder.check(folder.config)
+  except DataError as error:  # users may change settings of the evaluation
+    logging.warning('%s', error)
   kind = kind_of_run(config)
   if step is None:
     return kind.load(folder, config)

@@ -147,15 +147,7 @@ def first_fault(folder: pathlib.Path) -> str:
     return f'{FILES} is damaged'
   if not isinstance(expected, dict) or not _lists_items(expected):
     return f'{FILES} is damaged'
-  for name in sorted(expected):
-    try:
-      if not (folder / name).is_file():
-        return f'{name} is missing'
-      if size_and_crc(folder / name) != expected[name]:
-        return f'{name} is damaged'
-    except OSError as error:  # such as a name that is too long
-      return f'{name:.100} cannot be read: {error.strerror}'
-  return ''
+  return _fault_of_files(folder, expected)
 
 
 def _lists_items(listed: Mapping[str, Any]) -> bool:
@@ -165,3 +157,21 @@ def _lists_items(listed: Mapping[str, Any]) -> bool:
   """
   items = {name.partition('/')[0] for name in listed}
   return items >= {'params', 'meta'}
+
+
+def _fault_of_files(folder: pathlib.Path, listed: Mapping[str, Any]) -> str:
+  """Returns the first fault of the files that files.json lists, or ''.
+
+  Args:
+    folder: the folder of a checkpoint.
+    listed: path in the folder -> the result of size_and_crc.
+  """
+  for name in sorted(listed):
+    try:
+      if size_and_crc(folder / name) != listed[name]:
+        return f'{name} is damaged'
+    except FileNotFoundError:
+      return f'{name} is missing'
+    except (OSError, ValueError):  # such as a name that is too long
+      return f'{name!a:.100} cannot be read'
+  return ''

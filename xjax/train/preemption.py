@@ -19,6 +19,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import Interrupted, Preempted
+from xjax.core.processes.interrupts import sends_again
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT
@@ -125,7 +126,8 @@ class Preemption(contextlib.AbstractContextManager):
     raise (Interrupted if is_ctrl_c else Preempted)(message)
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
-    del frame
+    if sends_again(number, frame):
+      return
     if self._noticed == number == signal.SIGINT and _is_interactive():
       raise KeyboardInterrupt
     self._noticed = self._noticed or number

@@ -290,7 +290,8 @@ class Workdir:
     if is_host0():
       for difference in differences:
         logging.info('config changed: %s', difference)
-      write_json(self.config, to_json(config))
+      with self.recording(self.config):
+        write_json(self.config, to_json(config))
     barrier('xjax:opened')
 
   def record_corpus(self, corpus: Corpus) -> None:

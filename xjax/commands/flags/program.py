@@ -14,6 +14,7 @@ from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
 from xjax.core.loading import leave_quickly, loading_libraries
+from xjax.core.processes.interrupts import hearing_ctrl_c
 from xjax.core.progress import Heartbeat, Progress
 
 EXIT_USER_ERROR = 1
@@ -88,7 +89,12 @@ def _run_guarded(
   show_log()
   shown = Heartbeat(sys.argv[0]) if heartbeat else contextlib.nullcontext()
   try:
-    with shown, writing_output(), processes.connected():
+    with (
+      hearing_ctrl_c(),
+      shown,
+      writing_output(),
+      processes.connected(),
+    ):
       main(list(argv[1:]))
   except UserError as error:
     return _end(f'error: {error}', EXIT_USER_ERROR)

@@ -97,4 +97,5 @@ def _copy(predictor: Predictor, target: pathlib.Path) -> None:
   if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
     data = dataclasses.replace(data, dir='')
   config = dataclasses.replace(predictor.config, data=data)
-  write_json(saved.config, to_json(config))
+  with saved.recording(saved.config):
+    write_json(saved.config, to_json(config))
