@@ -11,6 +11,7 @@ import pathlib
 import sys
 import typing
 
+from absl import logging
 import numpy as np
 
 from xjax.core.allocation import enough_memory
@@ -19,6 +20,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.files.faults import plural
 from xjax.data.files.file_set import writing_set
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside
@@ -359,6 +361,14 @@ def labelled_split(
   """
   records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
+  unknown = [id_ for id_ in used if id_ not in space.index]
+  if unknown:
+    logging.warning(
+      'the model does not know %s of the documents, such as %s; each is a miss '
+      'of the model in all metrics',
+      plural(len(unknown), 'label'),
+      ', '.join(f'{id_!a}' for id_ in unknown[:3]),
+    )
   space = add_outside(space, RawCorpus(_INPUT, (), tuple(used), {}, ()))
   split = Split(
     name=_INPUT,

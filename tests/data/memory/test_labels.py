@@ -103,3 +103,12 @@ def test_a_wrong_label_is_one_error_with_its_position(given, names, message):
 def test_numbers_of_texts_and_labels_must_be_equal():
   with pytest.raises(DataError, match='x has 3 documents, but y has'):
     check_lengths(3, 2, 'x', 'y')
+
+
+def test_cells_of_tables_are_not_taken_for_labels_silently(caplog):
+  cells = ['a;b', 'b;c', 'a;c', 'a']
+  labels_of(cells)
+  assert "give lists: [text.split(';') for text in labels]" in caplog.text
+  caplog.clear()
+  labels_of(['oil, gas', 'coal', 'oil, gas', 'a;b'])
+  assert not caplog.text

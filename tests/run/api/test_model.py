@@ -145,12 +145,15 @@ def test_evaluate_gives_the_metrics_of_the_run(train, test, tmp_path):
   assert without_calibration(model.evaluate(documents)) == saved
 
 
-def test_an_unknown_label_is_a_miss(model, test):
+def test_an_unknown_label_is_a_miss_and_a_warning(model, test, caplog):
   texts, labels = test
   more = [[*ids, 'unknown'] for ids in labels]
   metrics = model.evaluate(texts, more)['all']
   assert metrics['P@1'] == 1
   assert metrics['R@5'] == pytest.approx(2 / 3)
+  assert "does not know 1 label of the documents, such as 'unknown'" in (
+    caplog.text
+  )
 
 
 def test_a_threshold_keeps_the_labels_at_or_above_it(model, test):

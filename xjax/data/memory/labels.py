@@ -4,12 +4,18 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+from absl import logging
 import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import Fields
+from xjax.data.formats.own.columns import (
+  LIST,
+  NO_SEPARATOR,
+  guess_separator,
+)
 from xjax.data.memory.texts import is_frame, is_missing, items_of, kind_of
 from xjax.data.schema import Label
 
@@ -17,6 +23,8 @@ _EXPECTED = (
   'expected a list of labels for each document, one label for each document, '
   'or an indicator matrix of zeros and ones, [documents, labels]'
 )
+
+_LOOKED_AT = 1000  # labels that are looked at for a separator
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -151,7 +159,25 @@ def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
       twice = next(id_ for id_ in ids if ids.count(id_) > 1)
       raise DataError(f'{where}: the label {twice!a} occurs twice')
     lists.append(tuple(ids))
+  _warn_of_cells(items, name)
   return lists
+
+
+def _warn_of_cells(items: Sequence[Any], name: str) -> None:
+  """Warns if texts look like several labels in a cell of a table."""
+  if len(items) < 2 or not isinstance(items[0], str):
+    return
+  separator = guess_separator(items[:_LOOKED_AT])
+  if separator not in (NO_SEPARATOR, LIST):
+    logging.warning(
+      '%s: each text is one label, such as %a. If %a separates labels, give '
+      'lists: [text.split(%r) for text in %s]',
+      name,
+      next(text for text in items if separator in text),
+      separator,
+      separator,
+      name,
+    )
 
 
 def _is_list(item: Any) -> bool:
