@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -150,3 +151,18 @@ def test_a_tree_tags_documents_without_jax(tmp_path):
   fit(shrink(named_config('own_linear')), run)
   found = loaded('predict', f'--workdir={run}', stdin='{"text": "a b"}')
   assert found == {'sklearn'}
+
+
+def test_ctrl_c_while_python_exits_is_no_traceback():
+  script = (
+    'import atexit, os, signal, sys\n'
+    'from xjax.commands.main import main\n'
+    'atexit.register(os.kill, os.getpid(), signal.SIGINT)\n'
+    'sys.argv = ["xjax", "configs", "quickstart"]\n'
+    'main()\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', script], capture_output=True, text=True, cwd=ROOT
+  )
+  assert 'quickstart' in done.stdout
+  assert (done.returncode, done.stderr) == (-signal.SIGINT, '')

@@ -1,7 +1,9 @@
 """Runs a command: parses its flags, and turns errors into exit codes."""
 
+import atexit
 from collections.abc import Callable, Sequence
 import functools
+import signal
 import sys
 import threading
 
@@ -69,6 +71,9 @@ def _run(
     )
   finally:
     notice.cancel()
+    # While Python exits, Ctrl-C would print tracebacks. Python calls the
+    # function that was registered last first.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
 
 
 def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
