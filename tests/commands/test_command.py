@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -327,3 +328,18 @@ def test_a_linear_model_is_trained_without_large_libraries(tmp_path):
     path=tmp_path,
   )
   assert found == {'jax', 'sklearn'}
+
+
+def test_ctrl_c_while_python_exits_is_no_traceback():
+  script = (
+    'import atexit, os, signal, sys\n'
+    'from xjax.commands.main import main\n'
+    'atexit.register(os.kill, os.getpid(), signal.SIGINT)\n'
+    'sys.argv = ["xjax", "configs", "quickstart"]\n'
+    'main()\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', script], capture_output=True, text=True, cwd=ROOT
+  )
+  assert 'quickstart' in done.stdout
+  assert (done.returncode, done.stderr) == (-signal.SIGINT, '')

@@ -221,6 +221,9 @@ def test_workers_change_nothing(finished, tmp_path):
   fit(config, tmp_path / 'run')
   found, whole = contents(tmp_path / 'run'), contents(finished('xr').workdir)
   del found['config.json'], whole['config.json']
+  digests = [json.loads(files.pop('digests.json')) for files in (found, whole)]
+  assert digests[0].pop('config.json') != digests[1].pop('config.json')
+  assert digests[0] == digests[1]
   assert found == whole
 
 

@@ -1,12 +1,13 @@
-"""Ctrl-C while Python collects garbage."""
+"""Signals while Python collects garbage or logs."""
 
 import gc
+import logging
 import signal
 import time
 
 import pytest
 
-from xjax.core.errors import Preempted
+from xjax.core.errors import Interrupted, Preempted
 from xjax.core.processes.interrupts import hearing_ctrl_c
 from xjax.train.preemption import Preemption
 
@@ -27,6 +28,19 @@ def test_a_signal_is_heard_where_exceptions_are_ignored(context, number, error):
   with pytest.raises(error), context():
     gc.collect()
     time.sleep(20)
+
+
+def test_a_signal_is_heard_while_a_message_is_logged(capsys):
+  class Stream:
+    def write(self, text):
+      del text
+      signal.raise_signal(signal.SIGINT)
+
+  handler = logging.StreamHandler(Stream())
+  with pytest.raises(Interrupted), Preemption():
+    handler.handle(logging.makeLogRecord({'msg': 'message'}))
+    time.sleep(20)
+  assert 'Traceback' not in capsys.readouterr().err
 
 
 def test_another_handler_of_ctrl_c_stays():

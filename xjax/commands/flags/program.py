@@ -1,8 +1,10 @@
 """Runs a command: parses its flags, and turns errors into exit codes."""
 
+import atexit
 from collections.abc import Callable, Sequence
 import contextlib
 import functools
+import signal
 import sys
 import threading
 
@@ -75,6 +77,9 @@ def _run(
     )
   finally:
     notice.cancel()
+    # While Python exits, Ctrl-C would print tracebacks. Python calls the
+    # function that was registered last first.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
 
 
 def _say_starting() -> None:

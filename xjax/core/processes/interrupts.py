@@ -1,8 +1,8 @@
-"""Lets signals stop a command even while Python collects garbage.
+"""Lets signals stop a command even while Python collects garbage or logs.
 
-Python prints and ignores an exception that is raised in a destructor or in a
-callback of the garbage collector. JAX has such a callback. So a signal that
-comes at this moment would be lost.
+Python prints and ignores an exception that is raised in a destructor, in a
+callback of the garbage collector, or while a message is logged. JAX has such a
+callback. So a signal that comes at this moment would be lost.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ import signal
 import threading
 import types
 
-_IGNORED = '_xla_gc_callback', '__del__'  # functions that must not raise
+# Functions whose exceptions are ignored.
+_IGNORED = '_xla_gc_callback', '__del__', 'emit'
 _LATER = 0.05  # seconds
 
 
