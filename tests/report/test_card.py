@@ -12,11 +12,11 @@ import pytest
 from xjax.config.json import to_json
 from xjax.config.run import Config
 from xjax.core.atomic import write_json
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Corpus, Document, Split
-from xjax.judge.calibration import Calibration
+from xjax.judge.calibration import Calibration, Method, cross_fitted
 from xjax.judge.predictions import Predictions
 from xjax.report.card import CARD, MARK, document_intervals, write_card
 from xjax.run.fit import FitResult
@@ -107,6 +107,94 @@ def test_intervals_are_those_of_the_metrics_that_are_shown(result):
   metrics['intervals'] = saved
   text = write_card(result).read_text()
   assert 'slice all: P@1 [0.250, 0.750]\n' in text
+
+
+def with_dev(result, calibration, **changes):
+  """The result with another calibration, and other metrics of dev."""
+  dev = result.metrics['dev']
+  values = {**dev['xjax']['all'], **changes}
+  dev = {**dev, 'xjax': {**dev['xjax'], 'all': values}}
+  return dataclasses.replace(
+    result, metrics={'dev': dev}, calibration=calibration
+  )
+
+
+TUNED = {'threshold-tuned': -0.231, 'micro-F1-tuned': 0.861}
+
+
+def test_the_tuned_threshold_is_a_probability(result):
+  own = dataclasses.replace(
+    result.calibration, others=(1.0, -1.0), a=1.0, b=0.0
+  )
+  text = write_card(with_dev(result, own, **TUNED)).read_text()
+  assert (
+    '`--threshold=tuned` assigns labels with a probability of at least 0.44, '
+    'or of at least 0.23 if they have fewer than 50 training documents '
+    '(micro-F1 0.861 on dev).' in text
+  )
+  assert '-0.231' not in text
+  own = dataclasses.replace(own, others=(1.0, 0.0))
+  text = write_card(with_dev(result, own, **TUNED)).read_text()
+  assert 'at least 0.44 (micro-F1 0.861 on dev).' in text
+  text = write_card(with_dev(result, own)).read_text()
+  assert '--threshold=tuned' not in text
+
+
+def test_margins_have_a_tuned_score(result):
+  path = result.paths['dev'] / 'predictions.npz'
+  margins = dataclasses.replace(
+    Predictions.load(path), score_kind=ScoreKind.MARGIN
+  )
+  margins.save(path)
+  text = write_card(with_dev(result, None, **TUNED)).read_text()
+  assert 'a score of at least -0.231, which is no probability (micro' in text
+  assert '| probability |' not in text and 'ECE' not in text
+
+
+def test_bands_of_probability_show_how_many_labels_are_right(result):
+  text = write_card(result).read_text()
+  table = text[text.index('| split | probability |') :].partition('\n\n')[0]
+  rows = [line.strip('| ').split(' | ') for line in table.splitlines()[2:]]
+  predictions = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  shown = cross_fitted(predictions, Method.PLATT)
+  right = predictions.lists['all'].hits(predictions.gold, 8)
+  for row, low, high in zip(
+    rows, (0.1, 0.3, 0.5, 0.7, 0.9), (0.3, 0.5, 0.7, 0.9, 1), strict=True
+  ):
+    inside = (shown > low) & (shown <= high)
+    assert row[:3] == ['dev', f'{low:g} to {high:g}', f'{inside.sum()}']
+    assert row[3] == (f'{right[inside].mean():.0%}' if inside.any() else '-')
+
+
+@pytest.mark.parametrize(
+  ('error', 'few', 'told'),
+  [
+    (0.02, 5, 'by 0.020 on average (`ECE[>0.1]`), which is small.'),
+    (0.07, 5, 'by 0.070 on average (`ECE[>0.1]`), so they are a rough guide.'),
+    (0.3, 5, 'which is much: do not rely on them.'),
+    (0.02, 999, 'but there are too few such labels to judge: '),
+  ],
+)
+def test_the_error_of_likely_labels_comes_first(
+  result, monkeypatch, error, few, told
+):
+  monkeypatch.setattr('xjax.report.card._FEW', few)
+  changes = {'ECE[>0.1]': error, 'ECE': 0.008}
+  text = write_card(with_dev(result, result.calibration, **changes)).read_text()
+  assert told in text
+  assert text.index('`ECE[>0.1]`') < text.index('0.008 (`ECE`)')
+  changes = {'ECE[>0.1]': None}
+  text = write_card(with_dev(result, result.calibration, **changes)).read_text()
+  assert 'No label of dev has a probability above 0.1.' in text
+
+
+def test_isotonic_probabilities_come_in_steps(result):
+  assert 'come in steps' not in write_card(result).read_text()
+  own = dataclasses.replace(
+    result.calibration, method=Method.ISOTONIC, knots=((-1.0, -2.0), (1.0, 2.0))
+  )
+  text = write_card(with_dev(result, own)).read_text()
+  assert 'come in steps' in text
 
 
 def test_the_readme_of_a_user_is_kept(result, caplog):
