@@ -79,7 +79,7 @@ def test_large_numbers_are_ids_not_rows():
 def test_repeated_texts_of_a_split():
   rows = [('a', 'x'), ('b', ''), ('c', 'y'), ('d', ' x'), ('e', ''), ('f', 'x')]
   split = corpus_of(train=rows).split('train')
-  assert find_repeats(split) == (2, (('d', 'a'), ('f', 'a')))
+  assert find_repeats(split) == (2, (('d', 'a'), ('f', 'a')), 0)
 
 
 def write(folder, name, *documents):
