@@ -73,7 +73,8 @@ def test_what_train_says_to_run_next_runs(trained):
   commands = [
     line.strip() for line in trained[1].splitlines() if ' -m xjax' in line
   ]
-  assert len(commands) == 2
+  *commands, serve = commands
+  assert len(commands) == 2 and ' serve --workdir=' in serve
   for command in commands:
     done = subprocess.run(
       command,

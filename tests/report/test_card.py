@@ -15,10 +15,12 @@ from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.schema import Corpus, Document, Split
+from xjax.data.formats.own.own import OwnData
+from xjax.data.schema import Corpus, Document, Labels, Split
 from xjax.judge.calibration import Calibration, Method, cross_fitted
 from xjax.judge.predictions import Predictions
 from xjax.report.card import CARD, MARK, document_intervals, write_card
+from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import FitResult
 from xjax.score.config import ExactMatchModel, LinearModel
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -178,7 +180,7 @@ def test_bands_of_probability_show_how_many_labels_are_right(result):
 def test_the_error_of_likely_labels_comes_first(
   result, monkeypatch, error, few, told
 ):
-  monkeypatch.setattr('xjax.report.card._FEW', few)
+  monkeypatch.setattr('xjax.report.card_probabilities._FEW', few)
   changes = {'ECE[>0.1]': error, 'ECE': 0.008}
   text = write_card(with_dev(result, result.calibration, **changes)).read_text()
   assert told in text
@@ -224,6 +226,20 @@ def test_documents_in_two_splits_are_a_warning_on_the_card(result):
   assert '**Warning:** dev and train share documents: 1 of 3 documents' in text
 
 
+def test_twin_labels_and_left_out_records_are_warnings_on_the_card(result):
+  space = result.corpus.label_space
+  labels = [*space.labels]
+  labels[1] = dataclasses.replace(labels[1], name='LABEL  <2>')
+  corpus = dataclasses.replace(
+    result.corpus,
+    label_space=dataclasses.replace(space, labels=Labels.of(labels)),
+    left_out='left out 2 records, with 3 faults',
+  )
+  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
+  assert '**Warning:** 1 group of labels differs only in case' in text
+  assert '**Warning:** left out 2 records, with 3 faults.' in text
+
+
 @pytest.mark.parametrize(
   ('model', 'told'),
   [
@@ -251,6 +267,32 @@ def test_a_run_without_dev_has_a_card(result):
   ).read_text()
   assert 'It was not judged' in text and 'Scores are not calibrated.' in text
   assert '###' not in text and 'checkpoint of step' not in text
+
+
+@pytest.mark.parametrize(
+  ('data', 'name'),
+  [
+    (OwnData(dir='old.CSV'), 'docs.csv'),
+    (OwnData(dir='folder'), 'docs.jsonl'),
+    (JsonlData(dir='folder.csv'), 'docs.jsonl'),
+  ],
+)
+def test_the_example_reads_a_file_in_the_format_of_the_run(result, data, name):
+  config = dataclasses.replace(Config(), data=data)
+  write_json(Workdir.at(result.workdir).config, to_json(config))
+  text = write_card(result).read_text()
+  assert f'xjax predict --workdir=. --input={name} --output=' in text
+
+
+def test_the_summary_of_a_run_lists_a_card_of_xjax(result):
+  def listed() -> bool:
+    return '  README.md  ' in run_summary(result)
+
+  assert not listed()
+  card = write_card(result)
+  assert listed()
+  card.write_text('mine')
+  assert not listed()
 
 
 def test_a_drawn_split_is_told_from_that_of_the_data(result):

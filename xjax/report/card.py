@@ -1,6 +1,6 @@
 """Writes the model card of a run: README.md in its workdir."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import datetime
 import json
@@ -18,50 +18,29 @@ from xjax.core.atomic import atomic_write
 from xjax.core.config_part import ConfigPart
 from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
+from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
-from xjax.judge.calibration import (
-  Calibration,
-  Method,
-  probabilities_at,
-  reliability_of,
-)
 from xjax.judge.evaluation import PREDICTIONS
-from xjax.judge.judge import (
-  ECE,
-  ECE_ABOVE,
-  INTERVALS,
-  PROTOCOL,
-  Metrics,
-)
-from xjax.judge.metrics.calibration_error import ABOVE, Reliability
+from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.page.markdown import escape
+from xjax.report.card_probabilities import probability_blocks
+from xjax.report.page.markdown import escape, rows_table
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
-from xjax.run.judging import judged_probabilities
-from xjax.run.load import DEV
 from xjax.score.config import ExactMatchModel, is_neural
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
 CARD = 'README.md'
+_TABLES = '.csv', '.tsv', '.parquet'
 # A file without this first line is the user's, so it is never replaced.
 MARK = (
   '<!-- written by xjax at the end of each run; to edit, remove this line -->'
 )
 # Metrics that have an interval; each is a mean over documents.
 _METRICS = ('P@1', *(f'{kind}@{USUAL_K}' for kind in ('P', 'RP', 'nDCG')))
-# Edges of the bands of probability whose labels are counted. The first band is
-# not shown: nearly all listed labels are in it.
-_BANDS = (0.0, ABOVE, 0.3, 0.5, 0.7, 0.9, 1.0)
-_FEW = 100  # with fewer labels, a calibration error says little
-_VERDICTS = (
-  (0.05, 'which is small'),
-  (0.1, 'so they are a rough guide'),
-  (math.inf, 'which is much: do not rely on them'),
-)
 _WIDE = 1.96  # a 95 % interval has this many standard errors on each side
 
 
@@ -84,7 +63,7 @@ def write_card(
     WriteError: the file cannot be written.
   """
   path = result.workdir / CARD
-  if (path.exists() or path.is_symlink()) and not _is_card(path):
+  if (path.exists() or path.is_symlink()) and not is_card(path):
     logging.warning(
       '%s was not written by xjax, so it is kept and there is no model card',
       path,
@@ -96,8 +75,8 @@ def write_card(
   return path
 
 
-def _is_card(path: pathlib.Path) -> bool:
-  """Returns whether the first line of a file is MARK."""
+def is_card(path: pathlib.Path) -> bool:
+  """Returns whether xjax wrote this file, by its first line."""
   try:
     with path.open('rb') as file:
       return file.readline(len(MARK) + 1).rstrip(b'\n') == MARK.encode()
@@ -115,7 +94,7 @@ def card_text(result: FitResult, command: Sequence[str] = ()) -> str:
     'Use': _use(result, config),
     'Data': _data(result, config),
     'Metrics': _metrics(result),
-    'Probabilities': _probabilities(result),
+    'Probabilities': probability_blocks(result),
     'Labels that training has not seen': _unseen(result, config),
     'Configuration': _configuration(result, config, command),
   }
@@ -156,10 +135,9 @@ def _use(result: FitResult, config: Config) -> Iterator[str]:
   )
   yield 'On the command line, in this folder:'
   more = ' --features=FILES' if config.data.tokens.dense else ''
-  source = 'FILE' if config.data.sparse else 'docs.jsonl'
   yield _code(
-    f'xjax predict --workdir=. --input={source}{more} --output=tagged.jsonl '
-    '--k=5'
+    f'xjax predict --workdir=. --input={_input_name(config)}{more} '
+    '--output=tagged.jsonl --k=5'
   )
   yield 'In Python:'
   documents = "['a text']"
@@ -168,6 +146,17 @@ def _use(result: FitResult, config: Config) -> Iterator[str]:
   yield _code(
     f"import xjax\nmodel = xjax.load('.')\nmodel.predict({documents}, k=5)"
   )
+
+
+def _input_name(config: Config) -> str:
+  """Returns a name for new documents, in the format of the run's data."""
+  data = config.data
+  suffix = pathlib.PurePath(data.dir).suffix.lower()
+  if data.sparse:
+    return 'FILE'
+  if data.tables and suffix in _TABLES:
+    return f'docs{suffix}'
+  return 'docs.jsonl'
 
 
 def _data(result: FitResult, config: Config) -> Iterator[str]:
@@ -180,11 +169,12 @@ def _data(result: FitResult, config: Config) -> Iterator[str]:
     chosen = 'xjax, by a seed' if drawn else 'the data'
     mean = f'{split.gold.lengths.mean():.2f}' if len(split) else '-'
     rows.append((name, f'{len(split):,}', mean, chosen))
-  yield _table(rows)
-  yield _table([('labels', 'number'), *_label_rows(corpus.label_space)])
-  for overlap in find_overlaps(corpus):
-    for message in overlap.warnings():
-      yield f'**Warning:** {escape(message)}.'
+  yield rows_table(rows)
+  yield rows_table([('labels', 'number'), *_label_rows(corpus.label_space)])
+  messages = [m for o in find_overlaps(corpus) for m in o.warnings()]
+  messages += [twins_warning(corpus.label_space), corpus.left_out]
+  for message in filter(None, messages):
+    yield f'**Warning:** {escape(message)}.'
 
 
 def _label_rows(space: LabelSpace) -> Iterator[tuple[str, str]]:
@@ -272,110 +262,6 @@ def _interval(values_N: np.ndarray) -> tuple[float, float]:
   return max(mean - half, 0.0), min(mean + half, 1.0)
 
 
-def _probabilities(result: FitResult) -> Iterator[str]:
-  calibration = result.calibration
-  if calibration is None or calibration.method is Method.NONE:
-    yield 'Scores are not calibrated.'
-  else:
-    yield (
-      'Scores are shown as probabilities. They are calibrated by the method '
-      f'{calibration.method.value}, which was fitted on '
-      f'{plural(calibration.n_documents, "document")} of dev.'
-    )
-    if calibration.method is Method.ISOTONIC:
-      yield (
-        'The probabilities come in steps: all scores of a range get nearly the '
-        'same probability, so many labels share a value.'
-      )
-  rows = []
-  for name in result.metrics:
-    predictions = Predictions.load(result.paths[name] / PREDICTIONS)
-    diagram = _diagram(predictions, name, calibration)
-    if diagram is not None:
-      yield _verdict(name, result.metrics[name][PROTOCOL][ALL], diagram)
-      rows += _band_rows(name, diagram)
-  if rows:
-    if calibration is not None and DEV in result.metrics:
-      yield (
-        'Probabilities of dev are those of calibrations that did not see the '
-        'document. Listed labels with a probability above 0.1:'
-      )
-    header = ('split', 'probability', 'predicted labels', 'right')
-    yield _table([header, *rows])
-  if DEV in result.metrics:
-    predictions = Predictions.load(result.paths[DEV] / PREDICTIONS)
-    yield from _tuned(result, predictions)
-
-
-def _diagram(
-  predictions: Predictions, name: str, calibration: Calibration | None
-) -> Reliability | None:
-  """Returns how often the labels of each band of probability are right."""
-  method = Method.NONE if calibration is None else calibration.method
-  shown_NK = judged_probabilities(predictions, name, method, calibration)
-  if shown_NK is None:
-    return None
-  return reliability_of(predictions, shown_NK, _BANDS)
-
-
-def _verdict(
-  name: str, metrics: Mapping[str, Any], diagram: Reliability
-) -> str:
-  """Says how far the probabilities of a split can be trusted."""
-  n_above, error = int(diagram.counts[1:].sum()), metrics.get(ECE_ABOVE)
-  if error is None:
-    return f'No label of {name} has a probability above {ABOVE}.'
-  verdict = next(text for limit, text in _VERDICTS if error < limit)
-  if n_above < _FEW:
-    verdict = f'but there are too few such labels to judge: {n_above}'
-  return (
-    f'On {name}, the probabilities above {ABOVE} differ from the share of '
-    f'right labels by {error:.3f} on average (`{ECE_ABOVE}`), {verdict}. Over '
-    f'all listed labels, the difference is {metrics[ECE]:.3f} (`{ECE}`), but '
-    'most of them have a probability near 0.'
-  )
-
-
-def _band_rows(
-  name: str, diagram: Reliability
-) -> Iterator[tuple[str, str, str, str]]:
-  """Yields a row of a table for each band above ABOVE."""
-  bands = zip(_BANDS[1:], _BANDS[2:], diagram.counts[1:], diagram.accuracy[1:])
-  for low, high, count, share in bands:
-    right = f'{share:.0%}' if count else '-'
-    yield name, f'{low:g} to {high:g}', f'{count:,}', right
-
-
-def _tuned(result: FitResult, predictions: Predictions) -> Iterator[str]:
-  """Yields what `--threshold=tuned` does."""
-  metrics = result.metrics[DEV][PROTOCOL][ALL]
-  threshold = metrics.get('threshold-tuned')
-  value = metrics.get('micro-F1-tuned')
-  if threshold is None or value is None:
-    return
-  space = result.corpus.label_space
-  shown = probabilities_at(
-    threshold,
-    predictions.score_kind,
-    result.calibration,
-    space.train_counts[: space.n_inside],
-  )
-  texts = [f'{p:.2f}' if p >= 0.1 else f'{p:.2g}' for p in shown]
-  if not texts:
-    what = f'a score of at least {threshold:.3f}, which is no probability'
-  else:
-    what = f'a probability of at least {texts[0]}'
-  if len(set(texts)) > 1:
-    what += (
-      f', or of at least {texts[1]} if they have fewer than {FREQUENT_FROM} '
-      'training documents'
-    )
-  yield (
-    f'`--threshold=tuned` assigns labels with {what} (micro-F1 {value:.3f} on '
-    'dev).'
-  )
-
-
 def _unseen(result: FitResult, config: Config) -> Iterator[str]:
   space, model = result.corpus.label_space, config.model
   unseen = int((space.train_counts[: space.n_inside] == 0).sum())
@@ -417,7 +303,9 @@ def _configuration(
     yield _code(shlex.join(command))
   yield 'Kinds, and fields with other values than by default:'
   rows = [('field', 'value'), ('seed', _quoted(config.seed))]
-  yield _table(rows + [row for row in _fields(config, '') if row[0] != 'seed'])
+  yield rows_table(
+    rows + [row for row in _fields(config, '') if row[0] != 'seed']
+  )
 
 
 def _fields(part: ConfigPart, path: str) -> Iterator[tuple[str, str]]:
@@ -449,10 +337,3 @@ def _default(field: dataclasses.Field) -> Any:
 
 def _code(text: str) -> str:
   return f'```\n{text}\n```'
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-  """Returns a Markdown table; the first row is its header."""
-  header, *others = ([cell.replace('|', '\\|') for cell in row] for row in rows)
-  lines = [header, ['---'] * len(header), *others]
-  return '\n'.join(f'| {" | ".join(row)} |' for row in lines)
