@@ -11,6 +11,7 @@ import pathlib
 import sys
 import typing
 
+from absl import logging
 import numpy as np
 
 from xjax.core.allocation import enough_memory
@@ -19,6 +20,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.files.faults import plural
 from xjax.data.files.file_set import writing_set
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside
@@ -60,6 +62,12 @@ class TaggedDocuments:
   lists: Lists
   split: Split
   space: LabelSpace
+
+  @property
+  def size(self) -> str:
+    """Returns the numbers of documents and labels, as text."""
+    documents = plural(len(self.split), 'document')
+    return f'{documents}, {plural(int(self.lists.lengths.sum()), "label")}'
 
   def explanations(self, words: int, n_first: int) -> LabelExplanations:
     """Computes which words explain the labels (Predictor.explanations)."""
@@ -208,6 +216,7 @@ def tag_file(
   whys = tagged.explanations(explain, _SHOWN) if explain else None
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(whys))
+    logging.info('standard output: %s', tagged.size)
     return None
   path, explanations = pathlib.Path(output), None
   if whys is not None:
@@ -221,6 +230,8 @@ def tag_file(
     if explanations and page:
       with atomic_write((new / path.name).with_suffix('.html')) as file:
         file.write(page(explanations))
+    others = sorted({file.name for file in new.iterdir()} - {path.name})
+  logging.info('%s: %s; also written: %s', path, tagged.size, ', '.join(others))
   return explanations
 
 
