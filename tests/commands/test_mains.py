@@ -73,7 +73,8 @@ def test_what_train_says_to_run_next_runs(trained):
   commands = [
     line.strip() for line in trained[1].splitlines() if ' -m xjax' in line
   ]
-  assert len(commands) == 2
+  *commands, serve = commands
+  assert len(commands) == 2 and ' serve --workdir=' in serve
   for command in commands:
     done = subprocess.run(
       command,
@@ -277,8 +278,11 @@ CONFIG = QUICK[0]
       (CONFIG, '--workdir=x', '--profile=9:601'),
       'the last step must not be larger than config.train.steps=600',
     ),
-    ('train', (CONFIG,), '--workdir'),
-    ('train', ('--workdir=x',), '--config'),
+    ('train', (CONFIG,), 'error: --workdir is missing; give the folder to'),
+    ('train', ('--workdir=x',), 'error: --config is missing; give the name'),
+    ('predict', (), 'error: --workdir is missing; give the folder of a run'),
+    ('serve', (), 'error: --workdir is missing; give the folder of a run'),
+    ('export', ('--workdir=x',), 'error: --output is missing; give the folder'),
     ('train', ('--config=none.py', '--workdir=x'), 'none.py: no such file'),
     ('train', ('--config=README.md', '--workdir=x'), 'README.md: SyntaxError'),
     ('train', (CONFIG, '--workdir=x', 'steps=3'), "'steps=3' is not a flag"),

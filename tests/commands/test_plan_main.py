@@ -77,7 +77,7 @@ def test_auto_plans_the_model_that_it_would_choose(run_main, tmp_path):
 @pytest.mark.parametrize(
   ('flags', 'said'),
   [
-    ((), '--workdir is missing'),
+    ((), 'error: --workdir is missing; give the folder to write the run to'),
     (('--workdir=x', '--chip=l4'), '--chip needs --plan'),
     (('--workdir=x', '--plan_labels=9'), '--plan_labels needs --plan'),
     (('--plan', '--plan_labels=9'), '--plan_documents is missing'),

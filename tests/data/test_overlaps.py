@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 
+from xjax.data.config import OnError
 from xjax.data.formats.draft import RawCorpus, text_digest
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
@@ -79,7 +80,7 @@ def test_large_numbers_are_ids_not_rows():
 def test_repeated_texts_of_a_split():
   rows = [('a', 'x'), ('b', ''), ('c', 'y'), ('d', ' x'), ('e', ''), ('f', 'x')]
   split = corpus_of(train=rows).split('train')
-  assert find_repeats(split) == (2, (('d', 'a'), ('f', 'a')))
+  assert find_repeats(split) == (2, (('d', 'a'), ('f', 'a')), 0)
 
 
 def write(folder, name, *documents):
@@ -99,6 +100,32 @@ def test_a_run_warns_of_a_leak_with_counts(tmp_path, caplog):
   with caplog.at_level(logging.WARNING, logger='absl'):
     load_corpus(SyntheticData(n_train=60, n_dev=20, n_labels=20), 0)
   assert not caplog.records
+
+
+def test_a_run_warns_of_twin_labels_and_counts_what_is_left_out(
+  tmp_path, caplog
+):
+  rows = [
+    {'id': 't', 'text': 'a', 'labels': ['Tax', 'law']},
+    {'id': 'u', 'text': 'b', 'labels': ['tax']},
+    {'id': 'v', 'labels': ['tax']},
+  ]
+  lines = ''.join(json.dumps(row) + '\n' for row in rows)
+  (tmp_path / 'train.jsonl').write_text(lines)
+  data = JsonlData(dir=str(tmp_path), on_error=OnError.SKIP)
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    corpus = load_corpus(data, 0)
+  left_out, twins = caplog.messages
+  assert left_out.startswith('left out 1 record, with 1 fault:\n')
+  assert corpus.left_out == 'left out 1 record, with 1 fault'
+  assert twins == (
+    '1 group of labels differs only in case or white space, or not at all, '
+    "such as 'Tax' and 'tax': `xjax data check` lists them"
+  )
+  caplog.clear()
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    load_corpus(data, 0, corpus.label_space)  # of a model, as in evaluate
+  assert len(caplog.messages) == 1
 
 
 def test_a_text_is_kept_as_eight_bytes():

@@ -42,8 +42,10 @@ def test_documents_and_labels_are_counted():
   assert train.labels.tolist() == [2, 1, 0] and test.labels.tolist() == [2, 1]
   assert train.sizes.tolist() == [3, 3, 1] and quality.unit == 'word'
   assert (train.repeats, train.repeat_examples) == (1, (('t2', 't1'),))
+  assert (train.conflicts, test.conflicts) == (1, 0)
   assert (test.repeats, test.repeat_examples) == (0, ())
-  assert quality.train_counts.tolist() == [2, 1, 0] and quality.unseen == 1
+  assert quality.train_counts.tolist() == [2, 1, 0]
+  assert quality.unseen.tolist() == [2]
   (overlap,) = quality.overlaps
   assert overlap.text_examples == (('e2', 't3'),)
 

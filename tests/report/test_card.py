@@ -12,13 +12,15 @@ import pytest
 from xjax.config.json import to_json
 from xjax.config.run import Config
 from xjax.core.atomic import write_json
-from xjax.core.types import Ragged
+from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.data.schema import Corpus, Document, Split
-from xjax.judge.calibration import Calibration
+from xjax.data.formats.own.own import OwnData
+from xjax.data.schema import Corpus, Document, Labels, Split
+from xjax.judge.calibration import Calibration, Method, cross_fitted
 from xjax.judge.predictions import Predictions
 from xjax.report.card import CARD, MARK, document_intervals, write_card
+from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import FitResult
 from xjax.score.config import ExactMatchModel, LinearModel
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -109,6 +111,94 @@ def test_intervals_are_those_of_the_metrics_that_are_shown(result):
   assert 'slice all: P@1 [0.250, 0.750]\n' in text
 
 
+def with_dev(result, calibration, **changes):
+  """The result with another calibration, and other metrics of dev."""
+  dev = result.metrics['dev']
+  values = {**dev['xjax']['all'], **changes}
+  dev = {**dev, 'xjax': {**dev['xjax'], 'all': values}}
+  return dataclasses.replace(
+    result, metrics={'dev': dev}, calibration=calibration
+  )
+
+
+TUNED = {'threshold-tuned': -0.231, 'micro-F1-tuned': 0.861}
+
+
+def test_the_tuned_threshold_is_a_probability(result):
+  own = dataclasses.replace(
+    result.calibration, others=(1.0, -1.0), a=1.0, b=0.0
+  )
+  text = write_card(with_dev(result, own, **TUNED)).read_text()
+  assert (
+    '`--threshold=tuned` assigns labels with a probability of at least 0.44, '
+    'or of at least 0.23 if they have fewer than 50 training documents '
+    '(micro-F1 0.861 on dev).' in text
+  )
+  assert '-0.231' not in text
+  own = dataclasses.replace(own, others=(1.0, 0.0))
+  text = write_card(with_dev(result, own, **TUNED)).read_text()
+  assert 'at least 0.44 (micro-F1 0.861 on dev).' in text
+  text = write_card(with_dev(result, own)).read_text()
+  assert '--threshold=tuned' not in text
+
+
+def test_margins_have_a_tuned_score(result):
+  path = result.paths['dev'] / 'predictions.npz'
+  margins = dataclasses.replace(
+    Predictions.load(path), score_kind=ScoreKind.MARGIN
+  )
+  margins.save(path)
+  text = write_card(with_dev(result, None, **TUNED)).read_text()
+  assert 'a score of at least -0.231, which is no probability (micro' in text
+  assert '| probability |' not in text and 'ECE' not in text
+
+
+def test_bands_of_probability_show_how_many_labels_are_right(result):
+  text = write_card(result).read_text()
+  table = text[text.index('| split | probability |') :].partition('\n\n')[0]
+  rows = [line.strip('| ').split(' | ') for line in table.splitlines()[2:]]
+  predictions = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  shown = cross_fitted(predictions, Method.PLATT)
+  right = predictions.lists['all'].hits(predictions.gold, 8)
+  for row, low, high in zip(
+    rows, (0.1, 0.3, 0.5, 0.7, 0.9), (0.3, 0.5, 0.7, 0.9, 1), strict=True
+  ):
+    inside = (shown > low) & (shown <= high)
+    assert row[:3] == ['dev', f'{low:g} to {high:g}', f'{inside.sum()}']
+    assert row[3] == (f'{right[inside].mean():.0%}' if inside.any() else '-')
+
+
+@pytest.mark.parametrize(
+  ('error', 'few', 'told'),
+  [
+    (0.02, 5, 'by 0.020 on average (`ECE[>0.1]`), which is small.'),
+    (0.07, 5, 'by 0.070 on average (`ECE[>0.1]`), so they are a rough guide.'),
+    (0.3, 5, 'which is much: do not rely on them.'),
+    (0.02, 999, 'but there are too few such labels to judge: '),
+  ],
+)
+def test_the_error_of_likely_labels_comes_first(
+  result, monkeypatch, error, few, told
+):
+  monkeypatch.setattr('xjax.report.card_probabilities._FEW', few)
+  changes = {'ECE[>0.1]': error, 'ECE': 0.008}
+  text = write_card(with_dev(result, result.calibration, **changes)).read_text()
+  assert told in text
+  assert text.index('`ECE[>0.1]`') < text.index('0.008 (`ECE`)')
+  changes = {'ECE[>0.1]': None}
+  text = write_card(with_dev(result, result.calibration, **changes)).read_text()
+  assert 'No label of dev has a probability above 0.1.' in text
+
+
+def test_isotonic_probabilities_come_in_steps(result):
+  assert 'come in steps' not in write_card(result).read_text()
+  own = dataclasses.replace(
+    result.calibration, method=Method.ISOTONIC, knots=((-1.0, -2.0), (1.0, 2.0))
+  )
+  text = write_card(with_dev(result, own)).read_text()
+  assert 'come in steps' in text
+
+
 def test_the_readme_of_a_user_is_kept(result, caplog):
   path = result.workdir / CARD
   first = write_card(result).read_text()
@@ -134,6 +224,20 @@ def test_documents_in_two_splits_are_a_warning_on_the_card(result):
   corpus = dataclasses.replace(result.corpus, splits=splits)
   text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
   assert '**Warning:** dev and train share documents: 1 of 3 documents' in text
+
+
+def test_twin_labels_and_left_out_records_are_warnings_on_the_card(result):
+  space = result.corpus.label_space
+  labels = [*space.labels]
+  labels[1] = dataclasses.replace(labels[1], name='LABEL  <2>')
+  corpus = dataclasses.replace(
+    result.corpus,
+    label_space=dataclasses.replace(space, labels=Labels.of(labels)),
+    left_out='left out 2 records, with 3 faults',
+  )
+  text = write_card(dataclasses.replace(result, corpus=corpus)).read_text()
+  assert '**Warning:** 1 group of labels differs only in case' in text
+  assert '**Warning:** left out 2 records, with 3 faults.' in text
 
 
 @pytest.mark.parametrize(
@@ -163,6 +267,32 @@ def test_a_run_without_dev_has_a_card(result):
   ).read_text()
   assert 'It was not judged' in text and 'Scores are not calibrated.' in text
   assert '###' not in text and 'checkpoint of step' not in text
+
+
+@pytest.mark.parametrize(
+  ('data', 'name'),
+  [
+    (OwnData(dir='old.CSV'), 'docs.csv'),
+    (OwnData(dir='folder'), 'docs.jsonl'),
+    (JsonlData(dir='folder.csv'), 'docs.jsonl'),
+  ],
+)
+def test_the_example_reads_a_file_in_the_format_of_the_run(result, data, name):
+  config = dataclasses.replace(Config(), data=data)
+  write_json(Workdir.at(result.workdir).config, to_json(config))
+  text = write_card(result).read_text()
+  assert f'xjax predict --workdir=. --input={name} --output=' in text
+
+
+def test_the_summary_of_a_run_lists_a_card_of_xjax(result):
+  def listed() -> bool:
+    return '  README.md  ' in run_summary(result)
+
+  assert not listed()
+  card = write_card(result)
+  assert listed()
+  card.write_text('mine')
+  assert not listed()
 
 
 def test_a_drawn_split_is_told_from_that_of_the_data(result):

@@ -242,7 +242,12 @@ def test_nothing_is_found_at_all(tmp_path):
 
 
 def test_what_is_next_is_told_as_the_run_reads_documents(matched):
-  assert 'echo ' in run_summary(matched)
+  told = run_summary(matched)
+  assert (
+    'echo ' in told and 'xjax serve --workdir=' not in told.split('echo')[0]
+  )
+  assert 'Instead of --k=5, --threshold=tuned writes only' in told
+  assert ' serve --workdir=' in told
   rows = sparse.csr_array((N_DEV, 3), dtype=np.float32)
   splits = {
     name: dataclasses.replace(

@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import logging
+import re
+import shutil
 import sys
 import types
 
@@ -87,6 +89,27 @@ def test_a_second_start_takes_the_model_of_the_workdir(run, table, caplog):
     again = fit(own_config(table), run.workdir)
   assert again.metrics == run.metrics and 'auto:' not in caplog.text
   assert (run.workdir / 'config.json').read_bytes() == before
+
+
+def test_evaluate_says_what_to_do_if_the_data_have_moved(
+  table, tmp_path, monkeypatch, caplog
+):
+  old = tmp_path / 'old'
+  old.mkdir()
+  shutil.copy(table, old / 'own.csv')
+  monkeypatch.chdir(old)
+  with caplog.at_level(logging.INFO, logger='absl'):
+    workdir = fit(own_config('own.csv'), tmp_path / 'run').workdir
+  assert re.search(r'labels.npz: 12 classifiers; [\d,]+ weights', caplog.text)
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(DataError) as caught:
+    evaluate_split(workdir, 'dev')
+  assert str(caught.value).startswith(
+    'own.csv: no such file or folder; the run'
+  )
+  assert str(caught.value).endswith('give the new path as --data_dir=PATH')
+  with pytest.raises(DataError, match='^nowhere: no such file or folder$'):
+    evaluate_split(workdir, 'dev', 'nowhere')
 
 
 def test_evaluate_draws_the_same_split(run):
@@ -299,7 +322,9 @@ def test_the_choice_is_told_in_three_lines(table, tmp_path, caplog):
   told = [r.message for r in caplog.records if r.message.startswith('auto:')]
   assert len(told) == 3
   assert 'LinearModel' in told[0] and '176 training documents' in told[1]
+  assert told[2].startswith('auto: you could also try a label tree (the config')
   assert 'config own_linear' in told[2] and '--' not in told[2]
+  assert f'{table}: guessed: --config.data.text=' in caplog.text
 
 
 def test_features_get_no_advice_on_texts():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 
 import numpy as np
@@ -189,6 +190,20 @@ def test_unheard_of_labels_are_missed(tag, rows):
   last = len(predictions.labels) - 1
   assert predictions.gold[0].tolist() == [last - 1, last]
   assert json.loads(metrics.read_text())['xjax']['all']['R@10'] == 0
+
+
+def test_what_was_written_is_counted(finished, tag, rows, caplog, tmp_path):
+  with caplog.at_level(logging.INFO, logger='absl'):
+    path, npz, metrics = tag(rows, k=2)
+  assert caplog.messages[-1] == (
+    f'{path}: {len(rows)} documents, {2 * len(rows)} labels; also written: '
+    f'{metrics.name}, {npz.name}'
+  )
+  source = tmp_path / 'one.jsonl'
+  source.write_text(json.dumps(without_labels(rows[0])) + '\n')
+  with caplog.at_level(logging.INFO, logger='absl'):
+    tag_file(finished.workdir, str(source), '-', 1, threshold='0')
+  assert caplog.messages[-1] == 'standard output: 1 document, 1 label'
 
 
 def test_home_is_understood(finished, rows, tmp_path, monkeypatch):

@@ -12,13 +12,14 @@ To train a model with these vectors:
 
 from absl import flags
 
-from xjax.commands.flags import config, program
+from xjax.commands.flags import config, program, required
 from xjax.core.console import show
 
 _CONFIG = config.define()
 _OUTPUT = flags.DEFINE_string(
-  'output', None, 'File to write, in word2vec binary format.', required=True
+  'output', None, 'File to write, in word2vec binary format.'
 )
+required.require('output', 'give the file to write')
 _DIM = flags.DEFINE_integer('dim', 200, 'Dimensions of a vector.', 1)
 _WINDOW = flags.DEFINE_integer(
   'window',

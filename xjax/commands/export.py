@@ -10,13 +10,14 @@ pooling is written only if it is a trained pooler (config.model.pooling.pooler).
 
 from absl import flags
 
-from xjax.commands.flags import checkpoint, program
+from xjax.commands.flags import checkpoint, program, required
 from xjax.core.console import show
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _OUTPUT = flags.DEFINE_string(
-  'output', None, 'Folder to write; it must not exist yet.', required=True
+  'output', None, 'Folder to write; it must not exist yet.'
 )
+required.require('output', 'give the folder to write')
 
 
 def main() -> None:

@@ -10,16 +10,14 @@ same command again, it continues the sweep.
 
 from absl import flags
 
-from xjax.commands.flags import config, imports, program
+from xjax.commands.flags import config, imports, program, required
 from xjax.core.console import show
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(
-  'workdir',
-  None,
-  'Folder of the sweep; it is created if it does not exist.',
-  required=True,
+  'workdir', None, 'Folder of the sweep; it is created if it does not exist.'
 )
+required.require('workdir', 'give the folder of the sweep')
 _LAUNCHER = flags.DEFINE_enum(
   'launcher',
   'local',

@@ -51,8 +51,8 @@ def main() -> None:
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
     modules = dict.fromkeys([*imports.imports(), *modules_of(_CONFIG.value)])
-    show(run_summary(result, [*modules]))
     write_card(result, program.words())
+    show(run_summary(result, [*modules]))
 
 
 if __name__ == '__main__':

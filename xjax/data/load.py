@@ -40,6 +40,7 @@ from xjax.data.formats.jsonl import (
 )
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.overlaps import find_overlaps
+from xjax.data.quality import twins_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
@@ -97,7 +98,7 @@ def build_corpus(
     )
   fingerprint = _fingerprint(raw, names, zones, space)
   drawn = tuple(name for name in raw.drawn if name in names)
-  return Corpus(space, corpus_splits, fingerprint, drawn)
+  return Corpus(space, corpus_splits, fingerprint, drawn, raw.left_out)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
@@ -160,12 +161,12 @@ def load_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Loads a corpus, logs its sizes, and warns of documents in two splits.
+  """Loads a corpus, logs its sizes, and warns of its faults.
 
   The arguments, the result and the errors are those of read_corpus.
   """
   corpus = read_corpus(data, seed, space, splits)
-  _log(corpus)
+  _log(corpus, is_new=space is None)
   return corpus
 
 
@@ -215,8 +216,13 @@ def read_corpus(
   return corpus
 
 
-def _log(corpus: Corpus) -> None:
-  """Logs the sizes of a corpus, and warns of documents in two splits."""
+def _log(corpus: Corpus, is_new: bool) -> None:
+  """Logs the sizes of a corpus, and warns of what spoils training or metrics.
+
+  Args:
+    corpus: the corpus.
+    is_new: whether the labels are not yet those of a model.
+  """
   for name, split in corpus.splits.items():
     logging.info('%s: %s', name, plural(len(split), 'document'))
   space = corpus.label_space
@@ -227,6 +233,8 @@ def _log(corpus: Corpus) -> None:
   for overlap in find_overlaps(corpus):
     for message in overlap.warnings():
       logging.warning('%s', message)
+  if is_new and (message := twins_warning(space)):
+    logging.warning('%s', message)
 
 
 def read_input(

@@ -131,21 +131,27 @@ def _has_numbers(ids: Sequence[str]) -> bool:
   )
 
 
-def find_repeats(split: Split) -> tuple[int, tuple[tuple[str, str], ...]]:
+def find_repeats(split: Split) -> tuple[int, tuple[tuple[str, str], ...], int]:
   """Finds documents whose text an earlier document of the split has too.
 
   Returns:
     count: number of such documents; 0 if documents have no text.
     examples: up to 3 pairs of ids: such a document, and the earlier document.
+    conflicts: number of such documents with other labels than the earlier one.
   """
   if split.text_digests is None:
-    return 0, ()
+    return 0, (), 0
   _, first, inverse = np.unique(
     split.text_digests, return_index=True, return_inverse=True
   )
   earlier = first[inverse]
   later = earlier != np.arange(len(split))
   rows = np.flatnonzero(later & (split.text_digests != 0))
-  return len(rows), tuple(
+  examples = tuple(
     (split.ids[row], split.ids[earlier[row]]) for row in rows[:_SHOWN]
   )
+  gold = split.gold
+  conflicts = sum(
+    not np.array_equal(gold[row], gold[earlier[row]]) for row in rows
+  )
+  return len(rows), examples, conflicts

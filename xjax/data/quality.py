@@ -1,5 +1,6 @@
 """Measures the documents and labels of a corpus, before a model is trained."""
 
+from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -7,9 +8,12 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
 from xjax.data.overlaps import Overlap, find_overlaps, find_repeats
 from xjax.data.schema import Corpus, LabelSpace, Split
+
+_QUICK = 1_000_000  # so many names are compared in about a second
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,6 +28,7 @@ class SplitQuality:
     repeats: number of documents whose text an earlier document of the split
       has too.
     repeat_examples: up to 3 pairs of ids: such a document, and the earlier one.
+    conflicts: number of these documents with other labels than the earlier one.
     empty_example: id of a document of size 0; None if there is none.
   """
 
@@ -32,6 +37,7 @@ class SplitQuality:
   sizes: np.ndarray
   repeats: int
   repeat_examples: tuple[tuple[str, str], ...]
+  conflicts: int
   empty_example: str | None
 
 
@@ -43,7 +49,8 @@ class Quality:
     splits: the splits, in the order of the corpus.
     unit: what the sizes of documents count: 'word' or 'feature'.
     train_counts: int [L], training documents of each label.
-    unseen: number of labels of dev or test without a training document.
+    unseen: int, the labels of dev or test without a training document,
+      ascending.
     twins: groups of labels with similar names; see find_twins.
     overlaps: documents that are in two splits.
   """
@@ -51,7 +58,7 @@ class Quality:
   splits: tuple[SplitQuality, ...]
   unit: str
   train_counts: np.ndarray
-  unseen: int
+  unseen: np.ndarray
   twins: tuple[tuple[int, ...], ...]
   overlaps: tuple[Overlap, ...]
 
@@ -68,7 +75,7 @@ def measure(corpus: Corpus) -> Quality:
     splits=tuple(map(_measure_split, splits)),
     unit='feature' if sparse else 'word',
     train_counts=counts,
-    unseen=int((golden & (counts == 0)).sum()),
+    unseen=np.flatnonzero(golden & (counts == 0)),
     twins=find_twins(corpus.label_space),
     overlaps=tuple(find_overlaps(corpus)),
   )
@@ -77,13 +84,14 @@ def measure(corpus: Corpus) -> Quality:
 def _measure_split(split: Split) -> SplitQuality:
   sizes = _sizes(split)
   empty = np.flatnonzero(sizes == 0)
-  repeats, examples = find_repeats(split)
+  repeats, examples, conflicts = find_repeats(split)
   return SplitQuality(
     name=split.name,
     labels=split.gold.lengths,
     sizes=sizes,
     repeats=repeats,
     repeat_examples=examples,
+    conflicts=conflicts,
     empty_example=split.ids[empty[0]] if len(empty) else None,
   )
 
@@ -106,13 +114,43 @@ def find_twins(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
   Returns:
     Groups of label indices, each group ascending.
   """
-  first: dict[str, int] = {}
-  groups: dict[int, list[int]] = {}
-  for index, label in enumerate(space.labels):
-    key = ' '.join(label.name.split()).casefold()
-    if (twin := first.setdefault(key, index)) != index:
-      groups.setdefault(twin, [twin]).append(index)
-  return tuple(map(tuple, groups.values()))
+  labels = space.labels
+  keys = map(_compared, labels.ids, labels.names)
+  # Hashes need much less memory than keys, and few keys share a hash.
+  hashes = np.fromiter(map(hash, keys), np.int64, len(labels))
+  _, inverse, counts = np.unique(
+    hashes, return_inverse=True, return_counts=True
+  )
+  groups: dict[str, list[int]] = {}
+  for row in np.flatnonzero(counts[inverse] > 1).tolist():
+    key = _compared(labels.ids[row], labels.names[row])
+    groups.setdefault(key, []).append(row)
+  return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _compared(id_: str, names: Sequence[str]) -> str:
+  """Returns the name of a label, without its case and extra white space."""
+  name = names[0] if names else id_
+  return ' '.join(name.split()).casefold()
+
+
+def twins_warning(space: LabelSpace) -> str:
+  """Returns a message about labels with similar names; '' if there are none.
+
+  Above a million labels, nothing is searched: a run should not wait for it.
+  """
+  if len(space) > _QUICK:
+    return ''
+  groups = find_twins(space)
+  if not groups:
+    return ''
+  one, other = (space.labels[row].name for row in groups[0][:2])
+  verb = 'differs' if len(groups) == 1 else 'differ'
+  return (
+    f'{plural(len(groups), "group")} of labels {verb} only in case or white '
+    f'space, or not at all, such as {one!a} and {other!a}: `xjax data check` '
+    'lists them'
+  )
 
 
 def check_train_split(corpus: Corpus) -> None:

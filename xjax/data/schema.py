@@ -433,12 +433,15 @@ class Corpus:
     splits: name -> split; only the splits that exist.
     fingerprint: hex digest of all content (text, gold, labels).
     drawn: names of the splits whose documents were drawn by xjax.
+    left_out: says how many faulty records of the files are left out; '' if
+      there are none.
   """
 
   label_space: LabelSpace
   splits: Mapping[str, Split]
   fingerprint: str
   drawn: tuple[str, ...] = ()
+  left_out: str = ''
 
   def split(self, name: str) -> Split:
     """Returns the named split.

@@ -17,7 +17,7 @@ Rankings, and metrics at a threshold such as micro-F1, are computed from the raw
 scores. So a calibration does not change them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import enum
@@ -330,7 +330,9 @@ def shown_probabilities(
 
 
 def reliability_of(
-  predictions: Predictions, shown_NK: np.ndarray | None = None
+  predictions: Predictions,
+  shown_NK: np.ndarray | None = None,
+  edges: Sequence[float] | None = None,
 ) -> Reliability | None:
   """Computes the reliability diagram of the list entries.
 
@@ -338,6 +340,7 @@ def reliability_of(
     predictions: predictions with gold.
     shown_NK: float64 [N, K], probabilities of the entries in the lists of the
       slice `all`; None uses the raw scores.
+    edges: edges of the bins, from 0 to 1; None for the usual bins.
 
   Returns:
     The diagram. It is None if the lists are empty, or if the scores are margins
@@ -351,7 +354,10 @@ def reliability_of(
     shown_NK = shown_probabilities(predictions)
   if shown_NK is None or not len(correct_N):
     return None
-  return reliability(shown_NK[predictions.lists[ALL].ids != PAD], correct_N)
+  shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
+  if edges is None:
+    return reliability(shown_N, correct_N)
+  return reliability(shown_N, correct_N, np.asarray(edges, np.float64))
 
 
 def readable_scores(
@@ -382,6 +388,37 @@ def readable_scores(
       raise ValueError('a calibration needs the training counts of the labels')
     return calibration.function(_logits(scores, kind), counts)
   return sigmoid(scores) if kind is ScoreKind.LOGIT else scores
+
+
+def probabilities_at(
+  score: float,
+  kind: ScoreKind,
+  calibration: Calibration | None,
+  train_counts: np.ndarray,
+) -> list[float]:
+  """Returns the probabilities that readers see of a score.
+
+  Args:
+    score: the score before calibration.
+    kind: kind of the score.
+    calibration: calibration of the scores; None if there is none.
+    train_counts: int [L], training documents of the labels.
+
+  Returns:
+    The probability for frequent labels and for other labels, in this order. A
+    group without labels is left out. If the score is a margin without a
+    calibration, the list is empty.
+  """
+  raw = calibration is None or calibration.method is Method.NONE
+  if raw and kind is ScoreKind.MARGIN:
+    return []
+  frequent_L = np.asarray(train_counts) >= FREQUENT_FROM
+  groups = {FREQUENT_FROM: frequent_L.any(), 0: not frequent_L.all()}
+  counts = np.array(
+    [count for count, has_labels in groups.items() if has_labels]
+  )
+  scores = np.full(len(counts), score)
+  return readable_scores(scores, kind, calibration, counts).tolist()
 
 
 def _resolved(method: Method, correct_N: np.ndarray) -> Method:

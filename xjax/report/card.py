@@ -18,13 +18,14 @@ from xjax.core.atomic import atomic_write
 from xjax.core.config_part import ConfigPart
 from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
+from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
-from xjax.judge.calibration import Method
 from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.page.markdown import escape
+from xjax.report.card_probabilities import probability_blocks
+from xjax.report.page.markdown import escape, rows_table
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.score.config import ExactMatchModel, is_neural
@@ -33,6 +34,7 @@ from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
 CARD = 'README.md'
+_TABLES = '.csv', '.tsv', '.parquet'
 # A file without this first line is the user's, so it is never replaced.
 MARK = (
   '<!-- written by xjax at the end of each run; to edit, remove this line -->'
@@ -61,7 +63,7 @@ def write_card(
     WriteError: the file cannot be written.
   """
   path = result.workdir / CARD
-  if (path.exists() or path.is_symlink()) and not _is_card(path):
+  if (path.exists() or path.is_symlink()) and not is_card(path):
     logging.warning(
       '%s was not written by xjax, so it is kept and there is no model card',
       path,
@@ -73,8 +75,8 @@ def write_card(
   return path
 
 
-def _is_card(path: pathlib.Path) -> bool:
-  """Returns whether the first line of a file is MARK."""
+def is_card(path: pathlib.Path) -> bool:
+  """Returns whether xjax wrote this file, by its first line."""
   try:
     with path.open('rb') as file:
       return file.readline(len(MARK) + 1).rstrip(b'\n') == MARK.encode()
@@ -92,7 +94,7 @@ def card_text(result: FitResult, command: Sequence[str] = ()) -> str:
     'Use': _use(result, config),
     'Data': _data(result, config),
     'Metrics': _metrics(result),
-    'Probabilities': _probabilities(result),
+    'Probabilities': probability_blocks(result),
     'Labels that training has not seen': _unseen(result, config),
     'Configuration': _configuration(result, config, command),
   }
@@ -133,10 +135,9 @@ def _use(result: FitResult, config: Config) -> Iterator[str]:
   )
   yield 'On the command line, in this folder:'
   more = ' --features=FILES' if config.data.tokens.dense else ''
-  source = 'FILE' if config.data.sparse else 'docs.jsonl'
   yield _code(
-    f'xjax predict --workdir=. --input={source}{more} --output=tagged.jsonl '
-    '--k=5'
+    f'xjax predict --workdir=. --input={_input_name(config)}{more} '
+    '--output=tagged.jsonl --k=5'
   )
   yield 'In Python:'
   documents = "['a text']"
@@ -145,6 +146,17 @@ def _use(result: FitResult, config: Config) -> Iterator[str]:
   yield _code(
     f"import xjax\nmodel = xjax.load('.')\nmodel.predict({documents}, k=5)"
   )
+
+
+def _input_name(config: Config) -> str:
+  """Returns a name for new documents, in the format of the run's data."""
+  data = config.data
+  suffix = pathlib.PurePath(data.dir).suffix.lower()
+  if data.sparse:
+    return 'FILE'
+  if data.tables and suffix in _TABLES:
+    return f'docs{suffix}'
+  return 'docs.jsonl'
 
 
 def _data(result: FitResult, config: Config) -> Iterator[str]:
@@ -157,11 +169,12 @@ def _data(result: FitResult, config: Config) -> Iterator[str]:
     chosen = 'xjax, by a seed' if drawn else 'the data'
     mean = f'{split.gold.lengths.mean():.2f}' if len(split) else '-'
     rows.append((name, f'{len(split):,}', mean, chosen))
-  yield _table(rows)
-  yield _table([('labels', 'number'), *_label_rows(corpus.label_space)])
-  for overlap in find_overlaps(corpus):
-    for message in overlap.warnings():
-      yield f'**Warning:** {escape(message)}.'
+  yield rows_table(rows)
+  yield rows_table([('labels', 'number'), *_label_rows(corpus.label_space)])
+  messages = [m for o in find_overlaps(corpus) for m in o.warnings()]
+  messages += [twins_warning(corpus.label_space), corpus.left_out]
+  for message in filter(None, messages):
+    yield f'**Warning:** {escape(message)}.'
 
 
 def _label_rows(space: LabelSpace) -> Iterator[tuple[str, str]]:
@@ -249,37 +262,6 @@ def _interval(values_N: np.ndarray) -> tuple[float, float]:
   return max(mean - half, 0.0), min(mean + half, 1.0)
 
 
-def _probabilities(result: FitResult) -> Iterator[str]:
-  calibration = result.calibration
-  if calibration is None or calibration.method is Method.NONE:
-    yield 'Scores are not calibrated.'
-  else:
-    yield (
-      'Scores are shown as probabilities. They are calibrated by the method '
-      f'{calibration.method.value}, which was fitted on '
-      f'{plural(calibration.n_documents, "document")} of dev.'
-    )
-    before, after = calibration.ece_before, calibration.ece_after
-    if after is not None:
-      was = '' if before is None else f' ({before:.3f} before)'
-      yield (
-        f'The expected calibration error of the entries of lists is {after:.3f}'
-        f'{was}, on documents of dev that the calibration did not see.'
-      )
-  rows = [
-    (name, metric, f'{value:.3f}')
-    for name, metrics in result.metrics.items()
-    for metric, value in metrics[PROTOCOL][ALL].items()
-    if metric.startswith(('ECE', 'threshold')) and value is not None
-  ]
-  if rows:
-    yield (
-      'Saved with the metrics (`ECE[>0.1]` is the calibration error of the '
-      'entries with probability above 0.1):'
-    )
-    yield _table([('split', 'value', ''), *rows])
-
-
 def _unseen(result: FitResult, config: Config) -> Iterator[str]:
   space, model = result.corpus.label_space, config.model
   unseen = int((space.train_counts[: space.n_inside] == 0).sum())
@@ -321,7 +303,9 @@ def _configuration(
     yield _code(shlex.join(command))
   yield 'Kinds, and fields with other values than by default:'
   rows = [('field', 'value'), ('seed', _quoted(config.seed))]
-  yield _table(rows + [row for row in _fields(config, '') if row[0] != 'seed'])
+  yield rows_table(
+    rows + [row for row in _fields(config, '') if row[0] != 'seed']
+  )
 
 
 def _fields(part: ConfigPart, path: str) -> Iterator[tuple[str, str]]:
@@ -353,10 +337,3 @@ def _default(field: dataclasses.Field) -> Any:
 
 def _code(text: str) -> str:
   return f'```\n{text}\n```'
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-  """Returns a Markdown table; the first row is its header."""
-  header, *others = ([cell.replace('|', '\\|') for cell in row] for row in rows)
-  lines = [header, ['---'] * len(header), *others]
-  return '\n'.join(f'| {" | ".join(row)} |' for row in lines)

@@ -52,7 +52,7 @@ class _Choice:
     config: the config.
     what: names the model.
     why: says why it fits.
-    other: says what else could be tried; '' if there is no advice.
+    other: what else could be tried; '' if there is no advice.
   """
 
   config: Config
@@ -93,7 +93,9 @@ def resolve(
   if accelerator is None:
     accelerator = jax.default_backend() != 'cpu'
   choice = choose(config, corpus.label_space, accelerator)
-  for line in filter(None, (choice.what, choice.why, choice.other)):
+  lines = [choice.what, choice.why]
+  lines += [f'you could also try {choice.other}'] if choice.other else []
+  for line in lines:
     logging.info('auto: %s', line)
   check_config(choice.config)
   return choice.config, corpus
@@ -119,11 +121,14 @@ def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
 
 def _advice(space: LabelSpace, accelerator: bool) -> str:
   """Says what else could be tried than a linear model of texts."""
-  advice = 'on a GPU, fine-tune an encoder: the config own_minilm'
+  advice = 'on a GPU, a fine-tuned encoder (the config own_minilm)'
   if accelerator:
-    advice = 'fine-tune an encoder: config.model.encoder=FOLDER'
+    advice = 'a fine-tuned encoder (config.model.encoder=FOLDER)'
   if np.any(space.train_counts[: space.n_trained] == 0) and _named(space):
-    advice += '; for labels without training documents: the config own_unified'
+    advice += (
+      '; for labels without training documents, a model that reads their names '
+      '(the config own_unified)'
+    )
   return advice
 
 
@@ -183,11 +188,12 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
   if isinstance(model, LinearModel):
     what = 'LinearModel, one linear classifier per label'
     why += ', and so few labels need no tree'
-    other = f'a label tree: the config own_linear; {other}'
+    other = f'a label tree (the config own_linear); {other}'
   else:
     what = 'TreeModel, a label tree of linear classifiers'
     why += ', and a tree saves most of the time with so many labels'
-    other = f'three trees: the config own_linear with model.n_trees=3; {other}'
+    trees = 'three trees (the config own_linear with model.n_trees=3)'
+    other = f'{trees}; {other}'
   # The configs own_... read no features.
   other = '' if config.data.sparse else other
   return _Choice(chosen, f'{what}, over {reads}', why, other)
@@ -246,7 +252,7 @@ def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
     _with(config, model, train, tokens),
     f'NeuralModel, {config.model.encoder} with {what}',
     f'{has}; {why}{unused}',
-    'a linear model, in less time: the config own_linear',
+    'a linear model, in less time (the config own_linear)',
   )
 
 

@@ -17,7 +17,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
-from xjax.judge.calibration import Calibration, Method
+from xjax.judge.calibration import Calibration, Method, probabilities_at
 from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.files.judged import (
@@ -240,7 +240,16 @@ def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
     raise ConfigError(
       '--data_dir: the corpus of this run is generated, not read from files'
     )
-  return dataclasses.replace(data, dir=data_dir or data.dir)
+  path = data_dir or data.dir
+  if path and not pathlib.Path(path).expanduser().exists():
+    message = f'{path}: no such file or folder'
+    if not data_dir:
+      message += (
+        '; the run was trained on it. Start the command in the folder where '
+        'the run was trained, or give the new path as --data_dir=PATH'
+      )
+    raise DataError(message)
+  return dataclasses.replace(data, dir=path)
 
 
 @enough_memory('choose a smaller --depth, or smaller cut-offs in --ks')
@@ -395,6 +404,18 @@ class Threshold:
         'no threshold'
       )
     return cls(least, is_raw=False)
+
+  def probabilities(self, predictor: Predictor) -> list[float]:
+    """Returns the threshold as probabilities (see probabilities_at)."""
+    if not self.is_raw:
+      return [self.least]
+    space = predictor.space
+    return probabilities_at(
+      self.least,
+      predictor.score_kind,
+      predictor.calibration,
+      space.train_counts[: space.n_inside],
+    )
 
   def keep(self, lists: Lists, predictor: Predictor) -> Lists:
     """Returns lists with PAD after the last assigned label (keep_assigned)."""

@@ -195,7 +195,12 @@ class SparseFit(Fit):
         save_tree(path, tree, weights)
     barrier('xjax:saved')
     count = plural(len(weights.values), 'weight')
-    logging.info('%s: %s; %s', path.name, tree, count)
+    logging.info('%s: %s; %s', path.name, self.told(tree), count)
+
+  @staticmethod
+  @abc.abstractmethod
+  def told(tree: LabelTree) -> str:
+    """Describes the classifiers of a model file, for the log."""
 
 
 def _tree_data(corpus: Corpus, inputs: SparseInputs) -> TreeData:
@@ -221,6 +226,10 @@ class LinearFit(SparseFit):
     between: Callable[[], None],
   ) -> tuple[LabelTree, BlockWeights]:
     return train_linear(self.config, data, parts, between)
+
+  @staticmethod
+  def told(tree: LabelTree) -> str:
+    return plural(tree.n_labels, 'classifier')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,6 +276,10 @@ class TreeFit(SparseFit):
     between: Callable[[], None],
   ) -> tuple[LabelTree, BlockWeights]:
     return train_tree(self.config, data, number, parts, between)
+
+  @staticmethod
+  def told(tree: LabelTree) -> str:
+    return str(tree)
 
 
 def train_linear(

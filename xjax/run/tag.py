@@ -63,6 +63,12 @@ class TaggedDocuments:
   split: Split
   space: LabelSpace
 
+  @property
+  def size(self) -> str:
+    """Returns the numbers of documents and labels, as text."""
+    documents = plural(len(self.split), 'document')
+    return f'{documents}, {plural(int(self.lists.lengths.sum()), "label")}'
+
   def explanations(self, words: int, n_first: int) -> LabelExplanations:
     """Computes which words explain the labels (Predictor.explanations)."""
     return self.predictor.explanations(
@@ -210,6 +216,7 @@ def tag_file(
   whys = tagged.explanations(explain, _SHOWN) if explain else None
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(whys))
+    logging.info('standard output: %s', tagged.size)
     return None
   path, explanations = pathlib.Path(output), None
   if whys is not None:
@@ -223,6 +230,8 @@ def tag_file(
     if explanations and page:
       with atomic_write((new / path.name).with_suffix('.html')) as file:
         file.write(page(explanations))
+    others = sorted({file.name for file in new.iterdir()} - {path.name})
+  logging.info('%s: %s; also written: %s', path, tagged.size, ', '.join(others))
   return explanations
 
 

@@ -81,9 +81,32 @@ def test_warnings_say_what_to_do(tmp_path):
   assert would_run
   assert "same text as a document of train, such as 't3' and 't1'" in told
   assert 'test and train share ids: 1 of 1 document of test has' in told
-  assert "an earlier document of train, such as 't2' and 't1'. Keep" in told
+  assert (
+    "an earlier document of train, such as 't2' and 't1'. 1 of 1 has" in told
+  )
   assert "'Tax' (1), 'tax' (1). Merge" in told
   assert '! there is no split dev' in told
+
+
+def test_many_labels_are_listed_and_a_few_are_named(tmp_path):
+  twins = [name for i in range(52) for name in (f'tax {i}', f'Tax {i}')]
+  write(
+    tmp_path,
+    'train',
+    *(document(f't{i}', f'text {i}', *twins[:90]) for i in range(2)),
+    document('u1', 'same', *twins[90:]),
+    document('u2', 'same', *twins[90:]),
+  )
+  new = [f'new{i}' for i in range(7)]
+  data = write(tmp_path, 'dev', document('d', 'a text', *new))
+  text, _ = check_data(data)
+  told = ' '.join(text.split())
+  assert told.count('(2); ') == 50 and 'and 2 more groups. Merge' in told
+  assert (
+    "such labels, here 'new0', 'new1', 'new2', 'new3', 'new4', and 2 more"
+    in told
+  )
+  assert 'None has other labels than the earlier document. Keep' in told
 
 
 def test_faults_are_listed_and_refused(tmp_path):

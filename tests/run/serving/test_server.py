@@ -96,6 +96,18 @@ def test_the_health_says_what_is_served(client):
   assert (answer['status'], answer['labels']) == ('ok', 6)
 
 
+def test_the_health_has_the_tuned_threshold_as_a_probability(
+  client, linear_run
+):
+  least = client.json('GET', '/health')[1]['tuned_threshold']
+  assert 0 < least < 1
+  model = xjax.load(linear_run)
+  assigned = model.predict(['a cat and a dog'], k=6, threshold='tuned')[0]
+  others = model.predict(['a cat and a dog'], k=6)[0][len(assigned) :]
+  assert min(label.score for label in assigned) >= least
+  assert all(label.score < least for label in others)
+
+
 def test_metrics_count_requests(client):
   def count() -> float:
     text = client.send('GET', '/metrics')[1].decode()

@@ -2,6 +2,8 @@
 
 from absl import flags
 
+from xjax.commands.flags.required import require
+
 TITLE = 'Model'
 
 
@@ -13,11 +15,10 @@ def define(
   Args:
     required: whether the command needs a workdir.
   """
-  return (
-    flags.DEFINE_string(
-      'workdir', None, 'Folder of the run.', required=required
-    ),
-    flags.DEFINE_integer(
-      'step', None, 'Step of the checkpoint (default: the best one).', 0
-    ),
+  workdir = flags.DEFINE_string('workdir', None, 'Folder of the run.')
+  if required:
+    require('workdir', 'give the folder of a run that `xjax train` has written')
+  step = flags.DEFINE_integer(
+    'step', None, 'Step of the checkpoint (default: the best one).', 0
   )
+  return workdir, step

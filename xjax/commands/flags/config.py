@@ -8,6 +8,7 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
+from xjax.commands.flags.required import require
 from xjax.config.named import config_file, named_config
 from xjax.core.errors import ConfigError
 
@@ -66,7 +67,7 @@ def define() -> 'flags.FlagHolder[Config]':
     '--config.FIELD=VALUE changes a field, such as --config.train.steps=100.',
     lock_config=True,
   )
-  flags.mark_flag_as_required('config')
+  require('config', 'give the name of a config; `xjax configs` lists them')
   return holder
 
 

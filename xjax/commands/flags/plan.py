@@ -48,7 +48,8 @@ def _check(values: dict[str, Any]) -> bool:
   names = {name for name, value in values.items() if value}
   unused = {f'--{name} needs --plan': name in names for name in _PLAN_FLAGS}
   faults = {
-    '--workdir is missing; give the folder of the run': 'workdir' not in names,
+    '--workdir is missing; give the folder to write the run to': 'workdir'
+    not in names,
   }
   sizes = names & {'plan_labels', 'plan_documents'}
   if 'plan' in names:
@@ -61,7 +62,8 @@ def _check(values: dict[str, Any]) -> bool:
     }
   for message, holds in (unused | faults).items():
     if holds:
-      raise flags.ValidationError(message)
+      # absl would put all values of the flags before a ValidationError.
+      raise ConfigError(message)
   return True
 
 

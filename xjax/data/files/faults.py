@@ -125,14 +125,18 @@ class Faults:
     elif self.on_error is OnError.SKIP:
       self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
-  def settle(self) -> None:
+  def settle(self) -> str:
     """Raises an error for the faults, or logs how many records are left out.
+
+    Returns:
+      How many records are left out, on one line; '' if there are no faults.
 
     Raises:
       DataError: there are faults that cannot be skipped (see `check`).
     """
     if summary := self.check():
       logging.warning('%s', summary)
+    return first_line(summary)
 
   def check(self) -> str:
     """Raises an error for the faults, or returns a summary of what is left out.
@@ -162,6 +166,11 @@ class Faults:
         + self._skip
       )
     raise DataError('\n'.join(lines))
+
+
+def first_line(summary: str) -> str:
+  """Returns the counts of a summary that Faults.check returned."""
+  return summary.partition('\n')[0].rstrip(':')
 
 
 def plural(count: int, noun: str) -> str:

@@ -186,6 +186,7 @@ class RawCorpus:
       splits. True: the order of the descriptors; False: the order of ids.
     drawn: names of the splits whose documents were drawn, because the source
       does not say which documents are in which split.
+    left_out: says how many faulty records are left out; '' if there are none.
   """
 
   source: str
@@ -196,6 +197,7 @@ class RawCorpus:
   full_text: tuple[str, ...] = ()
   ordered: bool = False
   drawn: tuple[str, ...] = ()
+  left_out: str = ''
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))

@@ -165,8 +165,9 @@ def read_htc(
   for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
     path = only_file(files[name], faults)
     zones |= read_split(path, draft.begin(name), described, faults, read, True)
-  faults.settle()
-  return draft.corpus(data.dir, labels, zones)
+  left_out = faults.settle()
+  raw = draft.corpus(data.dir, labels, zones)
+  return dataclasses.replace(raw, left_out=left_out)
 
 
 def _label_map(

@@ -139,8 +139,9 @@ def read_jsonl(
   for name in choose_splits(data.dir, files, splits, usual):
     path = only_file(files[name], faults)
     zones |= read_split(path, draft.begin(name), described, faults)
-  faults.settle()
-  return draft.corpus(data.dir, described.labels.values(), zones)
+  left_out = faults.settle()
+  raw = draft.corpus(data.dir, described.labels.values(), zones)
+  return dataclasses.replace(raw, left_out=left_out)
 
 
 def _check_form(folder: pathlib.Path) -> None:

@@ -135,8 +135,9 @@ def read_xc_repo(
     path = only_file(files[name], faults)
     split = draft.begin(name)
     zones |= read_split(path, split, described, faults, text_document)
-  faults.settle()
-  return draft.corpus(data.dir, described.columns, zones, ordered=True)
+  left_out = faults.settle()
+  raw = draft.corpus(data.dir, described.columns, zones, ordered=True)
+  return dataclasses.replace(raw, left_out=left_out)
 
 
 class _Columns(Descriptors):

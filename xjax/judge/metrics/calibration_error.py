@@ -251,6 +251,7 @@ def _minimise(
   return at
 
 
+_EDGES = np.arange(16) / 15  # usual edges of bins
 # Labels of lower probability are seldom assigned or shown. Nearly all list
 # entries are such labels, so they hide the errors of the others in the ECE.
 ABOVE = 0.1
@@ -283,19 +284,20 @@ class Reliability:
 def reliability(
   probabilities_N: Float[np.ndarray, ' N'],
   correct_N: Bool[np.ndarray, ' N'],
-  n_bins: int = 15,
+  edges: Float[np.ndarray, ' edges'] = _EDGES,
 ) -> Reliability:
   """Computes the reliability diagram and the expected calibration error.
 
   The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
-  et al. 2015). The bins have equal width, as in Guo et al. 2017 (eq. 3). Each
-  probability is the probability that the label is correct, so it is from 0 to
-  1. (The probability of the likelier outcome would be at least 1/2.)
+  et al. 2015). The usual 15 bins have equal width, as in Guo et al. 2017
+  (eq. 3). Each probability is the probability that the label is correct, so it
+  is from 0 to 1. (The probability of the likelier outcome would be at least
+  1/2.)
 
   Args:
     probabilities_N: float, from 0 to 1, one per decision.
     correct_N: bool, whether each decision is correct.
-    n_bins: number of bins, at least 1.
+    edges: float64 [bins + 1], edges of the bins, from 0 to 1.
 
   Raises:
     ValueError: a probability is not from 0 to 1.
@@ -303,7 +305,6 @@ def reliability(
   inside = (probabilities_N >= 0) & (probabilities_N <= 1)
   if not inside.all():
     raise ValueError('probabilities must be from 0 to 1')
-  edges = np.arange(n_bins + 1) / n_bins
   counts, confidence, accuracy = _bins(edges, probabilities_N, correct_N)
   above_N = probabilities_N > ABOVE
   above = _bins(edges, probabilities_N[above_N], correct_N[above_N])

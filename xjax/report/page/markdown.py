@@ -1,6 +1,6 @@
 """Writes the text and the tables of a report as Markdown, without pictures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xjax.report.page.page import (
   Block,
@@ -68,3 +68,10 @@ def _cell(cell: Cell) -> str:
 def escape(text: str) -> str:
   """Returns a text on one line, without characters that Markdown interprets."""
   return ' '.join(text.split()).translate(_SPECIAL)
+
+
+def rows_table(rows: Sequence[Sequence[str]]) -> str:
+  """Returns a Markdown table of texts; the first row is its header."""
+  header, *others = ([cell.replace('|', '\\|') for cell in row] for row in rows)
+  lines = [header, ['---'] * len(header), *others]
+  return '\n'.join(f'| {" | ".join(row)} |' for row in lines)

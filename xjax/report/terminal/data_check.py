@@ -24,7 +24,8 @@ from xjax.report.tables.align import align
 _SHORT = 3  # a text with fewer words is very short
 _WIDTH = 80
 _BAR = 40  # characters of the longest bar
-_SHOWN = 5  # groups of labels in a warning
+_SHOWN = 50  # groups of labels in a warning
+_NAMED = 5  # labels without training documents in a warning
 # Ranges of a label's number of training documents; None is no upper end.
 _BINS = ((0, 0), (1, 1), (2, 4), (5, 9), (10, 49), (50, None))
 _QUANTILES = (10, 25, 50, 75, 90)
@@ -183,12 +184,8 @@ def _warnings(quality: Quality, labels: Labels) -> Iterator[str]:
     yield from overlap.warnings()
   for split in quality.splits:
     yield from _split_warnings(split, quality.unit)
-  if quality.unseen:
-    verb = 'has' if quality.unseen == 1 else 'have'
-    yield (
-      f'{plural(quality.unseen, "label")} of dev or test {verb} no training '
-      "document. Only models that read labels' names can predict such labels"
-    )
+  if len(quality.unseen):
+    yield _unseen_warning(quality.unseen, labels)
   if quality.twins:
     yield _twin_warning(quality, labels)
   if not any(split.name == 'dev' for split in quality.splits):
@@ -202,10 +199,15 @@ def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
   """Yields messages about repeated, empty and unlabelled documents."""
   name, total = split.name, len(split.labels)
   if split.repeats:
+    others = 'None has'
+    if split.conflicts:
+      verb = 'has' if split.conflicts == 1 else 'have'
+      others = f'{split.conflicts:,} of {split.repeats:,} {verb}'
     yield (
       f'{share_text(split.repeats, total, name)} the same text as an earlier '
-      f'document of {name}, such as {pairs_text(split.repeat_examples)}. Keep '
-      'one document of each text'
+      f'document of {name}, such as {pairs_text(split.repeat_examples)}. '
+      f'{others} other labels than the earlier document. Keep one document of '
+      'each text'
     )
   if split.empty_example is not None:
     empty = int((split.sizes == 0).sum())
@@ -222,6 +224,19 @@ def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
       f'{share_text(unlabelled, total, name)} no label. {harm}. Remove them if '
       'their labels are not known'
     )
+
+
+def _unseen_warning(unseen: np.ndarray, labels: Labels) -> str:
+  """Returns a message that names the first labels without documents."""
+  named = [ascii(labels[row].name) for row in unseen[:_NAMED]]
+  more = len(unseen) - len(named)
+  named += [f'and {more:,} more'] if more else []
+  verb = 'has' if len(unseen) == 1 else 'have'
+  return (
+    f'{plural(len(unseen), "label")} of dev or test {verb} no training '
+    "document. Only models that read labels' names can predict such labels, "
+    f'here {", ".join(named)}'
+  )
 
 
 def _twin_warning(quality: Quality, labels: Labels) -> str:

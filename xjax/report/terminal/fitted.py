@@ -7,15 +7,20 @@ import pathlib
 import shlex
 import textwrap
 
+from xjax.config.json import load_config
 from xjax.core.console import command_words
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.schema import Label, Split
 from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
+from xjax.report.card import CARD, is_card
 from xjax.report.tables.plain import plain_slice_table
 from xjax.run.fit import FitResult
+from xjax.run.load import DEV
+from xjax.train.workdir import Workdir
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
@@ -150,6 +155,8 @@ def _contents(workdir: pathlib.Path) -> str:
   lines = [
     text for name, text in _CONTENTS.items() if (workdir / name).exists()
   ]
+  if is_card(workdir / CARD):
+    lines.insert(0, f'{CARD:35} model card')
   return '\n  '.join([f'Everything is saved in {_quote_path(workdir)}', *lines])
 
 
@@ -164,7 +171,23 @@ def _next_commands(
     'Next: judge the model, or tag your own documents\n'
     f'  {command} evaluate {workdir} --split={split.name}\n'
     f'  {_tagging(split, f"{command} predict {workdir} --k=5")}'
+    f'{_more_commands(result, f"{command} serve {workdir}")}'
   )
+
+
+def _more_commands(result: FitResult, serve: str) -> str:
+  """Returns what else can be done with this run; '' if there is nothing."""
+  lines = ''
+  dev = result.metrics.get(DEV, {}).get(PROTOCOL, {}).get(ALL, {})
+  if dev.get('threshold-tuned') is not None:
+    lines += (
+      '\nInstead of --k=5, --threshold=tuned writes only the labels that fit a '
+      'document'
+    )
+  config = load_config(Workdir.at(result.workdir).config)
+  if not (config.data.tokens.dense or config.data.tokens.sparse):
+    lines += f'\nAnswer requests over HTTP\n  {serve}'
+  return lines
 
 
 def _tagging(split: Split, predict: str) -> str:

@@ -171,6 +171,7 @@ class Service:
       'explains': self.explains,
       'attends': self._attends,
       'max_k': self.max_k,
+      'tuned_threshold': self._tuned_probability(),
       'version': __version__,
     }
 
@@ -186,6 +187,15 @@ class Service:
     if self._tuned is None:
       self._tuned = Threshold.of(threshold, self.predictor)
     return self._tuned
+
+  def _tuned_probability(self) -> float | None:
+    """Returns the least probability of a label that `tuned` assigns, or None.
+
+    The threshold was read when the model was loaded, so that /health is fast.
+    """
+    if self._tuned is None:
+      return None
+    return min(self._tuned.probabilities(self.predictor), default=None)
 
   def _cut(self, lists: Lists, requests: Sequence[PredictRequest]) -> Lists:
     """Keeps the labels that each request asks for; the rest becomes PAD."""

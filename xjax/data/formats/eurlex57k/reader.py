@@ -19,7 +19,7 @@ import tensorflow_datasets as tfds
 from xjax.core.atomic import build_folder, write_json, write_npz
 from xjax.core.errors import DAMAGE, DataError, UserError
 from xjax.core.types import Ragged
-from xjax.data.files.faults import Faults
+from xjax.data.files.faults import Faults, first_line
 from xjax.data.files.json_lines import Fields, find_folder
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
@@ -218,6 +218,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
     },
     zones=ZONES,
     full_text=FULL_TEXT,
+    left_out=first_line(index['left_out']),
   )
   if index['left_out']:
     logging.warning('%s', index['left_out'])

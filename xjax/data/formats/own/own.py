@@ -113,7 +113,7 @@ class OwnData(DataConfig):
         + shlex.quote(','.join(value) if name == 'text' else value)
         for name, value in new.items()
       )
-      logging.info('%s: columns guessed: %s', self.dir, ' '.join(flags))
+      logging.info('%s: guessed: %s', self.dir, ' '.join(flags))
     return dataclasses.replace(self, **new)
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:

@@ -183,6 +183,7 @@ class _Reading:
     self._described = Descriptors()
     self._draft = Draft(source.cache)
     self._zones: dict[str, None] = {}
+    self._left_out = ''
     self._keys = array('Q')  # of the documents in train
 
   def read(self, splits: Sequence[str], usual: bool) -> None:
@@ -204,7 +205,7 @@ class _Reading:
       )
     for name in names:
       self._read_split(name, layout.splits[name])
-    self._faults.settle()
+    self._left_out = self._faults.settle()
 
   def _missing(self, present: Mapping[str, Any]) -> dict[str, float]:
     """Returns the shares of the splits that are drawn."""
@@ -279,7 +280,7 @@ class _Reading:
     self._draft.splits = {name: drafts[name] for name in names}
     labels = self._described.labels.values()
     raw = self._draft.corpus(source, labels, self._zones)
-    return dataclasses.replace(raw, drawn=drawn)
+    return dataclasses.replace(raw, drawn=drawn, left_out=self._left_out)
 
 
 def tagged_rows(
