@@ -146,6 +146,32 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   rows = page.results.rows
   assert page.results.columns[2:] == ('P@1', 'R@5')
   assert {r[1].text for r in rows if any(c.best for c in r)} == {'best'}
+  said = 'No value is significantly better than the values of all other systems'
+  assert said in results_text(groups[1:])
+  judged = judge_runs(runs, JudgeRequest(protocols=('pyxclib',)))
+  said = (
+    'No value is tested for significance: only values under the protocol xjax '
+    'can be tested.'
+  )
+  assert said in results_text([Group(run.name, (run,)) for run in judged])
+
+
+def results_text(groups):
+  return sections(build_page(groups, 'c', ''))['Results'][0].text
+
+
+def test_metrics_that_a_system_was_not_judged_by_are_named(workdir):
+  paths = [workdir('a', 0), workdir('b', 1, units=8)]
+  file = paths[1] / 'eval' / 'dev' / 'metrics.json'
+  metrics = json.loads(file.read_text())
+  for values in metrics['xjax'].values():
+    values.pop('nDCG@5', None)
+  file.write_text(json.dumps(metrics))
+  fold = sections(report(paths, 'c'))['Results'][-1]
+  assert [i for i in fold.blocks[0].items if 'nDCG@5' in i] == [
+    'b, nDCG@5: not in the --metrics and --ks of evaluate, by which the system '
+    'was judged; judge it again'
+  ]
 
 
 def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):

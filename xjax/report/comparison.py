@@ -138,14 +138,8 @@ def best_by_tests(
     or if the protocol is not that of xjax: then nothing can be tested.
   """
   runs = [run for group in groups for run in group.runs]
-  if len(groups) < 2 or protocol != PROTOCOL:
-    return {}
-  try:
-    check_same_labels(runs)
-  except DataError:
-    return {}
   known = [m for m in metrics if kind_of(m) in XJAX.simple_kinds]
-  if not known:
+  if len(groups) < 2 or not known or why_not_tested(groups, protocol):
     return {}
   criteria = dataclasses.replace(
     runs[0].criteria,
@@ -160,6 +154,22 @@ def best_by_tests(
     for group in groups
   }
   return best_systems(systems, criteria, known)
+
+
+def why_not_tested(groups: Sequence[Group], protocol: str) -> str:
+  """Returns why best_by_tests cannot test the systems; '' if it can.
+
+  Args:
+    groups: judged systems with the same documents.
+    protocol: protocol of the metrics.
+  """
+  if protocol != PROTOCOL:
+    return f'only values under the protocol {PROTOCOL} can be tested'
+  try:
+    check_same_labels([run for group in groups for run in group.runs])
+  except DataError as error:
+    return str(error)
+  return ''
 
 
 def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:

@@ -8,7 +8,7 @@ from xjax.core.errors import ConfigError
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import best_by_tests
+from xjax.report.comparison import best_by_tests, why_not_tested
 from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
@@ -231,7 +231,7 @@ def _results_table(
 def _results(
   groups: Sequence[Group], results: Table, protocol: str
 ) -> list[Block]:
-  notes = note_listing(groups)
+  notes = note_listing(groups, protocol, results.columns[results.n_text :])
   said = [f'Protocol {protocol}.']
   if any(cell.best for row in results.rows for cell in row):
     said.append(
@@ -240,9 +240,13 @@ def _results(
       "after Holm's correction)."
     )
   elif len(groups) > 1:
+    why = why_not_tested(groups, protocol)
     said.append(
-      'No value is significantly better than the values of all other systems, '
-      'or the systems cannot be tested on the same labels.'
+      f'No value is tested for significance: {why}.'
+      if why
+      else 'No value is significantly better than the values of all other '
+      'systems (paired approximate randomization over documents, p < 0.05 '
+      "after Holm's correction)."
     )
   if any(cell.spread is not None for row in results.rows for cell in row):
     said.append(

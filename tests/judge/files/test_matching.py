@@ -84,6 +84,17 @@ def by_id(path, *rows: tuple[str, ...]) -> None:
   path.write_text(''.join(lines))
 
 
+def scored_lists(path, *rows: tuple[str, ...]) -> None:
+  lines = (
+    json.dumps(
+      {'id': f'd{i}', 'labels': [{'id': x, 'score': 0.5} for x in row]}
+    )
+    + '\n'
+    for i, row in enumerate(rows)
+  )
+  path.write_text(''.join(lines))
+
+
 def told(**files) -> str:
   with pytest.raises(DataError) as caught:
     read_judged(JudgeFiles(**files))
@@ -170,8 +181,8 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
 
 def test_labels_in_order_name_the_columns(files):
   matrix(files['scores'])
-  by_id(files['gold'], ('sea', 'new'))
-  by_id(files['train'], ('tax',), ('tax', 'old'))
+  by_id(files['gold'], ('sea', 'law'))
+  by_id(files['train'], ('tax',), ('tax', 'sea'))
   message = told(predictions=files['scores'], gold=files['gold'])
   assert message == (
     "gold:1: label 'sea' is unknown; scores has column numbers, so label ids "
@@ -188,11 +199,11 @@ def test_labels_in_order_name_the_columns(files):
     labels=files['labels'],
   )
   found, _ = read_judged(asked)
-  assert found.labels == (*NAMES, 'new', 'old')
+  assert found.labels == NAMES
   assert found.lists['all'].ids.tolist() == [[0, 2] + [PAD] * 48]
-  assert found.gold.values.tolist() == [2, 3]
-  assert found.train_counts.tolist() == [0, 2, 0, 0, 1]
-  assert read_train_gold(asked).values.tolist() == [1, 1, 4]
+  assert found.gold.values.tolist() == [0, 2]
+  assert found.train_counts.tolist() == [0, 2, 1]
+  assert read_train_gold(asked).values.tolist() == [1, 1, 2]
   # Documents are those of the gold.
   assert found.doc_ids == ('d0',)
 
@@ -228,6 +239,47 @@ def test_labels_in_order_that_are_numbers_are_columns_still(files):
   assert found.labels == ('1', '3', '0', '2')
   assert found.gold.values.tolist() == [1, 2]
   assert found.lists['all'].ids[0, :2].tolist() == [0, 1]
+
+
+def test_labels_that_the_order_does_not_have(files):
+  files['labels'].write_text('law\ntax\nsea\n')
+  end = (
+    ' is not in labels (--label_order); correct the id, or add a line for the '
+    'label (and a column to files with columns)'
+  )
+  scored_lists(files['scores'], ('law',), ('tax', 'taxx'))
+  by_id(files['gold'], ('law',), ('sea',))
+  names = {'predictions': files['scores'], 'labels': files['labels']}
+  assert told(**names) == f"scores:2: label 'taxx'{end}"
+  assert told(**names, gold=files['gold']) == f"scores:2: label 'taxx'{end}"
+  matrix(files['scores'], n_docs=2)
+  by_id(files['gold'], ('law',), ('sea', 'see'))
+  assert told(**names, gold=files['gold']) == f"gold:2: label 'see'{end}"
+  saved(files['scores'], ('0', '1', '2'))
+  assert told(**names) == (
+    "scores: label '0' is not in labels (--label_order); if these predictions "
+    'were judged without label ids, judge their file of scores again with '
+    '--label_order'
+  )
+
+
+def test_unknown_labels_are_counted_where_no_order_is_given(files, caplog):
+  scored_lists(files['scores'], ('law', 'C999'), ('tax', 'C999'))
+  by_id(files['gold'], ('law',), ('sea',))
+  by_id(files['train'], ('tax',))
+  asked = JudgeFiles(files['scores'], files['gold'], files['train'])
+  found, _ = read_judged(asked)
+  assert 'C999' in found.labels
+  assert (
+    f'{files["scores"]}: 2 of 4 predictions are of labels that '
+    f"{files['gold']} and {files['train']} do not have, such as 'C999'; "
+  ) in caplog.text
+  caplog.clear()
+  files['labels'].write_text('law\ntax\nsea\nC999\n')
+  read_judged(dataclasses.replace(asked, labels=files['labels']))
+  by_id(files['train'], ('tax', 'C999'))
+  read_judged(asked)
+  assert not [r for r in caplog.records if r.levelname == 'WARNING']
 
 
 def test_documents_are_those_of_the_gold(files):

@@ -19,6 +19,7 @@ from xjax.judge.files.matching import (
   KnownLabels,
   check_documents,
   known_labels_of,
+  warn_of_unknown,
 )
 from xjax.judge.files.rows import (
   LabelRows,
@@ -31,6 +32,7 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions, list_length
 
 DEPTH = 50  # labels kept per document, unless metrics need more
+_WITH_IDS = ('gold', 'train')  # the other files that may have label ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,8 @@ class JudgeFiles:
     labels: label ids in the order of columns; see read_label_order. If
       `predictions` has columns without label ids, the columns get these ids. If
       at least one id is not a number, the columns of the other files get these
-      ids, too. A file that has label ids keeps its ids.
+      ids, too. A file that has label ids keeps its ids, which must be in
+      `labels`.
     depth: K, largest number of labels that are kept per document. If None, all
       labels of a predictions.npz are kept; for other files, K is the argument
       `depth` of read_judged.
@@ -187,11 +190,16 @@ class _Contents:
     others, n_train = _read_others(files)
     if files.labels is not None:
       order = read_label_order(files.labels)
+      for rows in (scored, *others.values()):
+        if rows.labels is not None:
+          order.check(rows)
       scored = order.name(scored)
       # If all ids are column numbers, the columns of other files already match
       # these ids.
       if not order.numbered:
         others = {name: order.name(rows) for name, rows in others.items()}
+    elif scored.labels is not None:
+      warn_of_unknown(scored, [others[n] for n in _WITH_IDS if n in others])
     known_labels = known_labels_of(scored, tuple(others.values()))
     return cls(scored, saved, others, n_train, known_labels)
 

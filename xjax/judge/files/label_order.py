@@ -68,6 +68,33 @@ class LabelOrder:
     source.check(source.rows.values >= n, message)
     return dataclasses.replace(source, labels=self.labels, n_labels=n)
 
+  def check(self, source: LabelRows) -> None:
+    """Checks that all label ids of a file are in this order.
+
+    A label with a mistake in its id would count as one label more, and change
+    the metrics of all systems.
+
+    Args:
+      source: rows of a file that has label ids.
+
+    Raises:
+      DataError: an id is not in this order.
+    """
+    known = set(self.labels)
+    is_new = np.array([id_ not in known for id_ in source.labels], bool)
+    source.check(
+      is_new[source.rows.values],
+      f'label {{}} is not in {self.path} (--label_order); correct the id, or '
+      'add a line for the label (and a column to files with columns)',
+    )
+    if is_new.any():  # only a predictions.npz has labels outside of its rows
+      id_ = source.labels[int(np.argmax(is_new))]
+      raise DataError(
+        f'{source.path}: label {id_!a} is not in {self.path} (--label_order); '
+        'if these predictions were judged without label ids, judge their file '
+        'of scores again with --label_order'
+      )
+
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
   """Reads the label id of each column.

@@ -301,6 +301,33 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
     )
 
 
+def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
+  """Logs a warning if predicted label ids are not in any other file.
+
+  Args:
+    scored: the predictions, with label ids.
+    others: the gold and the training labels. If one of them has columns without
+      ids, nothing is logged.
+  """
+  if not others or any(other.labels is None for other in others):
+    return
+  known = {id_ for other in others for id_ in other.labels}
+  is_new = np.array([id_ not in known for id_ in scored.labels], bool)
+  n = int(is_new[scored.rows.values].sum())
+  if n:
+    logging.warning(
+      '%s: %s of %s predictions are of labels that %s %s not have, such as %a; '
+      'each of them counts as a label; give all label ids with --label_order, '
+      'to find mistakes in ids',
+      scored.path,
+      f'{n:,}',
+      f'{len(scored.rows.values):,}',
+      ' and '.join(str(other.path) for other in others),
+      'do' if len(others) > 1 else 'does',
+      scored.labels[int(np.argmax(is_new))],
+    )
+
+
 def check_documents(scored: LabelRows, other: LabelRows) -> None:
   """Checks that two files have the same documents in the same order.
 

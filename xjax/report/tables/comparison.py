@@ -9,12 +9,14 @@ from typing import Any
 from xjax.core.atomic import atomic_write, write_json
 from xjax.data.files.csv_file import write_csv
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
+from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.contract import is_weighed
 from xjax.judge.metrics.significance import Interval
 from xjax.judge.metrics.slices import ALL
 from xjax.report.comparison import Compared, SeedEstimate
 from xjax.report.page.latex import render_latex
 from xjax.report.page.page import MISSING, Cell, Table, number_cell
+from xjax.report.runs import protocols
 from xjax.report.tables.protocols import plain_table
 
 # (bound, stars): a p-value below the bound gets these stars.
@@ -53,7 +55,7 @@ def _heading(compared: Compared) -> str:
   return (
     f'baseline {compared.groups[0].name}{split}: '
     f'{len(first.predictions):,} documents, '
-    f'{len(first.predictions.labels):,} labels'
+    f'{len(first.predictions.labels):,} labels\nprotocol: {PROTOCOL}'
   )
 
 
@@ -77,6 +79,12 @@ def _remarks(compared: Compared) -> Iterator[str]:
   )
   yield from _weight_remarks(compared)
   for group in compared.groups:
+    judged = protocols(group.first.metrics)
+    if judged and judged != [PROTOCOL]:
+      yield (
+        f'{group.name} was judged under {", ".join(judged)}; all values here '
+        f'are under {PROTOCOL}'
+      )
     yield from (run.remark for run in group.runs if run.remark)
     tested = compared.tested[group.name].predictions
     if tested.is_approximate:

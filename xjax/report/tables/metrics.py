@@ -220,10 +220,17 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
-def note_listing(groups: Sequence[Group]) -> Listing:
+def note_listing(
+  groups: Sequence[Group], protocol: str = '', columns: Sequence[str] = ()
+) -> Listing:
   """Returns a list that explains missing values.
 
   The list has an item per run, slice and reason.
+
+  Args:
+    groups: judged systems.
+    protocol: protocol of the main table.
+    columns: metrics of the main table.
   """
   items = []
   for group in groups:
@@ -236,6 +243,12 @@ def note_listing(groups: Sequence[Group]) -> Listing:
           f'{run.name}, {slice_name}, {_shorten(metrics)}: {reason}'
           for reason, metrics in by_reason.items()
         ]
+      judged = _union(run.metrics.get(protocol, {}).values())
+      if absent := [metric for metric in columns if metric not in judged]:
+        items.append(
+          f'{run.name}, {_shorten(absent)}: not in the --metrics and --ks of '
+          'evaluate, by which the system was judged; judge it again'
+        )
   return Listing(items)
 
 
