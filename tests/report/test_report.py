@@ -148,6 +148,22 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   assert {r[1].text for r in rows if any(c.best for c in r)} == {'best'}
 
 
+def test_a_metric_that_is_not_imported_is_shown_but_not_tested(workdir):
+  paths = workdir('one', 1), workdir('two', 2, units=8)
+  file = paths[0] / 'eval' / 'dev' / 'metrics.json'
+  metrics = json.loads(file.read_text())
+  metrics['xjax']['all']['own-HR@5'] = 0.9
+  file.write_text(json.dumps(metrics))
+  page = report(paths, 'c', metrics=['P@5', 'own-HR@5'])
+  values = [row[-1].text for row in page.results.rows if row[0].text == 'all']
+  assert values == ['0.900']
+  said, table, why = sections(page)['Results']
+  assert 'no module in --import defines it: own-HR@5.' in said.text
+  assert any(
+    'two was judged without own-HR@5' in x for x in why.blocks[0].items
+  )
+
+
 def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):
   run = JudgedRun('a', pathlib.Path('/r'), '', None, {}, predictions_of())
   groups = [Group(name, (run,)) for name in 'abc']
