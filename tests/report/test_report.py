@@ -169,9 +169,26 @@ def test_metrics_that_a_system_was_not_judged_by_are_named(workdir):
   file.write_text(json.dumps(metrics))
   fold = sections(report(paths, 'c'))['Results'][-1]
   assert [i for i in fold.blocks[0].items if 'nDCG@5' in i] == [
-    'b, nDCG@5: not in the --metrics and --ks of evaluate, by which the system '
-    'was judged; judge it again'
+    'b was judged without nDCG@5; judge it again with `xjax evaluate`, with '
+    'these --metrics and --ks, and give the module of a metric of your own in '
+    '--import'
   ]
+
+
+def test_a_metric_that_is_not_imported_is_shown_but_not_tested(workdir):
+  paths = workdir('one', 1), workdir('two', 2, units=8)
+  file = paths[0] / 'eval' / 'dev' / 'metrics.json'
+  metrics = json.loads(file.read_text())
+  metrics['xjax']['all']['own-HR@5'] = 0.9
+  file.write_text(json.dumps(metrics))
+  page = report(paths, 'c', metrics=['P@5', 'own-HR@5'])
+  values = [row[-1].text for row in page.results.rows if row[0].text == 'all']
+  assert values == ['0.900']
+  said, table, why = sections(page)['Results']
+  assert 'no module in --import defines it: own-HR@5.' in said.text
+  assert any(
+    'two was judged without own-HR@5' in x for x in why.blocks[0].items
+  )
 
 
 def test_curves_that_overlap_have_a_picture_of_differences(predictions_of):

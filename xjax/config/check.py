@@ -11,7 +11,12 @@ from typing import Any
 
 from xjax.config.run import Config
 from xjax.config.train import TrainConfig
-from xjax.core.config_part import ConfigPart, kinds
+from xjax.core.config_part import (
+  ConfigPart,
+  has_kinds,
+  kind_named,
+  kinds,
+)
 from xjax.core.errors import ConfigError
 from xjax.score.config import ModelConfig
 
@@ -104,6 +109,7 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
       options = ', '.join(kind.__name__ for kind in choices)
       yield f'{where}={type(value).__name__}(...): must be one of {options}'
     elif isinstance(value, ConfigPart):
+      yield from _name_faults(type(value), where)
       yield from _field_faults(value, where)
     elif dataclasses.is_dataclass(value):
       yield f'{where}: {type(value).__name__} must be a subclass of ConfigPart'
@@ -113,6 +119,21 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
         yield f'{where}={value!r}: must be a finite number of at most 64 bits'
       for bound in bounds:
         yield f'{where}={value!r}: must be {bound.text}'
+
+
+def _name_faults(kind: type[ConfigPart], path: str) -> Iterator[str]:
+  """Yields a fault if a user's kind has the name of another kind.
+
+  The name is saved in config.json, and could then stand for both classes.
+  """
+  if kind.__module__.startswith('xjax.'):
+    return
+  for base in filter(has_kinds, kind.__mro__[1:-2]):
+    try:
+      kind_named(kind.__name__, base)
+    except ConfigError as error:
+      yield f'{path}: {error}'
+      return
 
 
 def _has_type(value: Any, hint: Any) -> bool:

@@ -172,16 +172,17 @@ def has_kinds(base: type) -> bool:
 def kind_named(name: str, base: type) -> type | None:
   """Returns the kind of an abstract part that has this name, if there is one.
 
-  If no imported class has the name, the modules of xjax that define a class of
-  this name are imported.
+  If no class of xjax with this name is imported, the modules of xjax that
+  define a class of this name are imported.
+
+  Raises:
+    ConfigError: two kinds have the same name.
   """
-  for import_first in (False, True):
-    if import_first:
-      _import_modules_with(f'class {name}(')
-    for kind in _concrete_subclasses(base):
-      if kind.__name__ == name:
-        return kind
-  return None
+  kind = _kind_of_name(base).get(name)
+  if kind is None or not kind.__module__.startswith('xjax.'):
+    _import_modules_with(f'class {name}(')
+    kind = _kind_of_name(base).get(name)
+  return kind
 
 
 def _import_modules_with(text: str) -> None:
@@ -212,16 +213,34 @@ def kinds(base: type) -> tuple[type, ...]:
     return ()
   for package in _PACKAGES:
     import_modules(sys.modules[package])
-  kind_of_name = {}
-  for kind in set(_concrete_subclasses(base)):
-    other = kind_of_name.setdefault(kind.__name__, kind)
-    if other is not kind:
+  kind_of_name = _kind_of_name(base)
+  return tuple(kind for _, kind in sorted(kind_of_name.items()))
+
+
+def _kind_of_name(base: type) -> dict[str, type]:
+  """Returns the imported kinds of an abstract part, by name.
+
+  If a class was defined twice at the same place, as in a notebook, the later
+  class is returned.
+
+  Raises:
+    ConfigError: two kinds have the same name.
+  """
+  kind_of_name: dict[str, type] = {}
+  for kind in dict.fromkeys(_concrete_subclasses(base)):
+    other = kind_of_name.get(kind.__name__, kind)
+    if _place(other) != _place(kind):
       modules = ' and '.join(sorted((kind.__module__, other.__module__)))
       raise ConfigError(
         f'two kinds of {base.__name__} are called {kind.__name__}, in the '
         f'modules {modules}; give yours another name'
       )
-  return tuple(kind for _, kind in sorted(kind_of_name.items()))
+    kind_of_name[kind.__name__] = kind
+  return kind_of_name
+
+
+def _place(kind: type) -> tuple[str, str]:
+  return kind.__module__, kind.__qualname__
 
 
 def kinds_that(attribute: str, base: type) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from xjax.core.errors import ConfigError
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
+from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import best_by_tests, why_not_tested
 from xjax.report.figures.curves import learning_curves, rank_curves
@@ -231,7 +233,8 @@ def _results_table(
 def _results(
   groups: Sequence[Group], results: Table, protocol: str
 ) -> list[Block]:
-  notes = note_listing(groups, protocol, results.columns[results.n_text :])
+  metrics = results.columns[results.n_text :]
+  notes = note_listing(groups, metrics, protocol)
   said = [f'Protocol {protocol}.']
   if any(cell.best for row in results.rows for cell in row):
     said.append(
@@ -251,6 +254,12 @@ def _results(
   if any(cell.spread is not None for row in results.rows for cell in row):
     said.append(
       '± is one standard error over seeds, or half of a bootstrap interval.'
+    )
+  unknown = [name for name in metrics if kind_of(name) not in XJAX.kinds]
+  if unknown and len(groups) > 1:
+    said.append(
+      f'Not tested, because no module in --import defines it: '
+      f'{", ".join(unknown)}.'
     )
   tables = [group_metrics(group, protocol) for group in groups]
   if empty := empty_slices(tables):

@@ -92,6 +92,26 @@ def test_only_what_a_test_says_is_bold():
   assert bold == [[], ['0.750'], []]
 
 
+def test_a_system_judged_without_a_metric_has_a_dash_and_a_reason():
+  own = {**ONE, 'xjax': {'all': {**ONE['xjax']['all'], 'HR@5': 0.9}}}
+  del own['xjax']['all']['RP@5']
+  groups = group('one', own), group('two', TWO)
+  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
+  columns = ['P@1', 'RP@5', 'HR@5']
+  best = {'all': {'RP@5': 'one', 'HR@5': 'one'}}
+  table = main_table(tables, columns, best=best)
+  assert [row[2:] for row in texts(table)] == [
+    ['0.500', '-', '0.900'],
+    ['0.750', '0.200', '-'],
+  ]
+  bold = [[cell.text for cell in row if cell.best] for row in table.rows]
+  assert bold == [['0.900'], []]
+  first, *_, last = note_listing(groups, columns, 'xjax').items
+  assert first.startswith('one was judged without RP@5; ')
+  assert last.startswith('two was judged without HR@5; ')
+  assert '`xjax evaluate`' in last and '--import' in last
+
+
 def test_slices_without_values_are_left_out():
   none = {**COUNTS, 'P@1': None}
   tables = [{'xjax': {**ONE['xjax'], 'zero': none, 'few': none}}, ONE]

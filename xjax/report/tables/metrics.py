@@ -83,10 +83,14 @@ def _leads(system: str, metric: str, values_of: Slices) -> bool:
   """Returns whether no other system has a larger value of a metric.
 
   A test uses one run per system. So the mean over the runs of another system
-  may be larger.
+  may be larger. A system that was judged without the metric has no value.
   """
-  means = [values[metric].mean for values in values_of.values()]
-  return values_of[system][metric].mean == max(means)
+  means = {
+    name: values[metric].mean
+    for name, values in values_of.items()
+    if metric in values and values[metric].mean is not None
+  }
+  return system in means and means[system] == max(means.values())
 
 
 def _main_cell(
@@ -221,20 +225,28 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
 
 
 def note_listing(
-  groups: Sequence[Group], protocol: str = '', columns: Sequence[str] = ()
+  groups: Sequence[Group], columns: Sequence[str] = (), protocol: str = ''
 ) -> Listing:
   """Returns a list that explains missing values.
 
-  The list has an item per run, slice and reason.
+  The list has an item per run, slice and reason. A run that was judged without
+  some metrics of `columns` has an item for these metrics.
 
   Args:
-    groups: judged systems.
-    protocol: protocol of the main table.
-    columns: metrics of the main table.
+    groups: the systems.
+    columns: names of the metrics that are shown.
+    protocol: protocol of these metrics.
   """
   items = []
   for group in groups:
     for run in group.runs:
+      judged = _union(run.metrics.get(protocol, {}).values())
+      if absent := [metric for metric in columns if metric not in judged]:
+        items.append(
+          f'{run.name} was judged without {_shorten(absent)}; judge it again '
+          'with `xjax evaluate`, with these --metrics and --ks, and give the '
+          'module of a metric of your own in --import'
+        )
       for slice_name, reasons in run.metrics.get(NOTES, {}).items():
         by_reason: dict[str, list[str]] = {}
         for metric, reason in reasons.items():
@@ -243,12 +255,6 @@ def note_listing(
           f'{run.name}, {slice_name}, {_shorten(metrics)}: {reason}'
           for reason, metrics in by_reason.items()
         ]
-      judged = _union(run.metrics.get(protocol, {}).values())
-      if absent := [metric for metric in columns if metric not in judged]:
-        items.append(
-          f'{run.name}, {_shorten(absent)}: not in the --metrics and --ks of '
-          'evaluate, by which the system was judged; judge it again'
-        )
   return Listing(items)
 
 
