@@ -19,6 +19,7 @@ from xjax.sweep.sweep_file import write_config
 from xjax.train.writers import CLOCK_FIELDS
 
 STEPS = 24
+_COMPLETE = 'checkpoints/*/files.json'
 N_TEST = 20
 # The contents of these files and folders of a run depend on the time.
 _WITH_TIME = 'tb', 'checkpoints', 'README.md', 'run.json', 'metrics.jsonl'
@@ -245,8 +246,9 @@ def _run_results(
       results[top] = None
     else:
       results[name] = path.read_bytes()
-  steps = (workdir / 'checkpoints').glob('*/files.json')
-  results['steps'] = sorted(path.parent.name for path in steps)
+  # A run that is asked to stop saves a step between the usual ones.
+  steps = [int(path.parent.name) for path in workdir.glob(_COMPLETE)]
+  results['steps'] = len(steps), max(steps, default=0)
   results['records'] = []
   if (workdir / 'metrics.jsonl').exists():
     for line in (workdir / 'metrics.jsonl').read_text().splitlines():
