@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 import numpy as np
 import pytest
 from sklearn.calibration import _sigmoid_calibration
@@ -146,6 +146,17 @@ def test_no_sigmoid_on_a_grid_is_better(pairs):
 
 
 @settings(max_examples=100, deadline=None)
+@example(
+  [
+    (-1e30, True),
+    (-1.0, False),
+    (-1.0, False),
+    *[(-1.0, True)] * 4,
+    (1e30, True),
+    (1e-30, False),
+    *[(1e-30, True)] * 3,
+  ]
+)  # the loss falls by rounding alone
 @given(
   st.lists(
     st.tuples(

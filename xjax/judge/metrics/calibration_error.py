@@ -183,9 +183,10 @@ def _fit(
   # the best slope is above 0 if and only if the loss falls as a rises from 0.
   share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
   start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
-  if loss(start)[1][0] >= 0:
+  falls = loss(start)[1][0] < 0
+  a, b = _minimise(loss, start, 2 if shifted else 1) if falls else start
+  if a <= 0:  # the loss may fall by rounding alone
     raise CannotFit('correct labels do not tend to have higher scores')
-  a, b = _minimise(loss, start, 2 if shifted else 1)
   return Sigmoid(float(a / scale), float(b - a / scale * centre))
 
 
