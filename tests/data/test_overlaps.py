@@ -120,7 +120,7 @@ def test_a_run_warns_of_twin_labels_and_counts_what_is_left_out(
   assert corpus.left_out == 'left out 1 record, with 1 fault'
   assert twins == (
     '1 group of labels differs only in case or white space, or not at all, '
-    "such as 'Tax' and 'tax': `xjax data check` lists them"
+    "such as 'Tax' and 'tax': xjax data check lists them"
   )
   caplog.clear()
   with caplog.at_level(logging.WARNING, logger='absl'):

@@ -185,9 +185,20 @@ def test_the_error_of_likely_labels_comes_first(
   text = write_card(with_dev(result, result.calibration, **changes)).read_text()
   assert told in text
   assert text.index('`ECE[>0.1]`') < text.index('0.008 (`ECE`)')
-  changes = {'ECE[>0.1]': None}
-  text = write_card(with_dev(result, result.calibration, **changes)).read_text()
-  assert 'No label of dev has a probability above 0.1.' in text
+  low = dataclasses.replace(
+    result.calibration, a=1.0, b=-99.0, method=Method.PLATT
+  )
+  # Probabilities of test are those of the run's calibration.
+  test = result.metrics['dev']
+  test['xjax']['all'].pop('ECE[>0.1]')
+  judged = dataclasses.replace(
+    result,
+    metrics={'test': test},
+    paths={'test': result.paths['dev']},
+    calibration=low,
+  )
+  text = write_card(judged).read_text()
+  assert 'No label of test has a probability above 0.1.' in text
 
 
 def test_isotonic_probabilities_come_in_steps(result):

@@ -148,7 +148,7 @@ def twins_warning(space: LabelSpace) -> str:
   verb = 'differs' if len(groups) == 1 else 'differ'
   return (
     f'{plural(len(groups), "group")} of labels {verb} only in case or white '
-    f'space, or not at all, such as {one!a} and {other!a}: `xjax data check` '
+    f'space, or not at all, such as {one!a} and {other!a}: xjax data check '
     'lists them'
   )
 

@@ -332,7 +332,7 @@ def shown_probabilities(
 def reliability_of(
   predictions: Predictions,
   shown_NK: np.ndarray | None = None,
-  edges: Sequence[float] | None = None,
+  bins: int | Sequence[float] = 15,
 ) -> Reliability | None:
   """Computes the reliability diagram of the list entries.
 
@@ -340,7 +340,7 @@ def reliability_of(
     predictions: predictions with gold.
     shown_NK: float64 [N, K], probabilities of the entries in the lists of the
       slice `all`; None uses the raw scores.
-    edges: edges of the bins, from 0 to 1; None for the usual bins.
+    bins: number of bins, or their edges; see calibration_error.reliability.
 
   Returns:
     The diagram. It is None if the lists are empty, or if the scores are margins
@@ -355,9 +355,7 @@ def reliability_of(
   if shown_NK is None or not len(correct_N):
     return None
   shown_N = shown_NK[predictions.lists[ALL].ids != PAD]
-  if edges is None:
-    return reliability(shown_N, correct_N)
-  return reliability(shown_N, correct_N, np.asarray(edges, np.float64))
+  return reliability(shown_N, correct_N, bins)
 
 
 def readable_scores(

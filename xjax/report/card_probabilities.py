@@ -63,7 +63,7 @@ def probability_blocks(result: FitResult) -> Iterator[str]:
     predictions = Predictions.load(result.paths[name] / PREDICTIONS)
     diagram = _diagram(predictions, name, calibration)
     if diagram is not None:
-      yield _verdict(name, result.metrics[name][PROTOCOL][ALL], diagram)
+      yield from _verdict(name, result.metrics[name][PROTOCOL][ALL], diagram)
       rows += _band_rows(name, diagram)
   if rows:
     if calibration is not None and DEV in result.metrics:
@@ -91,19 +91,22 @@ def _diagram(
 
 def _verdict(
   name: str, metrics: Mapping[str, Any], diagram: Reliability
-) -> str:
-  """Says how far the probabilities of a split can be trusted."""
+) -> Iterator[str]:
+  """Yields how far the probabilities of a split can be trusted."""
   n_above, error = int(diagram.counts[1:].sum()), metrics.get(ECE_ABOVE)
+  if not n_above:
+    yield f'No label of {name} has a probability above {ABOVE}.'
   if error is None:
-    return f'No label of {name} has a probability above {ABOVE}.'
+    return
   verdict = next(text for limit, text in _VERDICTS if error < limit)
   if n_above < _FEW:
     verdict = f'but there are too few such labels to judge: {n_above}'
-  return (
+  yield (
     f'On {name}, the probabilities above {ABOVE} differ from the share of '
     f'right labels by {error:.3f} on average (`{ECE_ABOVE}`), {verdict}. Over '
-    f'all listed labels, the difference is {metrics[ECE]:.3f} (`{ECE}`), but '
-    'most of them have a probability near 0.'
+    f'all listed labels, the difference is {metrics[ECE]:.3f} (`{ECE}`); '
+    f'{diagram.counts[0] / diagram.counts.sum():.0%} of them have a '
+    f'probability of at most {ABOVE}, which is easy to get right.'
   )
 
 

@@ -234,11 +234,19 @@ def test_sigmoid_has_no_overflow():
   np.testing.assert_allclose(Sigmoid(2.0, 1.0)(scores), sigmoid(2 * scores + 1))
 
 
+def test_the_edges_of_bins_can_be_given():
+  probabilities = np.array([0.1, 0.2, 0.3, 0.4, 1.0])
+  correct = np.array([False, True, False, True, True])
+  diagram = reliability(probabilities, correct, (0.0, 0.1, 0.3, 1.0))
+  assert diagram.counts.tolist() == [1, 2, 2]
+  assert diagram.accuracy.tolist() == [0, 0.5, 1]
+
+
 def test_a_diagram_by_hand():
   found = reliability(
     np.array([0, 0.1, 0.25, 0.3, 0.5, 0.9, 1.0]),
     np.array([False, True, False, True, True, False, True]),
-    n_bins=4,
+    bins=4,
   )
   np.testing.assert_array_equal(found.edges, [0, 0.25, 0.5, 0.75, 1])
   np.testing.assert_array_equal(found.counts, [3, 2, 0, 2])

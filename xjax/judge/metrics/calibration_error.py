@@ -4,7 +4,7 @@ All computations use float64 in NumPy, and numbers are summed in a fixed order.
 So the same decisions give exactly the same numbers on the same machine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 
 from jaxtyping import Bool, Float, Int
@@ -252,7 +252,6 @@ def _minimise(
   return at
 
 
-_EDGES = np.arange(16) / 15  # usual edges of bins
 # Labels of lower probability are seldom assigned or shown. Nearly all list
 # entries are such labels, so they hide the errors of the others in the ECE.
 ABOVE = 0.1
@@ -285,12 +284,12 @@ class Reliability:
 def reliability(
   probabilities_N: Float[np.ndarray, ' N'],
   correct_N: Bool[np.ndarray, ' N'],
-  edges: Float[np.ndarray, ' edges'] = _EDGES,
+  bins: int | Sequence[float] = 15,
 ) -> Reliability:
   """Computes the reliability diagram and the expected calibration error.
 
   The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
-  et al. 2015). The usual 15 bins have equal width, as in Guo et al. 2017
+  et al. 2015). By default, the bins have equal width, as in Guo et al. 2017
   (eq. 3). Each probability is the probability that the label is correct, so it
   is from 0 to 1. (The probability of the likelier outcome would be at least
   1/2.)
@@ -298,7 +297,8 @@ def reliability(
   Args:
     probabilities_N: float, from 0 to 1, one per decision.
     correct_N: bool, whether each decision is correct.
-    edges: float64 [bins + 1], edges of the bins, from 0 to 1.
+    bins: number of bins of equal width, at least 1; or the edges of the bins,
+      ascending from 0 to 1.
 
   Raises:
     ValueError: a probability is not from 0 to 1.
@@ -306,6 +306,9 @@ def reliability(
   inside = (probabilities_N >= 0) & (probabilities_N <= 1)
   if not inside.all():
     raise ValueError('probabilities must be from 0 to 1')
+  edges = np.asarray(bins, np.float64)
+  if isinstance(bins, int):
+    edges = np.arange(bins + 1) / bins
   counts, confidence, accuracy = _bins(edges, probabilities_N, correct_N)
   above_N = probabilities_N > ABOVE
   above = _bins(edges, probabilities_N[above_N], correct_N[above_N])
