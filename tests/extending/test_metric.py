@@ -21,6 +21,7 @@ from xjax.judge.metrics.contract import DocumentMetric, LabelMetric
 from xjax.judge.metrics.documents import Precision
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Lists
+from xjax.run.judging import check_best_metric
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / 'docs' / 'extending.md').read_text()
@@ -150,3 +151,56 @@ def test_a_metric_of_another_shape_is_named():
     ValueError, match=r'Flat.over returned an array of shape .*B, J'
   ):
     judge(predictions(), Criteria((1, 3), protocols=(fourth,)))
+
+
+def own_metric(module='mine', **fields):
+  fields.setdefault('over', lambda self, lists: lists.hits_BJ > 0)
+  return type('Own', (DocumentMetric,), {'__module__': module, **fields})
+
+
+@pytest.mark.parametrize(
+  ('fields', 'fault'),
+  [
+    (
+      {},
+      r"metric Own has no name; set it in the class, such as name = 'MRR@k'",
+    ),
+    ({'name': 'own@5'}, r"called 'own@5'; write @k in place of .*: own@k"),
+    ({'name': 'own[a]@10'}, r'write @k in place of the number: own\[a\]@k'),
+  ],
+)
+def test_a_metric_without_a_right_name_is_refused(fields, fault):
+  with pytest.raises(TypeError, match=fault):
+    own_metric(**fields)
+  assert not {'', 'own@5', 'own[a]@10'} & set(XJAX.kinds)
+
+
+def test_a_base_class_needs_no_name():
+  class Base(DocumentMetric):
+    protocols = ('a fifth',)
+
+  assert not Base.name and '' not in XJAX.kinds
+
+
+@pytest.mark.filterwarnings('ignore:invalid value:RuntimeWarning')
+@pytest.mark.parametrize('part', ['over', 'under'])
+def test_a_metric_that_returns_nan_is_named(part):
+  name = f'nan-{part}@k'
+  nan = {part: lambda self, lists: lists.hits_BJ * np.nan}
+  own_metric(name=name, protocols=(name,), **nan)
+  protocol = dataclasses.replace(XJAX, name=name, printed=())
+  judged = judge(predictions(), Criteria((3,), protocols=(protocol,)))
+  metric = f'nan-{part}@3'
+  assert judged[name]['all'][metric] is None
+  assert judged['notes']['all'][metric] == f'Own.{part} returned NaN'
+
+
+def test_a_best_metric_without_a_value_says_why():
+  values = {'n_docs': 3, 'n_skipped': 0, 'P@1': 0.5, 'own@5': None}
+  dev = {'xjax': {'all': values}, 'notes': {'all': {'own@5': 'it is NaN'}}}
+  with pytest.raises(ConfigError) as error:
+    check_best_metric('all/own@5', dev)
+  assert str(error.value) == (
+    'train.best_metric=all/own@5 has no value on dev (it is NaN); metrics with '
+    'a value: all/P@1'
+  )

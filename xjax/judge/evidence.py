@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
+import math
 import types
 
 import jax
@@ -296,6 +297,16 @@ class Evidence:
       return self.absent if is_weighted else _MARGINS
     short = [self.short[name] for name in measure.sums if name in self.short]
     return max(short)[1] if short else ''
+
+  def not_a_number(self, measure: Measure) -> str:
+    """Returns why the value of a metric is NaN."""
+    metric = type(measure.metric).__qualname__
+    if any(math.isnan(self.sums[name]) for name in measure.under):
+      return f'{metric}.under returned NaN'
+    if math.isnan(self.sums[measure.over]):
+      return f'{metric}.over returned NaN'
+    is_zero = not any(self.sums[name] for name in measure.under)
+    return 'the denominator is 0' if is_zero else f'{metric}.value is NaN'
 
 
 def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:

@@ -275,7 +275,7 @@ def judge_slice(
       reason = evidence.missing(measure)
       value = None if reason else float(measure.value(evidence.sums))
       if value is not None and math.isnan(value):
-        value, reason = None, 'the denominator is 0'
+        value, reason = None, evidence.not_a_number(measure)
       values[name] = value
       if reason:
         reasons[name] = reason

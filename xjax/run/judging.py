@@ -20,7 +20,13 @@ from xjax.judge.calibration import (
   shown_probabilities,
 )
 from xjax.judge.evaluation import METRICS, save_evaluation
-from xjax.judge.judge import PROTOCOL, Metrics, judge, tune_threshold
+from xjax.judge.judge import (
+  NOTES,
+  PROTOCOL,
+  Metrics,
+  judge,
+  tune_threshold,
+)
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
@@ -100,10 +106,17 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
     for name, value in slices.items()
   }
   if values.get(metric) is None:
-    usable = ', '.join(name for name, v in values.items() if v is not None)
+    slice_name, _, name = metric.partition('/')
+    reason = dev.get(NOTES, {}).get(slice_name, {}).get(name)
+    usable = ', '.join(
+      name
+      for name, value in values.items()
+      if value is not None and '/n_' not in name
+    )
     raise ConfigError(
-      f'train.best_metric={metric} has no value on dev; metrics with a value: '
-      f'{usable}'
+      f'train.best_metric={metric} has no value on dev'
+      + f' ({reason})' * bool(reason)
+      + f'; metrics with a value: {usable}'
     )
 
 

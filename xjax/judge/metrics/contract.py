@@ -209,6 +209,26 @@ class Metric:
   # is the number of documents (or labels).
   under: ClassVar[Callable[..., Any] | None] = None
 
+  def __init_subclass__(cls, **others: Any) -> None:
+    """Checks the name of a metric where its class is defined.
+
+    Raises:
+      TypeError: a class that defines `over` has no name, or a name has a number
+        in place of k.
+    """
+    super().__init_subclass__(**others)
+    fault = ''
+    if not cls.name and 'over' in vars(cls):
+      fault = "has no name; set it in the class, such as name = 'MRR@k'"
+    elif number := re.search(r'@\d+', cls.name):
+      right = cls.name.replace(number[0], AT_K)
+      fault = (
+        f'is called {cls.name!r}; write @k in place of the number: {right}'
+      )
+    if fault:
+      cls.name = ''  # the class stays a subclass for some time
+      raise TypeError(f'the metric {cls.__qualname__} {fault}')
+
   @property
   def label(self) -> str:
     """Returns the name with the parameters, such as `coverage[a=0.5]@k`."""
