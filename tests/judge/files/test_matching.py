@@ -161,7 +161,8 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
   assert found.gold.values.tolist() == [2] and found.labels == NAMES
   assert said == [
     f"labels are matched by order: column 0 of {files['gold']} is 'law' of "
-    f'{files["scores"]}, and so on'
+    f'{files["scores"]}, and so on',
+    f'documents are matched by position: {files["gold"]} has no document ids',
   ]
   with_header(files['gold'], [[2]], 4)
   assert told(predictions=files['scores'], gold=files['gold']) == (
@@ -186,8 +187,8 @@ def test_labels_in_order_name_the_columns(files):
   message = told(predictions=files['scores'], gold=files['gold'])
   assert message == (
     "gold:1: label 'sea' is unknown; scores has column numbers, so label ids "
-    'must be numbers from 0 to 2, or a file of labels must contain the label '
-    'id of each column'
+    'must be numbers from 0 to 2, or give a file with the label id of each '
+    'column: --label_order=FILE'
   )
   files['labels'].write_text('law\ntax\nsea\n')
   write_pairs(files['more'], np.array([[0, 1]]))
@@ -290,6 +291,35 @@ def test_documents_are_those_of_the_gold(files):
   with_header(files['gold'], [[0], []], 3)
   found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
   assert found.doc_ids == ('0', '1')
+
+
+def test_documents_in_another_order_are_matched_by_id(files, said):
+  scored_lists(files['scores'], ('law',), ('tax',), ('sea',))
+  by_id(files['gold'], ('law',), ('tax', 'sea'), ('sea',))
+  asked = JudgeFiles(files['scores'], files['gold'])
+  straight, _ = read_judged(asked)
+  for name in ('scores', 'gold'):
+    lines = files[name].read_text().splitlines(keepends=True)
+    files[name].write_text(''.join(lines[::-1]))
+    found, _ = read_judged(asked)
+    assert found.doc_ids[0] == 'd2' and found.labels == straight.labels
+    place = found.doc_ids.index('d1')
+    assert found.gold[place].tolist() == straight.gold[1].tolist()
+    assert found.gold[0].tolist() == straight.gold[2].tolist()
+  assert not any('by position' in line for line in said)
+  write_pairs(files['more'], np.array([[0, 1]]))
+  files['labels'].write_text('law\ntax\nsea\n')
+  by_id(files['gold'], ('law',), ('tax', 'sea'), ('sea',))
+  message = told(
+    predictions=files['scores'],
+    gold=files['gold'],
+    filter=files['more'],
+    labels=files['labels'],
+  )
+  assert message == (
+    'more: has row numbers, but the documents of scores are in another order '
+    'than those of gold; put both files in the order of the filter'
+  )
 
 
 def test_training_counts_of_saved_predictions(files):
