@@ -120,8 +120,8 @@ def relabelled(found):
     (renamed, "different gold labels for 'd0'$"),
     (
       lambda p: dataclasses.replace(p, doc_ids=p.doc_ids[::-1]),
-      "different gold labels for 'd.*': they have the same documents in another "
-      'order, but the same gold labels row by row; give gold labels with',
+      "gold labels for 'd.*': they have the same documents in another order, "
+      'but the same gold labels row by row; give gold labels with document ids',
     ),
     (
       lambda p: dataclasses.replace(

@@ -348,8 +348,8 @@ def test_what_is_taken_for_granted_is_said(files, said):
   matrix(files['scores'], 4)
   read_judged(JudgeFiles(files['scores']))
   kind = (
-    f'{files["scores"]}: its scores are read as margin; set --score_kind if '
-    'this is wrong'
+    f'{files["scores"]}: its scores are read as margin (some are not from 0 to '
+    '1; for logits, set --score_kind=logit)'
   )
   assert said == [kind]
   cut = sparse.csr_array(([2.0, 1], [0, 1], [0, 2]), (1, 4))
@@ -364,6 +364,27 @@ def test_what_is_taken_for_granted_is_said(files, said):
   files['scores'].write_text(json.dumps(row) + '\n')
   asked = JudgeFiles(files['scores'])
   read_judged(asked)
-  assert said[3:] == [kind.replace('margin', 'probability')]
+  assert said[3:] == [
+    f'{files["scores"]}: its scores are read as probability (all are from 0 to '
+    '1; for margins, set --score_kind=margin)'
+  ]
   read_judged(dataclasses.replace(asked, score_kind=ScoreKind.MARGIN))
   assert len(said) == 4
+  write_xc_scores(files['scores'], cut / 2)
+  read_judged(asked)
+  assert said[4] == (
+    f'{files["scores"]}: its scores are read as margin (but all are from 0 to '
+    '1; if they are probabilities, set --score_kind=probability)'
+  )
+
+
+def test_rows_that_are_cut_name_the_depth_that_keeps_them(files, said):
+  matrix(files['scores'], 70)
+  read_judged(JudgeFiles(files['scores']))
+  assert said[1:] == [
+    f'{files["scores"]}: only the best 50 labels of each document are kept, of '
+    'up to 70; slices and metrics may need more; to keep all labels, set '
+    '--depth=70'
+  ]
+  found, _ = read_judged(JudgeFiles(files['scores'], depth=70))
+  assert len(said) == 3 and found.lists['all'].ids.shape == (1, 70)

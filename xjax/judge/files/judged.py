@@ -267,6 +267,16 @@ def _select_lists(
       scored.path,
       longest,
     )
+  longest = int(scored.rows.lengths.max(initial=0))
+  if longest > depth:
+    logging.info(
+      '%s: only the best %d labels of each document are kept, of up to %d; '
+      'slices and metrics may need more; to keep all labels, set --depth=%d',
+      scored.path,
+      depth,
+      longest,
+      longest,
+    )
   n_labels = len(scored.labels)
   return Predictions(
     score_kind=kind,
@@ -286,12 +296,20 @@ def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
     scored.check(outside, 'the score of label {} is not from 0 to 1')
   if files.score_kind is not None:
     return files.score_kind
-  likely = scored.ranked and not outside.any()
-  kind = ScoreKind.PROBABILITY if likely else ScoreKind.MARGIN
+  if outside.any():
+    kind = ScoreKind.MARGIN
+    why = 'some are not from 0 to 1; for logits, set --score_kind=logit'
+  elif scored.ranked:
+    kind = ScoreKind.PROBABILITY
+    why = 'all are from 0 to 1; for margins, set --score_kind=margin'
+  else:
+    kind = ScoreKind.MARGIN
+    why = (
+      'but all are from 0 to 1; if they are probabilities, set '
+      '--score_kind=probability'
+    )
   logging.info(
-    '%s: its scores are read as %s; set --score_kind if this is wrong',
-    scored.path,
-    kind.value,
+    '%s: its scores are read as %s (%s)', scored.path, kind.value, why
   )
   return kind
 
