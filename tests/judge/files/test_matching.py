@@ -293,35 +293,6 @@ def test_documents_are_those_of_the_gold(files):
   assert found.doc_ids == ('0', '1')
 
 
-def test_documents_in_another_order_are_matched_by_id(files, said):
-  scored_lists(files['scores'], ('law',), ('tax',), ('sea',))
-  by_id(files['gold'], ('law',), ('tax', 'sea'), ('sea',))
-  asked = JudgeFiles(files['scores'], files['gold'])
-  straight, _ = read_judged(asked)
-  for name in ('scores', 'gold'):
-    lines = files[name].read_text().splitlines(keepends=True)
-    files[name].write_text(''.join(lines[::-1]))
-    found, _ = read_judged(asked)
-    assert found.doc_ids[0] == 'd2' and found.labels == straight.labels
-    place = found.doc_ids.index('d1')
-    assert found.gold[place].tolist() == straight.gold[1].tolist()
-    assert found.gold[0].tolist() == straight.gold[2].tolist()
-  assert not any('by position' in line for line in said)
-  write_pairs(files['more'], np.array([[0, 1]]))
-  files['labels'].write_text('law\ntax\nsea\n')
-  by_id(files['gold'], ('law',), ('tax', 'sea'), ('sea',))
-  message = told(
-    predictions=files['scores'],
-    gold=files['gold'],
-    filter=files['more'],
-    labels=files['labels'],
-  )
-  assert message == (
-    'more: has row numbers, but the documents of scores are in another order '
-    'than those of gold; put both files in the order of the filter'
-  )
-
-
 def test_training_counts_of_saved_predictions(files):
   matrix(files['scores'])
   counts = np.array([0, 7, 60, 0], np.int32)
