@@ -50,6 +50,11 @@ UNKNOWN = (
   'rows `label:score` under a header `N L`; predictions.npz; JSON lines with '
   'labels'
 )
+DENSE = (
+  '; save a dense array of NumPy with scipy.sparse.save_npz(PATH, '
+  'scipy.sparse.csr_array(ARRAY))'
+)
+
 
 PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'nothing': (b'', ' is empty'),
@@ -58,7 +63,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'gold instead': (GOLD, UNKNOWN),
   'a table': (b'doc,label,score\n', UNKNOWN),
   'other JSON': (b'{"a": 1}\n', UNKNOWN),
-  'other arrays': (npz(a=np.zeros(2)), UNKNOWN),
+  'other arrays': (npz(a=np.zeros(2)), UNKNOWN + DENSE),
   'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of label 3 is NaN'),
   'infinity': (
     TEXT.replace(b'0.25', b'-inf'),
@@ -116,7 +121,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'NaN in a list': (
     LISTS.replace(b'0.5', b'NaN'),
-    '1: not JSON: NaN',
+    '1: not JSON: NaN; write a finite number',
   ),
   'infinity in a list': (
     LISTS.replace(b'0.5', b'-1e999'),
@@ -227,26 +232,18 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'training labels with names for columns': (
     {'predictions': TEXT, 'train_labels': DOCUMENTS},
     "train_labels:1: label 'x' is unknown; predictions has column numbers, so "
-    'label ids must be numbers from 0 to 3, or a file of labels must contain '
-    'the label id of each column',
-  ),
-  'documents in another order': (
-    {
-      'predictions': LISTS,
-      'gold': b''.join(reversed(DOCUMENTS.splitlines(True))),
-    },
-    "gold:1: has document 'b', but predictions:1 has 'a' (the same documents "
-    'in another order); both files must have the same documents in the same '
-    'order',
+    'label ids must be numbers from 0 to 3, or give a file with the '
+    'label id of each column: --label_order=FILE',
   ),
   'another document': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"b"', b'"c"')},
-    "gold:2: has document 'c', but predictions:2 has 'b'; both files must have "
-    'the same documents in the same order',
+    "gold:2: document 'c' is not in predictions (documents only in gold: 1, "
+    'only in predictions: 1); both files must have the same documents',
   ),
   'a document more': (
     {'predictions': LISTS, 'gold': DOCUMENTS + b'{"id": "c", "labels": []}\n'},
-    'gold: has 3 documents, but predictions has 2',
+    "gold:3: document 'c' is not in predictions (documents only in gold: 1, "
+    'only in predictions: 0); both files must have the same documents',
   ),
   'predictions as gold': (
     {'predictions': LISTS, 'gold': LISTS},
@@ -298,8 +295,8 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'weights for labels in no order': (
     {'predictions': LISTS, 'inv_prop': b'1\n'},
     "predictions:1: label 'x' is unknown; inv_prop has column numbers, so "
-    'label ids must be numbers from 0 to 0, or a file of labels must contain '
-    'the label id of each column',
+    'label ids must be numbers from 0 to 0, or give a file with the '
+    'label id of each column: --label_order=FILE',
   ),
   'a filter of other documents': (
     {'predictions': TEXT, 'filter': b'0 1\n3 1\n'},
@@ -312,7 +309,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'a filter of labels in no order': (
     {'predictions': LISTS, 'filter': b'0 0\n'},
     'filter: has column numbers, but the labels of predictions have no order; '
-    'give the order in a file of labels',
+    'give the order with --label_order=FILE',
   ),
   'gold that is a matrix of something else': (
     {'predictions': TEXT, 'gold': matrix(data=np.array([1, np.nan, 1]))},

@@ -117,7 +117,12 @@ def relabelled(found):
       lambda p: dataclasses.replace(p, doc_ids=('x', *p.doc_ids[1:])),
       'different documents',
     ),
-    (renamed, "different gold labels for 'd0'"),
+    (renamed, "different gold labels for 'd0'$"),
+    (
+      lambda p: dataclasses.replace(p, doc_ids=p.doc_ids[::-1]),
+      "gold labels for 'd.*': they have the same documents in another order, "
+      'but the same gold labels row by row; give gold labels with document ids',
+    ),
     (
       lambda p: dataclasses.replace(
         p, labels=(*p.labels, 'more'), train_counts=np.append(p.train_counts, 0)

@@ -267,6 +267,17 @@ def changed(group, **fields):
   return Group(group.name, (dataclasses.replace(group.first, **fields),))
 
 
+def test_a_dataset_with_another_number_of_labels_is_warned_of(group, caplog):
+  said = sections(build_page([group], 'c', 'Wiki10-31K'))['Published numbers']
+  warning = (
+    'The judged data have 8 labels, but Wiki10-31K has about 31,000, so the '
+    'values are not comparable.'
+  )
+  assert said[0].text.endswith(warning) and warning in caplog.text
+  said = sections(build_page([group], 'c', 'EURLEX57K'))['Published numbers']
+  assert said[0].text.endswith('names its split.')
+
+
 def test_pictures_that_cannot_be_are_explained(group):
   bare = changed(
     group, history=(), calibration=None, metrics={'xjax': {'all': {}}}

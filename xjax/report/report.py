@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 import pathlib
 from typing import Any
 
+from absl import logging
+
 from xjax.core.errors import ConfigError
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
@@ -54,9 +56,15 @@ from xjax.report.tables.metrics import (
   main_table,
   note_listing,
 )
-from xjax.report.tables.published import datasets, find_dataset, published_folds
+from xjax.report.tables.published import (
+  datasets,
+  find_dataset,
+  label_count,
+  published_folds,
+)
 from xjax.report.tables.systems import config_table, cost_table, system_table
 
+_ROUNDING = 0.15  # 2,812,281 labels are called 3M
 _FEW_FIELDS = 15  # a longer table of fields is folded
 AS_JUDGED = JudgeRequest()  # requests nothing, so saved metrics are kept
 
@@ -323,9 +331,25 @@ def _published(
     ]
   intro = Text(
     f'Published values for {dataset_name}; the title of each table names its '
-    'split.'
+    f'split.{_other_size(dataset_name, groups)}'
   )
   return [intro, *published_folds(dataset_name, groups, colours)]
+
+
+def _other_size(dataset: str, groups: Sequence[Group]) -> str:
+  """Returns a warning, which is also logged, if the labels are too few or many.
+
+  The function returns '' if the number of labels fits the dataset.
+  """
+  n, size = len(groups[0].first.predictions.labels), label_count(dataset)
+  if size is None or abs(n - size) <= _ROUNDING * size:
+    return ''
+  warning = (
+    f'The judged data have {n:,} labels, but {dataset} has about {size:,}, so '
+    'the values are not comparable.'
+  )
+  logging.warning('%s', warning)
+  return f' {warning}'
 
 
 def _dataset_of(runs: Sequence[JudgedRun]) -> str:

@@ -21,6 +21,11 @@ from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 
 SEED = 'seed'
+_BY_POSITION = (
+  ': they have the same documents in another order, but the same gold labels '
+  'row by row; give gold labels with document ids, or put both files in the '
+  'order of the gold labels'
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -256,7 +261,10 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
       (d for d, gold in gold_of.items() if gold != first_gold[d]), None
     )
     if differing is not None:
-      raise DataError(f'{who} have different gold labels for {differing!r}')
+      raise DataError(
+        f'{who} have different gold labels for {differing!r}'
+        + (_BY_POSITION if _same_rows(first, run) else '')
+      )
 
 
 def _same(first: JudgedRun, second: JudgedRun) -> bool:
@@ -267,6 +275,13 @@ def _same(first: JudgedRun, second: JudgedRun) -> bool:
     and np.array_equal(a.gold.values, b.gold.values)
     and tuple(a.doc_ids) == tuple(b.doc_ids)
     and tuple(a.labels) == tuple(b.labels)
+  )
+
+
+def _same_rows(first: JudgedRun, second: JudgedRun) -> bool:
+  """Returns whether two runs have the same gold labels row by row."""
+  return list(_gold_of(first.predictions).values()) == list(
+    _gold_of(second.predictions).values()
   )
 
 

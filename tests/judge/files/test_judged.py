@@ -230,8 +230,8 @@ def test_lists_as_text_whose_ids_are_columns(files):
     read_judged(JudgeFiles(files['scores'], files['gold']))
   assert str(caught.value) == (
     f"{files['scores']}:1: label 'fish' is unknown; {files['gold']} has column "
-    'numbers, so label ids must be numbers from 0 to 4, or a file of labels '
-    'must contain the label id of each column'
+    'numbers, so label ids must be numbers from 0 to 4, or give a file '
+    'with the label id of each column: --label_order=FILE'
   )
 
 

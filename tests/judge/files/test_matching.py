@@ -161,7 +161,8 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
   assert found.gold.values.tolist() == [2] and found.labels == NAMES
   assert said == [
     f"labels are matched by order: column 0 of {files['gold']} is 'law' of "
-    f'{files["scores"]}, and so on'
+    f'{files["scores"]}, and so on',
+    f'documents are matched by position: {files["gold"]} has no document ids',
   ]
   with_header(files['gold'], [[2]], 4)
   assert told(predictions=files['scores'], gold=files['gold']) == (
@@ -186,8 +187,8 @@ def test_labels_in_order_name_the_columns(files):
   message = told(predictions=files['scores'], gold=files['gold'])
   assert message == (
     "gold:1: label 'sea' is unknown; scores has column numbers, so label ids "
-    'must be numbers from 0 to 2, or a file of labels must contain the label '
-    'id of each column'
+    'must be numbers from 0 to 2, or give a file with the label id of each '
+    'column: --label_order=FILE'
   )
   files['labels'].write_text('law\ntax\nsea\n')
   write_pairs(files['more'], np.array([[0, 1]]))
@@ -318,8 +319,8 @@ def test_what_is_taken_for_granted_is_said(files, said):
   matrix(files['scores'], 4)
   read_judged(JudgeFiles(files['scores']))
   kind = (
-    f'{files["scores"]}: its scores are read as margin; set --score_kind if '
-    'this is wrong'
+    f'{files["scores"]}: its scores are read as margin (some are not from 0 to '
+    '1; for logits, set --score_kind=logit)'
   )
   assert said == [kind]
   cut = sparse.csr_array(([2.0, 1], [0, 1], [0, 2]), (1, 4))
@@ -334,6 +335,27 @@ def test_what_is_taken_for_granted_is_said(files, said):
   files['scores'].write_text(json.dumps(row) + '\n')
   asked = JudgeFiles(files['scores'])
   read_judged(asked)
-  assert said[3:] == [kind.replace('margin', 'probability')]
+  assert said[3:] == [
+    f'{files["scores"]}: its scores are read as probability (all are from 0 to '
+    '1; for margins, set --score_kind=margin)'
+  ]
   read_judged(dataclasses.replace(asked, score_kind=ScoreKind.MARGIN))
   assert len(said) == 4
+  write_xc_scores(files['scores'], cut / 2)
+  read_judged(asked)
+  assert said[4] == (
+    f'{files["scores"]}: its scores are read as margin (but all are from 0 to '
+    '1; if they are probabilities, set --score_kind=probability)'
+  )
+
+
+def test_rows_that_are_cut_name_the_depth_that_keeps_them(files, said):
+  matrix(files['scores'], 70)
+  read_judged(JudgeFiles(files['scores']))
+  assert said[1:] == [
+    f'{files["scores"]}: only the best 50 labels of each document are kept, of '
+    'up to 70; slices and metrics may need more; to keep all labels, set '
+    '--depth=70'
+  ]
+  found, _ = read_judged(JudgeFiles(files['scores'], depth=70))
+  assert len(said) == 3 and found.lists['all'].ids.shape == (1, 70)

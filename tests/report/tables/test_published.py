@@ -8,6 +8,7 @@ from xjax.report.tables.published import (
   PAPERS,
   datasets,
   find_dataset,
+  label_count,
   published,
 )
 
@@ -200,3 +201,16 @@ def test_standard_errors():
 def test_names_of_datasets(name, found):
   assert find_dataset(name) == found
   assert len(datasets()) == len(set(datasets())) > 25
+
+
+@pytest.mark.parametrize(
+  ('name', 'n'),
+  [
+    ('Wiki10-31K', 31_000),
+    ('LF-AmazonTitles-1.3M', 1_300_000),
+    ('EURLEX57K', None),
+    ('RCV1-v2', None),
+  ],
+)
+def test_names_tell_the_number_of_labels(name, n):
+  assert label_count(name) == n

@@ -145,7 +145,11 @@ def define_companions() -> None:
     'files.',
   )
   flags.DEFINE_integer(
-    'depth', None, 'Maximum number of labels kept per document.', 1
+    'depth',
+    None,
+    'Maximum number of labels kept per document (default: 50, or the largest '
+    'cut-off; all of a predictions.npz).',
+    1,
   )
   flags.DEFINE_enum(
     'score_kind',

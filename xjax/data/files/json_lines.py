@@ -404,7 +404,7 @@ def repeated(values: Iterable[Any]) -> Iterator[Any]:
 
 def _no_constant(name: str) -> None:
   """Raises a Fault for NaN and infinity, which json.loads would accept."""
-  raise Fault(f'not JSON: {name}')
+  raise Fault(f'not JSON: {name}; write a finite number')
 
 
 def _json_type(value: Any) -> str:

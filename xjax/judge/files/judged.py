@@ -17,8 +17,9 @@ from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import read_label_order
 from xjax.judge.files.matching import (
   KnownLabels,
-  check_documents,
+  check_not_transposed,
   known_labels_of,
+  match_documents,
   warn_of_unknown,
 )
 from xjax.judge.files.rows import (
@@ -80,8 +81,8 @@ def read_judged(
   - Formats are recognised from the content.
   - Labels are matched by id or by column; see known_labels_of.
   - Documents are matched by id if the predictions and the gold have document
-    ids, otherwise by row. Predictions without document ids get those of the
-    gold file.
+    ids, otherwise by row. They keep the order of the predictions. Predictions
+    without document ids get those of the gold file.
   - A filter is applied before the best labels are selected. But if the
     predictions are top-k lists (see cut_length), the filter makes the lists
     shorter; see without_pairs.
@@ -115,10 +116,16 @@ def read_judged(
     predictions = _extend_saved(files, contents.saved, known_labels, pairs)
   gold = contents.others.get('gold')
   if gold is not None:
-    check_documents(scored, gold)
+    matched = match_documents(scored, gold)
+    if matched is not gold and pairs is not None:
+      raise DataError(
+        f'{files.filter}: has row numbers, but the documents of '
+        f'{files.predictions} are in another order than those of {files.gold}; '
+        'put both files in the order of the filter'
+      )
     predictions = dataclasses.replace(
       predictions,
-      gold=known_labels.sorted_rows(gold),
+      gold=known_labels.sorted_rows(matched),
       doc_ids=scored.doc_ids or gold.doc_ids or predictions.doc_ids,
     )
   if contents.n_train:
@@ -188,6 +195,8 @@ class _Contents:
     """Reads the files and matches their labels."""
     scored, saved = read_predictions(files.predictions)
     others, n_train = _read_others(files)
+    if 'gold' in others:
+      check_not_transposed(scored, others['gold'])
     if files.labels is not None:
       order = read_label_order(files.labels)
       for rows in (scored, *others.values()):
@@ -258,6 +267,16 @@ def _select_lists(
       scored.path,
       longest,
     )
+  longest = int(scored.rows.lengths.max(initial=0))
+  if longest > depth:
+    logging.info(
+      '%s: only the best %d labels of each document are kept, of up to %d; '
+      'slices and metrics may need more; to keep all labels, set --depth=%d',
+      scored.path,
+      depth,
+      longest,
+      longest,
+    )
   n_labels = len(scored.labels)
   return Predictions(
     score_kind=kind,
@@ -277,12 +296,20 @@ def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
     scored.check(outside, 'the score of label {} is not from 0 to 1')
   if files.score_kind is not None:
     return files.score_kind
-  likely = scored.ranked and not outside.any()
-  kind = ScoreKind.PROBABILITY if likely else ScoreKind.MARGIN
+  if outside.any():
+    kind = ScoreKind.MARGIN
+    why = 'some are not from 0 to 1; for logits, set --score_kind=logit'
+  elif scored.ranked:
+    kind = ScoreKind.PROBABILITY
+    why = 'all are from 0 to 1; for margins, set --score_kind=margin'
+  else:
+    kind = ScoreKind.MARGIN
+    why = (
+      'but all are from 0 to 1; if they are probabilities, set '
+      '--score_kind=probability'
+    )
   logging.info(
-    '%s: its scores are read as %s; set --score_kind if this is wrong',
-    scored.path,
-    kind.value,
+    '%s: its scores are read as %s (%s)', scored.path, kind.value, why
   )
   return kind
 

@@ -39,6 +39,7 @@ _FIELDS = {
   'label': FileKind.HTC,
 }
 _ZIP = b'PK\x03\x04'
+_NPY = b'\x93NUMPY'
 
 
 def file_kind(path: str | os.PathLike) -> FileKind | None:
@@ -112,7 +113,18 @@ def unknown_format(
     known: the known formats of files with this content.
   """
   listed = '; '.join(kind.value for kind in known)
+  dense = (
+    '; save a dense array of NumPy with scipy.sparse.save_npz(PATH, '
+    'scipy.sparse.csr_array(ARRAY))'
+  )
   return DataError(
     f'{path}: does not contain {content} in a known format; known formats are: '
-    f'{listed}'
+    f'{listed}{dense if _is_dense(path) else ""}'
   )
+
+
+def _is_dense(path: str | os.PathLike) -> bool:
+  """Returns whether np.save, np.savez or np.savez_compressed wrote a file."""
+  with open(path, 'rb') as file:
+    start = file.read(len(_NPY))
+  return start == _NPY or start.startswith(_ZIP)

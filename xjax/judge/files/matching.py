@@ -81,7 +81,7 @@ class KnownLabels:
     if source.labels is None and self.columns is None:
       raise DataError(
         f'{source.path}: has column numbers, but the labels of {self.path} '
-        'have no order; give the order in a file of labels'
+        'have no order; give the order with --label_order=FILE'
       )
     return self.indices(source)
 
@@ -127,8 +127,8 @@ class KnownLabels:
     source.check(
       indices[source.rows.values] < 0,
       f'label {{}} is unknown; {self.path} has column numbers, so label ids '
-      f'must be numbers from 0 to {len(self.labels) - 1}, or a file of labels '
-      'must contain the label id of each column',
+      f'must be numbers from 0 to {len(self.labels) - 1}, or give a '
+      'file with the label id of each column: --label_order=FILE',
     )
     return indices
 
@@ -267,8 +267,8 @@ def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
         f'{other.path}: has column numbers, but no header with the number of '
         'columns, so the columns cannot be matched with the label ids of '
         f'{scored.path}, such as {scored.labels[0]!a}; use label ids, or add a '
-        'header `N L`, or give a file of labels that has the label id of each '
-        'column'
+        'header `N L`, or give the label id of each column with '
+        '--label_order=FILE'
       )
   logging.info(
     'labels are matched by order: column 0 of %s is %a of %s, and so on',
@@ -328,33 +328,70 @@ def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
     )
 
 
-def check_documents(scored: LabelRows, other: LabelRows) -> None:
-  """Checks that two files have the same documents in the same order.
+def match_documents(scored: LabelRows, gold: LabelRows) -> LabelRows:
+  """Returns the gold with the documents in the order of the predictions.
 
-  If both files have document ids, the ids are compared. Otherwise, only the
-  number of documents is compared.
+  If both files have document ids, documents are matched by id, otherwise by
+  position.
 
   Args:
     scored: the predictions.
-    other: another file.
+    gold: the gold labels.
 
   Raises:
-    DataError: the documents differ. If ids differ, the message names the first
-      row with different ids.
+    DataError: the files have different documents. If both files have ids, the
+      message names a document that only one of them has.
   """
-  if scored.doc_ids is not None and other.doc_ids is not None:
-    pairs = zip(scored.doc_ids, other.doc_ids)
-    row = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-    if row is not None:
-      same = set(scored.doc_ids) == set(other.doc_ids)
+  ids, gold_ids = scored.doc_ids, gold.doc_ids
+  if ids is None or gold_ids is None:
+    return _match_by_position(scored, gold)
+  if tuple(ids) == tuple(gold_ids):
+    return gold
+  row_of = {id_: row for row, id_ in enumerate(gold_ids)}
+  missing = [row for row, id_ in enumerate(ids) if id_ not in row_of]
+  known = set(ids)
+  further = [row for row, id_ in enumerate(gold_ids) if id_ not in known]
+  for a, rows, b in ((gold, further, scored), (scored, missing, gold)):
+    if rows:
       raise DataError(
-        f'{other.place(row)}: has document {other.doc_ids[row]!a}, but '
-        f'{scored.place(row)} has {scored.doc_ids[row]!a}'
-        + (' (the same documents in another order)' if same else '')
-        + '; both files must have the same documents in the same order'
+        f'{a.place(rows[0])}: document {a.doc_ids[rows[0]]!a} is not in '
+        f'{b.path} (documents only in {gold.path}: {len(further):,}, only in '
+        f'{scored.path}: {len(missing):,}); both files must have the same '
+        'documents'
       )
-  if len(scored) != len(other):
+  return gold.take(np.array([row_of[id_] for id_ in ids], np.int64))
+
+
+def _match_by_position(scored: LabelRows, gold: LabelRows) -> LabelRows:
+  """Checks that the numbers of documents are equal; returns the gold."""
+  if len(scored) != len(gold):
     raise DataError(
-      f'{other.path}: has {len(other)} documents, but {scored.path} has '
+      f'{gold.path}: has {len(gold)} documents, but {scored.path} has '
       f'{len(scored)}'
+    )
+  for a, b in ((scored, gold), (gold, scored)):
+    if a.doc_ids is None and b.doc_ids is not None:
+      logging.info(
+        'documents are matched by position: %s has no document ids', a.path
+      )
+  return gold
+
+
+def check_not_transposed(scored: LabelRows, gold: LabelRows) -> None:
+  """Checks that the rows of predictions are not labels instead of documents.
+
+  Args:
+    scored: the predictions.
+    gold: the gold labels.
+
+  Raises:
+    DataError: the predictions have as many rows as the gold has labels, and as
+      many columns as the gold has documents.
+  """
+  n_docs, n_labels = len(scored), scored.n_labels
+  if n_docs != n_labels and (n_docs, n_labels) == (gold.n_labels, len(gold)):
+    raise DataError(
+      f'{scored.path}: has {n_docs} rows and {n_labels} columns, but '
+      f'{gold.path} has {len(gold)} documents and {gold.n_labels} labels; is '
+      'the matrix transposed? A row belongs to a document'
     )

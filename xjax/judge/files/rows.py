@@ -98,6 +98,21 @@ class LabelRows:
     scores = None if self.scores is None else self.scores[kept]
     return dataclasses.replace(self, rows=self.rows.keep(kept), scores=scores)
 
+  def take(self, order: np.ndarray) -> 'LabelRows':
+    """Returns rows without scores in another order.
+
+    Args:
+      order: int64, the row that comes at each place.
+    """
+    rows = Ragged.of([self.rows[row] for row in order.tolist()])
+    doc_ids, lines = self.doc_ids, self.lines
+    return dataclasses.replace(
+      self,
+      rows=rows,
+      doc_ids=doc_ids and tuple(doc_ids[row] for row in order.tolist()),
+      lines=None if lines is None else lines[order],
+    )
+
   def _name(self, entry: int) -> str:
     value = int(self.rows.values[entry])
     return str(value) if self.labels is None else ascii(self.labels[value])

@@ -162,6 +162,22 @@ def find_dataset(name: str) -> str | None:
   return dataset_of.get(_plain(name))
 
 
+_SIZE = re.compile(r'-([\d.]+)([KM])$')
+_UNITS = {'K': 1_000, 'M': 1_000_000}
+
+
+def label_count(dataset: str) -> int | None:
+  """Returns the rounded number of labels in a dataset's name, such as 670,000.
+
+  The function returns None if the name does not have this number.
+
+  Args:
+    dataset: a name in datasets().
+  """
+  size = _SIZE.search(dataset)
+  return round(float(size[1]) * _UNITS[size[2]]) if size else None
+
+
 def _plain(name: str) -> str:
   return re.sub(r'[^a-z0-9.]', '', name.casefold())
 
