@@ -17,6 +17,10 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import save_evaluation
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.request import JudgeRequest
+from xjax.report.rejudging import judge_runs
+from xjax.report.runs import Group
+from xjax.report.sources import read_runs
 from xjax.train.workdir import Workdir
 
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8
@@ -98,3 +102,9 @@ def workdir(tmp_path) -> Maker:
 def predictions_of() -> Callable[..., Predictions]:
   """predictions_of(seed, kind=..., n_train=...), all of the same documents."""
   return predictions
+
+
+@pytest.fixture
+def group(workdir):
+  runs = judge_runs(read_runs([workdir('s0', 0)]), JudgeRequest())
+  return Group('one', tuple(runs))

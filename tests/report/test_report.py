@@ -12,9 +12,6 @@ import pytest
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
-from xjax.judge.criteria import Criteria
-from xjax.judge.judge import judge
-from xjax.judge.metrics.protocols import PYXCLIB, XJAX
 from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import best_by_tests
@@ -33,7 +30,6 @@ from xjax.report.rejudging import judge_runs
 from xjax.report.report import build_page, report
 from xjax.report.runs import Group, JudgedRun
 from xjax.report.sources import read_runs
-from xjax.report.tables.published import published_folds
 from xjax.train.run_record import RunRecord
 
 COLOUR = {'one': 'red'}
@@ -257,12 +253,6 @@ def test_the_dataset_is_told_by_the_config(workdir):
     assert 'EURLEX57K' in said.text
 
 
-@pytest.fixture
-def group(workdir):
-  runs = judge_runs(read_runs([workdir('s0', 0)]), JudgeRequest())
-  return Group('one', tuple(runs))
-
-
 def changed(group, **fields):
   return Group(group.name, (dataclasses.replace(group.first, **fields),))
 
@@ -329,28 +319,6 @@ def test_a_calibration_fitted_here_is_told(group):
   assert said not in picture.caption
 
 
-def test_ours_are_judged_as_the_paper_does(group, predictions_of):
-  gold = Ragged.of(
-    [[], *(group.first.predictions.gold[i] for i in range(1, 12))]
-  )
-  one = dataclasses.replace(predictions_of(0), gold=gold)
-  folds = published_folds('Bibtex', [changed(group, predictions=one)], COLOUR)
-  said, table = folds[0].blocks
-  assert said.text.endswith('by the conventions of pyxclib, April 2025.')
-  criteria = Criteria(ks=(1, 3, 5), protocols=(XJAX, PYXCLIB))
-  by = judge(one, criteria)
-  for name, cell in zip(table.columns[1:], table.rows[0][1:]):
-    assert cell.value == by['pyxclib']['all'][name]
-  assert by['pyxclib']['all']['P@1'] != by['xjax']['all']['P@1']
-  folds = published_folds('AmazonCat-13K', [group], COLOUR)
-  texts = {fold.title: fold.blocks[0].text for fold in folds}
-  said = texts['Schultheis et al. 2022, Table 1 (test)']
-  assert 'napkinXC 0.7.2. This tool does not print nDCG-full@1' in said
-  assert said.endswith('metrics, the protocol of xjax is used.')
-  said = texts['Bertalis et al., Table 4 (test)']
-  assert said.endswith('judged by the protocol of xjax.')
-
-
 def test_propensities_are_named(workdir, predictions_of, tmp_path):
   one, file = workdir('s0', 0), tmp_path / 'file.npz'
   other = workdir('s1', 1, units=8)
@@ -366,45 +334,3 @@ def test_propensities_are_named(workdir, predictions_of, tmp_path):
   predictions_of(0, n_train=0).save(file)
   header = sections(report([file], 'c'))['Judged data']
   assert not any('ropensit' in b.text for b in header if isinstance(b, Text))
-
-
-def test_published_beside_ours(group):
-  folds = published_folds('EURLEX57K', [group], COLOUR)
-  titles = [fold.title for fold in folds]
-  assert titles[:3] == [
-    'Chalkidis et al. 2019, Table 2 (test)',
-    'Chalkidis et al. 2019, Table 3 (test)',
-    'Chalkidis et al. 2019, Table 4 (dev)',
-  ]
-  assert [fold.open for fold in folds[:2]] == [True, False]
-  said, table = folds[0].blocks
-  assert 'EU Legislation' in said.text
-  assert table.columns[:3] == ('system', 'all\nRP@5', 'all\nnDCG@5')
-  assert table.marked == {0}
-  ours, *printed = table.rows
-  assert ours[0].text == 'one (dev)'
-  assert ours[1].value == group.first.metrics['xjax']['all']['RP@5']
-  assert len(printed) == 12
-  assert [cell.text for cell in printed[5]][:2] == ['BIGRU-LWAN', '0.766']
-
-
-def test_wide_tables_are_cut_and_errors_printed(group):
-  folds = published_folds('AmazonCat-13K', [group], COLOUR)
-  blocks = {fold.title: fold.blocks for fold in folds}
-  _, *tables = blocks['Schultheis et al. 2022, Table 1 (test)']
-  assert [len(table.columns) for table in tables] == [12, 11]
-  assert tables[0].columns[1] == 'P@1'  # of one slice, which is not repeated
-  assert 'as printed' in tables[0].rows[2][0].below
-  _, table = blocks['Schultheis et al. 2022, Table 2 (test)']
-  assert table.rows[1][1].below == '± 0.0000'
-  assert table.rows[2][1].below == '± 0.0005'
-  assert [t for t in blocks if 'benchmarks' in t] == [
-    'Bhatia et al. 2016, benchmarks (test)'
-  ]
-
-
-def test_a_system_printed_twice_has_two_rows(group):
-  folds = published_folds('Delicious-200K', [group], COLOUR)
-  _, table = folds[0].blocks
-  names = [row[0].text for row in table.rows]
-  assert names.count('Parabel') == 2
