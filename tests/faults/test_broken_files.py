@@ -76,7 +76,10 @@ BROKEN: dict[str, tuple[Break, str]] = {
     third(b'["d3"]'),
     'train.jsonl:3: a list, not a JSON object {...}',
   ),
-  'NaN': (third(b'{"id": "d3", "w": NaN}'), 'train.jsonl:3: not JSON: NaN'),
+  'NaN': (
+    third(b'{"id": "d3", "w": NaN}'),
+    'train.jsonl:3: not JSON: NaN; write a finite number',
+  ),
   'nested without end': (
     third(b'{"id": ' + b'[' * 50_000),
     'train.jsonl:3: not JSON: nested too deeply',

@@ -48,8 +48,8 @@ def test_a_faulty_line_does_not_hide_the_next():
 @pytest.mark.parametrize(
   ('text', 'what'),
   [
-    (b'{"a": NaN}', 'not JSON: NaN'),
-    (b'{"a": -Infinity}', 'not JSON: -Infinity'),
+    (b'{"a": NaN}', 'not JSON: NaN; write a finite number'),
+    (b'{"a": -Infinity}', 'not JSON: -Infinity; write a finite number'),
     (b'{"a": ' + b'[' * 100_000, 'not JSON: nested too deeply'),
     (b'{"a": ' + b'9' * 5000 + b'}', 'not JSON: a number is too long'),
     (b'{"a": 1, "a": 2}', "field 'a' occurs twice in one object"),
