@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from xjax.core.atomic import (
+  WriteError,
   atomic_write,
   build_folder,
   remove_temporaries,
@@ -39,6 +40,20 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     raise KeyboardInterrupt
   assert path.read_text() == 'old'
   assert names(tmp_path) == ['file.txt']
+
+
+def test_an_error_of_another_file_is_not_an_error_of_writing(tmp_path):
+  path, absent = tmp_path / 'file.txt', tmp_path / 'absent'
+  with pytest.raises(FileNotFoundError) as caught, atomic_write(path):
+    absent.read_text()
+  assert not isinstance(caught.value, WriteError)
+  assert caught.value.filename == str(absent)
+  for name in (None, str(path)):
+    error = OSError(errno.ENOSPC, 'No space left', name)
+    with pytest.raises(WriteError, match='file.txt: cannot be written: No sp'):
+      with atomic_write(path):
+        raise error
+  assert names(tmp_path) == []
 
 
 def test_json_refuses_what_json_has_not(tmp_path):

@@ -40,6 +40,8 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
   """Opens a temporary file next to `path`; renames it to `path` on success.
 
+  An error of another file in the `with` block stays as it is.
+
   Raises:
     WriteError: the file cannot be written.
   """
@@ -47,8 +49,17 @@ def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
   with writing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(**_temporary(path))
+  try:
     with _rename_at_end(handle, name, path, mode) as file:
       yield file
+  except OSError as error:
+    if error.filename is not None and str(error.filename) not in (
+      name,
+      str(path),
+    ):
+      raise
+    with writing(path):
+      raise
 
 
 @contextlib.contextmanager
