@@ -125,7 +125,8 @@ class ExplainedPrediction(NamedTuple):
     why: the words that explain the label, largest weight first. The weight of
       a word is the label's attention to the word, or, if the model is linear,
       the contribution of the word to the label's score (see
-      contributions_of).
+      contributions_of). In a label tree, contributions add up to the scores of
+      the classifiers on the label's path, which only approximate the score.
   """
 
   id: str

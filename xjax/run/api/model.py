@@ -195,7 +195,9 @@ class Model:
 
     The weight of a word is the label's attention to the word. If the model is
     linear, it is how much the word adds to the score of the label before
-    calibration. Then only words that raise the score are returned.
+    calibration; in a label tree, it is how much the word adds to the scores of
+    the classifiers on the label's path, which only approximates this. Then only
+    words that raise the score are returned.
 
     Args:
       texts: the documents; see the class.
