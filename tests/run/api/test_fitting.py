@@ -83,10 +83,18 @@ def test_data_that_cannot_train_is_one_error(texts, labels, message, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-@pytest.mark.parametrize('dev', [-0.1, 1, True, 'x', (['a'],)])
+@pytest.mark.parametrize(
+  'dev', [-0.1, 1, True, 'x', (['a'],), np.float32(2), np.nan]
+)
 def test_dev_is_a_pair_or_a_share(dev):
-  with pytest.raises(ConfigError, match='dev'):
+  with pytest.raises(ConfigError, match=re.escape(f'dev={dev!r}: ')):
     xjax.fit(['a'], [['x']], dev=dev, verbose=False)
+
+
+def test_a_share_may_be_a_number_of_numpy(train, tmp_path):
+  xjax.fit(*train, dev=np.float32(0.25), workdir=tmp_path, verbose=False)
+  config = json.loads((tmp_path / 'config.json').read_text())
+  assert config['data']['dev_share'] == 0.25
 
 
 def test_a_config_must_be_a_config(train):

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 import dataclasses
+import numbers
 import os
 import pathlib
+import reprlib
 import shutil
 from typing import Any
 
@@ -49,8 +51,7 @@ def fit_documents(
   Args, Raises: as in xjax.fit.
 
   Returns:
-    The model of the best checkpoint, and the results of the run. The drawn
-    splits count as drawn in the corpus of the results.
+    The model of the best checkpoint, and the results of the run.
   """
   train = labelled_documents(texts, labels, label_names)
   check_trainable(train, 'texts')
@@ -71,9 +72,6 @@ def fit_documents(
       if is_new and not (path / 'config.json').exists():
         shutil.rmtree(path / DATA)
       raise
-    if isinstance(dev, int | float) and DEV in splits:
-      corpus = dataclasses.replace(result.corpus, drawn=tuple(splits))
-      result = dataclasses.replace(result, corpus=corpus)
     return Model(load_run(path), folder), result
 
 
@@ -86,12 +84,14 @@ def _splits(
 
   If the share is less than one document, there is no dev.
   """
-  if isinstance(dev, int | float) and not isinstance(dev, bool):
+  if isinstance(dev, numbers.Real) and not isinstance(dev, bool):
     if not 0 <= dev < 1:
-      raise ConfigError(f'dev={dev}: a share must be from 0 to below 1')
+      raise ConfigError(f'dev={dev!r}: a share must be from 0 to below 1')
     return {TRAIN: train}, float(dev) if len(train) * dev >= 1 else 0.0
   if not isinstance(dev, tuple | list) or len(dev) != 2:
-    raise ConfigError('dev must be a pair (texts, labels), or a share')
+    raise ConfigError(
+      f'dev={reprlib.repr(dev)}: must be a pair (texts, labels), or a share'
+    )
   if label_names is None and train.labels.ordered:
     label_names = train.labels.labels
   held = labelled_documents(*dev, label_names, ('dev[0]', 'dev[1]'))
