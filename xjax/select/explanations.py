@@ -30,7 +30,7 @@ class LabelExplanations:
       weights are in ascending order. If fewer than W words explain a label, the
       last entries are places after the end of the document.
     weights_NKW: float32, the weights of these words.
-    words: int, how many words to show for each label, at most W.
+    words: int, the largest number of words to show for each label.
     first: for each of the first few documents, the weights of all words or
       tokens, float32 [K, T]. Padding has weight 0.
   """
@@ -78,11 +78,11 @@ def attention_of(
       alpha_BKT = scorer.attention(batch, padded_NK[batch.doc_B])
       alpha_BKT = alpha_BKT[:, : ids_NK.shape[1]]
       at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
-      width = at_BKW.shape[2]
+      listed = at_BKW.shape[2]
       real_B = batch.doc_B != PAD
       rows = batch.doc_B[real_B]
-      at_NKW[rows, :, :width] = at_BKW[real_B]
-      weights_NKW[rows, :, :width] = np.take_along_axis(
+      at_NKW[rows, :, :listed] = at_BKW[real_B]
+      weights_NKW[rows, :, :listed] = np.take_along_axis(
         alpha_BKT, at_BKW, axis=2
       )[real_B]
       for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
@@ -148,7 +148,7 @@ def contributions_of(
     for number, (at_W, weights_W) in enumerate(row):
       at_KW[number, : len(at_W)] = at_W
       weights_KW[number, : len(at_W)] = weights_W
-  return LabelExplanations(at_NKW, weights_NKW, widest, first)
+  return LabelExplanations(at_NKW, weights_NKW, words, first)
 
 
 def _largest(
