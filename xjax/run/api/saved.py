@@ -28,13 +28,21 @@ _NEEDED = (
 class TemporaryFolder:
   """Owns a temporary folder, which is deleted with this object.
 
+  A copy of the object in a forked process does not delete the folder.
+
   Attributes:
     path: the folder.
   """
 
   def __init__(self) -> None:
     self.path = pathlib.Path(tempfile.mkdtemp(prefix='xjax_'))
-    weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+    weakref.finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(folder: pathlib.Path, owner: int) -> None:
+  """Removes a folder if this process is its owner."""
+  if os.getpid() == owner:
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def save_run(predictor: Predictor, folder: str | os.PathLike) -> None:
