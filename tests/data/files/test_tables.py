@@ -84,6 +84,14 @@ def test_a_single_column_may_have_commas():
   ]
 
 
+def test_a_single_column_needs_the_name_of_a_table():
+  advice = '; or name the file .csv if it is a table'
+  _, rows, shown = read(b'text\nhello\n', 'x.txt')
+  assert rows == [] and [advice in line for line in shown] == [True, False]
+  _, _, shown = read(b'{"text": \n', 'x.txt')
+  assert len(shown) == 1 and advice not in shown[0]
+
+
 def test_numbered_rows_need_no_name_for_their_numbers():
   assert read(b',text\n0,x\n')[0] == ('column-1', 'text')
 

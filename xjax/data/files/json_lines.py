@@ -300,7 +300,11 @@ def read_rows(
 
 
 def parse_rows(
-  file: BinaryIO, name: str, faults: Faults, documents: bool = False
+  file: BinaryIO,
+  name: str,
+  faults: Faults,
+  documents: bool = False,
+  advice: str = '',
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line of an open file.
 
@@ -312,20 +316,24 @@ def parse_rows(
     faults: collects what is wrong with the lines.
     documents: whether lines are documents. If so, one fault says that the file
       is a table, if its first line looks like that.
+    advice: what to do if the first line is no JSON at all; '' if nothing.
   """
-  first = documents
+  first = True
   for number, line in read_lines(file, name, faults):
     try:
       row = parse_object(line)
     except Fault as fault:
-      if first and looks_like_table(start := line[:200].decode('latin-1')):
+      start = line[:200].decode('latin-1') if first else ''
+      if documents and looks_like_table(start):
         message = (
           f'this looks like the first line of a table, not like JSON: {start!a}'
           '; --config=own_linear reads tables (CSV, TSV, Parquet)'
         )
         faults.add(name, number, message, fatal=True)
         return
-      faults.add(name, number, str(fault))
+      is_other = start and not start.lstrip().startswith(('{', '['))
+      more = f'; {advice}' if advice and is_other else ''
+      faults.add(name, number, f'{fault}{more}')
       continue
     finally:
       first = False

@@ -36,6 +36,8 @@ _LONGEST_CELL = 1 << 27  # characters
 _LONGEST_NAME = 100  # characters in the name of a column
 _DELIMITERS = ',;\t|'
 _NO_DELIMITER = '\x1f'  # for tables with a single column
+# A table with a single column can only be told by the name of its file.
+_ONE_COLUMN = 'or name the file .csv if it is a table'
 _SAMPLED = 1000  # rows that tell the columns of JSON lines
 
 
@@ -86,7 +88,7 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
         return _csv(file, name, faults)
   except Fault as fault:
     raise DataError(f'{name}:{fault.line}: {fault}') from fault
-  rows = parse_rows(file, name, faults)
+  rows = parse_rows(file, name, faults, advice=_ONE_COLUMN)
   sample = list(itertools.islice(rows, _SAMPLED))
   columns = dict.fromkeys(key for _, row in sample for key in row)
   return Table(kind, tuple(columns), itertools.chain(sample, rows))
