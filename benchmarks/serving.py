@@ -177,8 +177,8 @@ async def client(
     body = bodies[number % len(bodies)]
     number += 1
     writer.write(
-      b'POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b'
-      % (len(body), body)
+      b'POST /predict HTTP/1.1\r\nhost: localhost\r\n'
+      b'content-length: %d\r\n\r\n%b' % (len(body), body)
     )
     head = await reader.readuntil(b'\r\n\r\n')
     length = re.search(rb'content-length: (\d+)', head)

@@ -55,11 +55,21 @@ _TIMEOUT = flags.DEFINE_float(
   'The longest time for sending a request and for its answer, in seconds.',
   lower_bound=0.1,
 )
+_ALLOWED_HOSTS = flags.DEFINE_list(
+  'allowed_hosts',
+  [],
+  'Names by which a proxy addresses the server, besides those of this machine; '
+  '* is any name. It matters only for a --host of this machine.',
+)
 
 
 def main() -> None:
   """Serves the model until a signal comes."""
-  from xjax.run.serving.limits import Limits, check_installed
+  from xjax.run.serving.limits import (
+    Limits,
+    allowed_hosts,
+    check_installed,
+  )
 
   check_installed()
   with loading_libraries():
@@ -70,6 +80,7 @@ def main() -> None:
     body=_MAX_BODY_MB.value << 20,
     documents=_MAX_WAITING.value,
     seconds=_TIMEOUT.value,
+    hosts=allowed_hosts(_HOST.value, _ALLOWED_HOSTS.value),
   )
   serve(
     _WORKDIR.value,

@@ -124,3 +124,32 @@ def test_closing_answers_what_waits_and_accepts_no_more(answers):
   assert not batcher.is_alive
   with pytest.raises(Refused, match='stopping'):
     batcher.submit(request('x'))
+
+
+def test_few_batches_are_computed_again_for_one_fault(answers):
+  batcher = Batcher(answers, batch_size=64, most_waiting=100)
+  hold(batcher, answers)
+  futures = [batcher.submit(request(str(i))) for i in range(63)]
+  bad = batcher.submit(request('bad'))
+  answers.go.release(1000)
+  assert [f.result(5) for f in futures] == [[str(i)] for i in range(63)]
+  with pytest.raises(DataError):
+    bad.result(5)
+  batcher.close()
+  assert len(answers.batches) <= 2 + 2 * 6
+
+
+@pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+def test_a_thread_that_fails_keeps_nobody_waiting():
+  def fail(questions):
+    raise SystemExit
+
+  batcher = Batcher(fail, batch_size=1, most_waiting=9)
+  with pytest.raises(Refused, match='the server has failed'):
+    batcher.submit(request('a', 'b')).result(5)
+  batcher.close()
+  assert not batcher.is_alive
+  with pytest.raises(Refused):
+    batcher.submit(request('a'))

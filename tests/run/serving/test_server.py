@@ -14,8 +14,8 @@ import pytest
 
 from tests.run.serving.conftest import Client, serving
 import xjax
-from xjax.core.errors import ConfigError
-from xjax.run.serving.limits import Limits
+from xjax.core.errors import ConfigError, DataError
+from xjax.run.serving.limits import Limits, allowed_hosts
 from xjax.run.serving.server import bind
 from xjax.run.serving.service import Service
 
@@ -132,7 +132,11 @@ def test_metrics_count_requests(client):
     ({'text': 'a', 'k': 51}, 'k: must be an integer from 1 to 50'),
     ({'text': 'a', 'k': 2.0}, 'k: must be an integer'),
     ({'text': 'a', 'k': True}, 'k: must be an integer'),
-    ({'text': 'a', 'threshold': 'best'}, "threshold='best'"),
+    ({'text': 'a', 'threshold': 'best'}, 'threshold: must be a probability'),
+    ({'text': 'a', 'threshold': '0.5'}, 'threshold: must be a probability'),
+    ({'text': 'a', 'threshold': 1.5}, 'threshold=1.5: must be'),
+    ({'text': 'a', 'treshold': 0.5}, "'treshold' does not belong here"),
+    ({'documents': [{'text': 'a', 'k': 3}]}, "'k' does not belong here"),
     ({'text': 'a', 'threshold': [1]}, 'threshold'),
     ({'text': 'a', 'explain': -1}, 'explain: must be an integer'),
     ({'text': ['a']}, 'text'),
@@ -191,7 +195,7 @@ def raw(client: Client, data: bytes) -> tuple[bytes, float]:
 
 def test_slow_clients_get_an_error_and_are_closed(service):
   with serving(service, Limits(seconds=0.3)) as client:
-    head = b'POST /predict HTTP/1.1\r\nhost: x\r\n'
+    head = b'POST /predict HTTP/1.1\r\nhost: localhost\r\n'
     for data in (
       b'',  # nothing is sent
       head,  # the head never ends
@@ -224,6 +228,56 @@ def test_too_many_connections_are_refused(service):
       time.sleep(0.05)  # until the server has noticed that they are closed
 
 
+def test_a_client_that_reads_no_answer_is_closed(service):
+  with serving(service, Limits(seconds=1.0)) as client:
+    body = json.dumps({'documents': TEXTS * 300, 'k': 6}).encode()
+    asked = b'POST /predict HTTP/1.1\r\nhost: localhost\r\n'
+    asked += b'content-length: %d\r\n\r\n' % len(body) + body
+    with socket.socket() as connection:
+      connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+      connection.connect(('127.0.0.1', client.port))
+      connection.sendall(asked * 40)  # the answers are more than buffers hold
+      time.sleep(4)
+      connection.settimeout(15)
+      parts = []
+      with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 20):
+          parts.append(part)
+    assert b''.join(parts).count(b'HTTP/1.1 200') < 40
+    assert client.predict({'text': 'a'})[0] == 200
+
+
+def test_an_idle_connection_makes_room_for_another(service):
+  with serving(service, Limits(connections=3)) as client:
+    with contextlib.ExitStack() as stack:
+      for _ in range(3):
+        kept = stack.enter_context(contextlib.closing(client.connection()))
+        kept.request('GET', '/health')
+        kept.getresponse().read()
+      assert client.predict({'text': 'a'})[0] == 200
+
+
+def test_long_bodies_keep_nobody_waiting(service):
+  with serving(service) as client:
+    body = {'documents': ['a cat ' * 2000] * 500, 'k': 1}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+      answers = [pool.submit(client.predict, body) for _ in range(4)]
+      assert client.json('GET', '/health')[0] == 200
+      statuses = [answer.result()[0] for answer in answers]
+    assert set(statuses) <= {200, 503} and 200 in statuses
+
+
+def test_a_page_of_another_machine_reads_no_answer(service):
+  hosts = frozenset({'localhost', '127.0.0.1'})
+  with serving(service, Limits(hosts=hosts)) as client:
+    for host, status in ((b'evil.example', 403), (b'LOCALHOST:80', 200)):
+      asked = b'GET /labels HTTP/1.1\r\nconnection: close\r\nhost: %b\r\n\r\n'
+      answer, _ = raw(client, asked % host)
+      assert answer.startswith(b'HTTP/1.1 %d ' % status)
+  assert allowed_hosts('127.0.0.1', ['Mine']) >= {'mine', 'localhost'}
+  assert not allowed_hosts('0.0.0.0', []) and not allowed_hosts('::1', ['*'])
+
+
 class SlowService(Service):
   """Waits before it answers."""
 
@@ -247,11 +301,12 @@ def test_an_answer_that_takes_too_long_is_an_error(service):
 def test_a_failure_says_no_more_than_that(service, caplog):
   class Failing(SlowService):
     def answer(self, questions):
-      raise RuntimeError('secret')
+      raise DataError('/secret: is damaged')
 
   with serving(Failing(service, 0)) as client:
     status, answer = client.predict({'text': 'a'})
     assert status == 500
+    assert 'secret' in caplog.text
     assert 'secret' not in json.dumps(answer)
     assert client.json('GET', '/health')[0] == 200
 

@@ -60,7 +60,7 @@ const form = document.querySelector('form');
 const result = document.getElementById('result');
 form.addEventListener('submit', async (event) => {
   event.preventDefault();
-  const text = {id: 'Labels and their words', text: form.text.value};
+  const text = {id: 'your text', text: form.text.value};
   const asked = {documents: [text], k: Number(form.k.value)};
   if (form.threshold.value) asked.threshold = Number(form.threshold.value);
   result.setAttribute('aria-busy', 'true');

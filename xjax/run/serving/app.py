@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 import json
+import re
 import time
 from typing import Any
 
@@ -14,14 +15,16 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from xjax.core.errors import UserError
 from xjax.run.serving.batcher import Batcher
 from xjax.run.serving.limits import Limits
 from xjax.run.serving.meters import Meters
-from xjax.run.serving.request import Refused
+from xjax.run.serving.request import PredictRequest, Refused
 from xjax.run.serving.service import Service
 
 _MOST_LABELS = 10_000  # labels in one answer
+_LONG = 1 << 16  # bytes; longer bodies are parsed in a thread
+_THREADS = 2  # that parse long bodies
+_UNREAD = 408, 413  # the client may still send, so the connection is closed
 _HEADERS = {
   # The page has its own style and script, and asks only this server.
   'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; "
@@ -36,6 +39,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 class App:
   """Answers HTTP requests with a service; it is an ASGI application.
 
+  docs/serving.md describes the paths. The path /shaded is private: the page at
+  / sends the text of its form there.
+
   Attributes:
     limits: bounds of requests.
   """
@@ -46,7 +52,8 @@ class App:
     """Makes the application; `batcher` must answer with `service.answer`."""
     self._service, self._batcher = service, batcher
     self._meters, self.limits = meters, limits
-    self._held = 0  # bytes of bodies that are being read
+    self._held = 0  # bytes of bodies that are read or wait for an answer
+    self._parsing = asyncio.Semaphore(_THREADS)
     paths = (
       ('GET', '/', self._page),
       ('GET', '/labels', self._labels),
@@ -60,19 +67,41 @@ class App:
         Route(path, self._measured(path, handler), methods=[method])
         for method, path, handler in paths
       ],
-      exception_handlers={HTTPException: _http_error},
+      exception_handlers={HTTPException: self._http_error},
     )
 
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
     """Answers one request."""
-    await self._app(scope, receive, send)
+    if self._is_foreign(scope):
+      message = 'the header Host names another machine; see --allowed_hosts'
+      self.count_refused(403)
+      await _error(403, message)(scope, receive, send)
+    else:
+      await self._app(scope, receive, send)
 
   async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
     """Answers one request, when there are too many connections."""
+    self.count_refused(503)
     message = 'too many connections; try again later'
     response = _error(503, message)
     response.headers['connection'] = 'close'
     await response(scope, receive, send)
+
+  def count_refused(self, status: int) -> None:
+    """Counts a request that no path has answered."""
+    self._meters.requests.labels('other', status).inc()
+
+  def _is_foreign(self, scope: Scope) -> bool:
+    """Returns whether a web page of somebody else may have sent a request.
+
+    The name of another machine can point to this machine (DNS rebinding). Then
+    a page from there could read the answers of a local server.
+    """
+    if not self.limits.hosts:
+      return False
+    host = dict(scope['headers']).get(b'host', b'').decode('latin-1')
+    name = re.sub(r':\d+$', '', host).strip('[]').lower()
+    return bool(name) and name not in self.limits.hosts
 
   def _measured(self, path: str, handler: Handler) -> Handler:
     """Returns a handler that counts requests and answers errors as JSON."""
@@ -85,8 +114,6 @@ class App:
         response = _error(400, 'the connection was closed')
       except Refused as error:
         response = _error(error.status, str(error))
-      except UserError as error:
-        response = _error(400, str(error))
       except Exception:
         logging.exception('%s failed', path)
         message = 'internal error; the log of the server says more'
@@ -97,6 +124,18 @@ class App:
       return response
 
     return handle
+
+  async def _http_error(self, request: Request, error: Any) -> Response:
+    """Answers requests for a path or with a method that the server lacks."""
+    self.count_refused(error.status_code)
+    paths = 'POST /predict, GET /labels, /health, /metrics and /'
+    response = _error(
+      error.status_code,
+      f'{request.method[:20]} {request.url.path[:100]}: {error.detail}; there '
+      f'are {paths}',
+    )
+    response.headers.update(error.headers or {})
+    return response
 
   async def _page(self, request: Request) -> Response:
     del request
@@ -133,17 +172,29 @@ class App:
   async def _answers(self, request: Request, shaded: bool) -> list[str]:
     limits = self.limits
     body = await self._body(request)
-    asked = self._service.parse(body, limits.documents, shaded)
-    future = self._batcher.submit(asked)
     try:
+      asked = await self._parse(body, shaded)
+      future = self._batcher.submit(asked)
       async with asyncio.timeout(limits.seconds):
         return await asyncio.wrap_future(future)
     except TimeoutError as error:
       message = f'no answer within {limits.seconds:g} s; try again later'
       raise Refused(503, message) from error
+    finally:
+      self._held -= len(body)
+
+  async def _parse(self, body: bytes, shaded: bool) -> PredictRequest:
+    parse = self._service.parse
+    if len(body) <= _LONG:
+      return parse(body, self.limits.documents, shaded)
+    async with (
+      self._parsing
+    ):  # in a thread, so that others are not kept waiting
+      documents = self.limits.documents
+      return await asyncio.to_thread(parse, body, documents, shaded)
 
   async def _body(self, request: Request) -> bytes:
-    """Returns the body of a request.
+    """Returns the body of a request; its size has been added to _held.
 
     Raises:
       Refused: the body is too long or too slow, or too many bodies are being
@@ -153,30 +204,34 @@ class App:
     declared = request.headers.get('content-length', '')
     waits = 'expect' in request.headers  # the client has not sent it yet
     try:
+      if waits and declared.isdigit() and int(declared) > limit:
+        raise self._too_long()
       async with asyncio.timeout(self.limits.seconds):
-        if not (waits and declared.isdigit() and int(declared) > limit):
-          async for part in request.stream():
-            size += len(part)
-            # Most clients read no answer before they have sent all. So the
-            # rest of a long body is read, but not kept.
-            if size <= limit:
-              self._hold(len(part))
-              parts.append(part)
-        else:
-          size = int(declared)
-    except TimeoutError as error:
-      if size <= limit:
-        raise Refused(
-          408, f'the body did not arrive within {self.limits.seconds:g} s'
-        ) from error
-    finally:
+        async for part in request.stream():
+          size += len(part)
+          # Most clients read no answer before they have sent all. So the rest
+          # of a long body is read, but not kept.
+          if size <= limit:
+            self._hold(len(part))
+            parts.append(part)
+      if size > limit:
+        raise self._too_long()
+    except BaseException as error:
       self._held -= sum(map(len, parts))
-    if size > limit:
-      raise Refused(
-        413,
-        f'the body is longer than {limit >> 20} MiB; send several requests',
-      )
+      if not isinstance(error, TimeoutError):
+        raise
+      if size > limit:
+        raise self._too_long() from error
+      message = f'the body did not arrive within {self.limits.seconds:g} s'
+      raise Refused(408, message) from error
     return b''.join(parts)
+
+  def _too_long(self) -> Refused:
+    return Refused(
+      413,
+      f'the body is longer than {self.limits.body >> 20} MiB; send several '
+      'requests',
+    )
 
   def _hold(self, size: int) -> None:
     if self._held + size > self.limits.bodies:
@@ -197,22 +252,14 @@ def _query(
 
 
 def _error(status: int, message: str) -> JSONResponse:
-  headers = {'retry-after': '1'} if status == 503 else None
+  headers = dict(_HEADERS)
+  if status == 503:
+    headers['retry-after'] = '1'
+  if status in _UNREAD:
+    headers['connection'] = 'close'
   return JSONResponse({'error': message}, status, headers)
 
 
 def error_body(message: str) -> bytes:
   """Returns the body of an answer that reports an error."""
   return json.dumps({'error': message}).encode()
-
-
-async def _http_error(request: Request, error: Any) -> Response:
-  """Answers requests for a path or with a method that the server lacks."""
-  paths = 'POST /predict, GET /labels, /health, /metrics and /'
-  response = _error(
-    error.status_code,
-    f'{request.method[:20]} {request.url.path[:100]}: {error.detail}; there '
-    f'are {paths}',
-  )
-  response.headers.update(error.headers or {})
-  return response

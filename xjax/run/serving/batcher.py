@@ -11,9 +11,6 @@ import concurrent.futures
 import dataclasses
 import threading
 
-from absl import logging
-
-from xjax.core.errors import UserError
 from xjax.data.schema import Document
 from xjax.run.serving.request import PredictRequest, Refused
 
@@ -83,6 +80,7 @@ class Batcher:
     self._jobs: collections.deque[_Job] = collections.deque()
     self._changed = threading.Condition()
     self._closed = False
+    self._doing: list[_Job] = []  # those of the batch that is computed
     # A daemon, so that it keeps no process alive that ends with an error.
     self._thread = threading.Thread(target=self._run, daemon=True)
     self._thread.start()
@@ -127,8 +125,16 @@ class Batcher:
     self._thread.join()
 
   def _run(self) -> None:
-    while parts := self._next():
-      self._answer_parts(parts)
+    try:
+      while parts := self._next():
+        self._answer_parts(parts)
+    finally:  # at the end no job is left, unless the thread has failed
+      with self._changed:
+        self._closed = True
+        jobs, self._doing = [*self._doing, *self._jobs], []
+        self._jobs.clear()
+      for job in jobs:
+        job.fail(Refused(503, 'the server has failed'))
 
   def _next(self) -> list[tuple[_Job, list[Question]]]:
     """Returns the questions of the next batch, by request; [] at the end."""
@@ -157,20 +163,23 @@ class Batcher:
     return parts
 
   def _answer_parts(self, parts: list[tuple[_Job, list[Question]]]) -> None:
+    self._doing = [job for job, _ in parts]
     try:
       answers = iter(self._answer([q for _, part in parts for q in part]))
       by_part = [[next(answers) for _ in part] for _, part in parts]
     except Exception as error:
-      if len(parts) > 1:  # only the request with the fault must fail
-        for part in parts:
-          self._answer_parts([part])
-        return
-      if not isinstance(error, UserError):
-        logging.exception('a request failed')
-      self._drop(parts[0][0], error)
-      return
-    for (job, _), new in zip(parts, by_part, strict=True):
-      job.add(new)
+      failed: Exception | None = error
+    else:
+      failed = None
+    if failed is None:
+      for (job, _), new in zip(parts, by_part, strict=True):
+        job.add(new)
+    elif len(parts) == 1:
+      self._drop(parts[0][0], failed)
+    else:  # only the requests with a fault must fail
+      middle = len(parts) // 2
+      self._answer_parts(parts[:middle])
+      self._answer_parts(parts[middle:])
 
   def _drop(self, job: _Job, error: Exception) -> None:
     with self._changed:

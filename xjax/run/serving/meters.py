@@ -1,8 +1,9 @@
 """Counts requests, documents and seconds, in the format of Prometheus."""
 
-import sys
+import functools
 from typing import Any
 
+import jax
 import prometheus_client as prometheus
 
 from xjax.run.serving.batcher import Batcher
@@ -17,7 +18,7 @@ class Meters:
 
   Attributes:
     requests: number of answered requests, by path and status code.
-    seconds: seconds from the first byte of a request to its answer, by path.
+    seconds: seconds from the head of a request to its finished answer, by path.
     batches: number of documents of a batch.
   """
 
@@ -45,15 +46,13 @@ class Meters:
       buckets=_DOCUMENTS,
       registry=self._registry,
     )
-    self._compiled = prometheus.Counter(
-      'xjax_compiled_programs',
-      'Programs that requests had to compile; 0 is expected.',
+    compiled = prometheus.Gauge(
+      'xjax_compiled_programs_total',
+      'Programs that were compiled since the start; 0 is expected.',
       registry=self._registry,
     )
-    if 'jax' in sys.modules:  # a linear model needs no JAX
-      sys.modules['jax'].monitoring.register_event_duration_secs_listener(
-        self._listen
-      )
+    before = _compiled_programs()[0]
+    compiled.set_function(lambda: _compiled_programs()[0] - before)
 
   def watch(self, batcher: Batcher) -> None:
     """Shows the length of the queue of a batcher."""
@@ -69,7 +68,19 @@ class Meters:
     text = prometheus.generate_latest(self._registry)
     return text, prometheus.CONTENT_TYPE_LATEST
 
-  def _listen(self, event: str, seconds: float, **kwargs: Any) -> None:
+
+@functools.cache
+def _compiled_programs() -> list[int]:
+  """Returns a list with the number of programs that JAX has compiled.
+
+  The first call starts to count. JAX cannot forget a listener, so all servers
+  of a process share one.
+  """
+  count = [0]
+
+  def listen(event: str, seconds: float, **kwargs: Any) -> None:
     del seconds, kwargs
-    if event == _COMPILED:
-      self._compiled.inc()
+    count[0] += event == _COMPILED
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  return count

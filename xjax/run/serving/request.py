@@ -13,6 +13,7 @@ from xjax.data.schema import Document
 _PARAMETERS = 'k', 'threshold', 'explain'
 _USUAL_K = 5
 _MAX_WORDS = 100
+_WHOLE = 'body'  # name of a document that is the whole body
 
 
 class Refused(Exception):
@@ -34,8 +35,8 @@ class PredictRequest:
   Attributes:
     documents: the documents, with the zones that the model reads.
     k: int, the largest number of labels of a document.
-    threshold: None for k labels. Otherwise the value of the body, which is
-      not checked yet, or an evaluate.Threshold.
+    threshold: None for k labels. Otherwise 'tuned' or a number, which is not
+      checked yet, or an evaluate.Threshold.
     words: int, how many words explain each label; 0 if labels are not
       explained.
     shaded: whether the answers are HTML with shaded words.
@@ -83,17 +84,22 @@ def parse_request(
     )
   k = _number(parameters, 'k', _USUAL_K, 1, max_k)
   words = _number(parameters, 'explain', 0, 0, _MAX_WORDS)
+  threshold = parameters.get('threshold')
+  if threshold is not None and threshold != 'tuned':
+    if type(threshold) not in (int, float):
+      message = 'threshold: must be a probability from 0 to 1, or "tuned"'
+      raise Refused(400, message)
   documents = tuple(
     _document(item, number, name, data)
     for number, (name, item) in enumerate(items)
   )
-  return PredictRequest(documents, k, parameters.get('threshold'), words)
+  return PredictRequest(documents, k, threshold, words)
 
 
 def _items(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
   """Returns the documents of a body, each with its name for messages."""
   if 'documents' not in row:
-    return [('body', {k: v for k, v in row.items() if k not in _PARAMETERS})]
+    return [(_WHOLE, {k: v for k, v in row.items() if k not in _PARAMETERS})]
   for name in row:
     if name not in ('documents', *_PARAMETERS):
       raise Refused(
@@ -122,7 +128,23 @@ def _document(item: Any, number: int, name: str, data: DataConfig) -> Document:
   if not isinstance(item, dict):
     raise Refused(400, f'{name}: must be a text, or an object with "text"')
   fields = Fields(item)
+  if not data.is_record(fields):
+    _check_names(item, name)
   document = read_input_record(data, fields, str(number), False)
   if fields.faults:
     raise Refused(400, f'{name}: {"; ".join(fields.faults)}')
   return model_view(data, document)
+
+
+def _check_names(item: Mapping[str, Any], name: str) -> None:
+  """Checks that an object in the form of JsonlData has no mistyped field."""
+  known = 'text', 'zones', 'id', 'labels'
+  whole = name == _WHOLE  # other fields of a document in a list are ignored
+  for field in item:
+    if field in _PARAMETERS or (whole and field not in known):
+      raise Refused(
+        400,
+        f'{name}: {field!a} does not belong here; fields of a document are '
+        f'{", ".join(known)}, and those of a request are documents, '
+        f'{", ".join(_PARAMETERS)}',
+      )

@@ -20,13 +20,13 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import Heartbeat
 from xjax.run.serving.app import App, error_body
 from xjax.run.serving.batcher import Batcher, Question
-from xjax.run.serving.limits import Limits
+from xjax.run.serving.limits import LOCAL, Limits
 from xjax.run.serving.meters import Meters
 from xjax.run.serving.service import Pages, Service
 
-_LOCAL = '127.0.0.1', '::1', 'localhost'
 _IDLE = 75  # seconds that an idle connection stays open
 _CLOSING = 2.0  # seconds for the last answers, beyond the time of a request
+_WAITING = 2048  # connections that wait for the server
 _OTHER_FILES = 128  # open files that are not connections
 
 
@@ -60,7 +60,7 @@ def serve(
   with bind(host, port) as listener:
     with Heartbeat('loading the model'):
       service = Service.load(workdir, pages, labels, step)
-    if host not in _LOCAL:
+    if host not in LOCAL:
       logging.warning(
         '--host=%s: everybody who can reach this address can use the server; '
         'it asks for no password',
@@ -105,21 +105,16 @@ class Server:
     """Serves until a signal comes, or until `stop` is called.
 
     Args:
-      listener: a bound socket.
+      listener: a socket that listens.
 
-    Raises:
-      ConfigError: another program listens at the address of the socket.
     """
     _allow_connections(2 * self._limits.connections)
-    host, port = listener.getsockname()[:2]
     try:
       with _signals_end_well():
         self._server.run(sockets=[listener])
-    except OSError as error:
-      raise _no_address(host, port, error) from error
     finally:
       self._batcher.close()
-    logging.info('the server has answered all requests, and stops')
+    logging.info('the server stops')
 
   def stop(self) -> None:
     """Lets `run` return, after the requests so far have been answered."""
@@ -160,17 +155,27 @@ class JsonProtocol(H11Protocol):
     if len(self.connections) > 2 * self._limits.connections:
       transport.abort()
     elif len(self.connections) > self._limits.connections:
-      self.app = self.config.app.refuse
+      # A connection whose client waits for nothing makes room.
+      if idle := next((x for x in self.connections if x.is_idle), None):
+        idle.shutdown()
+      else:
+        self.app = self.config.app.refuse
     self._await_head()
 
+  @property
+  def is_idle(self) -> bool:
+    """Returns whether all requests so far are answered."""
+    return self.timeout_keep_alive_task is not None
+
   def connection_lost(self, exc: Exception | None) -> None:
-    self._stop_timers()
+    self._stop_head()
+    self._stop_answer()
     super().connection_lost(exc)
 
   def data_received(self, data: bytes) -> None:
     super().data_received(data)
     if self.cycle is not None and not self.cycle.response_complete:
-      self._stop_timers()  # the application has timers of its own
+      self._stop_head()  # the application has timers of its own
     elif self.timeout_keep_alive_task is None and self._head is None:
       self._await_head()
 
@@ -182,7 +187,7 @@ class JsonProtocol(H11Protocol):
 
   def resume_writing(self) -> None:
     super().resume_writing()
-    self._stop_timers()
+    self._stop_answer()
 
   def send_400_response(self, msg: str) -> None:
     self._refuse(400, msg)
@@ -192,16 +197,21 @@ class JsonProtocol(H11Protocol):
     message = f'the request did not arrive within {seconds:g} s'
     self._head = self.loop.call_later(seconds, self._refuse, 408, message)
 
-  def _stop_timers(self) -> None:
-    for timer in (self._head, self._answer):
-      if timer is not None:
-        timer.cancel()
-    self._head = self._answer = None
+  def _stop_head(self) -> None:
+    if self._head is not None:
+      self._head.cancel()
+      self._head = None
+
+  def _stop_answer(self) -> None:
+    if self._answer is not None:
+      self._answer.cancel()
+      self._answer = None
 
   def _refuse(self, status: int, message: str) -> None:
     """Answers a connection whose request could not be read, and closes it."""
     if self.transport.is_closing():
       return
+    self.config.app.count_refused(status)
     body, headers = error_body(message), [('content-type', 'application/json')]
     reason = http.HTTPStatus(status).phrase
     headers += [('content-length', str(len(body))), ('connection', 'close')]
@@ -215,7 +225,9 @@ class JsonProtocol(H11Protocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-  """Returns a socket with an address; so a wrong address is noticed early.
+  """Returns a socket that listens, so that a wrong address is noticed early.
+
+  Clients that connect wait until the server has started.
 
   Raises:
     ConfigError: the address cannot be used.
@@ -227,6 +239,7 @@ def bind(host: str, port: int) -> socket.socket:
       listener = stack.enter_context(socket.socket(family, kind, protocol))
       listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
       listener.bind(address)
+      listener.listen(_WAITING)
     except OSError as error:
       raise _no_address(host, port, error) from error
     stack.pop_all()  # the caller closes the socket

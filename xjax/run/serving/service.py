@@ -1,7 +1,6 @@
 """Answers requests with the model of a run."""
 
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import os
 import typing
@@ -17,7 +16,11 @@ from xjax.judge.prediction_lines import ExplainedDocument, prediction_line
 from xjax.judge.predictions import Lists
 from xjax.run.predictor import Prediction, Predictor, check_explains
 from xjax.run.serving.batcher import Question
-from xjax.run.serving.request import PredictRequest, parse_request
+from xjax.run.serving.request import (
+  PredictRequest,
+  Refused,
+  parse_request,
+)
 from xjax.run.tag import TaggedDocuments, labelled_split, load_predictor
 from xjax.score.config import is_neural
 from xjax.version import __version__
@@ -71,7 +74,15 @@ class Service:
     self.explains = _explains(predictor)
     self._attends = is_neural(predictor.config.model)
     self.max_k = predictor.config.eval.depth
-    self._tuned: Threshold | None = None  # read at first use
+    from xjax.run.evaluate import TUNED, Threshold  # imports JAX
+
+    # Settled once, so that answers never depend on later files.
+    self._tuned: Threshold | str
+    try:
+      self._tuned = Threshold.of(TUNED, predictor)
+    except ConfigError as error:
+      self._tuned = str(error)
+    self._facts = self._all_facts()
 
   @classmethod
   def load(
@@ -96,8 +107,6 @@ class Service:
     predictor = load_predictor(workdir, labels, step)
     service = cls(predictor, pages)
     predictor.warmup(service.explains)
-    with contextlib.suppress(ConfigError):  # the run has no tuned threshold
-      service._threshold('tuned')
     return service
 
   def parse(
@@ -111,18 +120,20 @@ class Service:
       shaded: whether the answers are HTML with shaded words.
 
     Raises:
-      Refused: the body has a fault.
-      ConfigError: the threshold has a fault, or the model cannot explain.
+      Refused: the body has a fault, or the model cannot explain.
     """
     data = self.predictor.config.data
     request = parse_request(body, data, self.max_k, max_documents)
     words, threshold = request.words, request.threshold
-    if threshold is not None:
-      threshold = self._threshold(threshold)
+    try:
+      if threshold is not None:
+        threshold = self._threshold(threshold)
+      if words:
+        check_explains(self.predictor.config)
+    except ConfigError as error:
+      raise Refused(400, str(error)) from error
     if shaded:
       words = SHADED_WORDS if self.explains else 0
-    elif words:
-      check_explains(self.predictor.config)
     return dataclasses.replace(
       request, words=words, threshold=threshold, shaded=shaded
     )
@@ -162,6 +173,9 @@ class Service:
 
   def facts(self) -> dict[str, Any]:
     """Returns what the page and /health say of the model."""
+    return self._facts
+
+  def _all_facts(self) -> dict[str, Any]:
     predictor = self.predictor
     return {
       'model': type(predictor.config.model).__name__,
@@ -175,27 +189,24 @@ class Service:
       'version': __version__,
     }
 
+  def _tuned_probability(self) -> float | None:
+    """Returns the least probability of the labels that 'tuned' assigns."""
+    if isinstance(self._tuned, str):
+      return None
+    return min(self._tuned.probabilities(self.predictor), default=None)
+
   def page(self) -> str:
     """Returns the page on which texts are tried by hand."""
     return self._pages.page(self.facts())
 
-  def _threshold(self, threshold: Any) -> 'Threshold':
-    from xjax.run.evaluate import TUNED, Threshold  # imports JAX
+  def _threshold(self, threshold: str | float) -> 'Threshold':
+    from xjax.run.evaluate import Threshold
 
-    if threshold != TUNED:
+    if threshold != 'tuned':
       return Threshold.of(threshold, self.predictor)
-    if self._tuned is None:
-      self._tuned = Threshold.of(threshold, self.predictor)
+    if isinstance(self._tuned, str):
+      raise ConfigError(self._tuned)
     return self._tuned
-
-  def _tuned_probability(self) -> float | None:
-    """Returns the least probability of a label that `tuned` assigns, or None.
-
-    The threshold was read when the model was loaded, so that /health is fast.
-    """
-    if self._tuned is None:
-      return None
-    return min(self._tuned.probabilities(self.predictor), default=None)
 
   def _cut(self, lists: Lists, requests: Sequence[PredictRequest]) -> Lists:
     """Keeps the labels that each request asks for; the rest becomes PAD."""
