@@ -27,6 +27,7 @@ import atexit
 import collections
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import pathlib
@@ -211,9 +212,12 @@ class Attacks:
     process.join(PATIENCE)
     if process.exitcode is None:
       count('hangs')
-      sent = signal.SIGKILL
+      sent = signal.SIGABRT
+      os.kill(process.pid, sent)  # prints what all threads are doing
+      process.join(10)
       process.kill()
       process.join()
+      print(process.log.read_text(errors='replace'), file=sys.stderr)
     output, code = process.log.read_text(errors='replace'), process.exitcode
     process.log.unlink()
     errors = 'Traceback', 'Exception ignored', 'Fatal Python error'
@@ -234,6 +238,7 @@ def run_command(words: Sequence[str], log: str) -> None:
   file = os.open(log, os.O_WRONLY | os.O_APPEND)
   os.dup2(file, 1)
   os.dup2(file, 2)
+  faulthandler.enable(file)
   sys.argv = ['xjax', *words]
   try:
     main()

@@ -25,6 +25,13 @@ def test_raises_where_nothing_needs_saving():
     ask()
 
 
+def test_a_handler_asks_jax_nothing(monkeypatch):
+  """JAX holds a lock while it starts its devices, so an answer never comes."""
+  with pytest.raises(Preempted), Preemption():
+    monkeypatch.delattr(module.jax, 'process_count')
+    ask()
+
+
 def test_deferred_until_the_block_is_left():
   with Preemption() as preemption:
     with pytest.raises(Preempted):

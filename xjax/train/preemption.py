@@ -55,6 +55,9 @@ class Preemption(contextlib.AbstractContextManager):
   """
 
   def __init__(self) -> None:
+    # JAX must not be asked in a signal's handler: if the signal comes while JAX
+    # starts its devices, the answer would never come.
+    self._is_alone = jax.process_count() == 1
     self._noticed = 0  # number of the first signal
     self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
@@ -97,7 +100,7 @@ class Preemption(contextlib.AbstractContextManager):
 
   def reached(self) -> bool:
     """Returns whether to stop here; all processes must call this method."""
-    if jax.process_count() == 1:
+    if self._is_alone:
       self._agreed = self._noticed
       return bool(self._agreed)
     self._calls += 1
@@ -131,7 +134,7 @@ class Preemption(contextlib.AbstractContextManager):
     if self._noticed == number == signal.SIGINT and _is_interactive():
       raise KeyboardInterrupt
     self._noticed = self._noticed or number
-    if not self._deferred and jax.process_count() == 1:
+    if not self._deferred and self._is_alone:
       self.check()
 
   def _watch(self, signals: Iterator[int]) -> None:
@@ -144,7 +147,7 @@ class Preemption(contextlib.AbstractContextManager):
     for number in signals:
       if number == signal.SIGINT and first is None:
         first = time.monotonic()
-        if self._deferred or jax.process_count() > 1:
+        if self._deferred or not self._is_alone:
           os.write(2, _SAVING)
       elif _is_interactive():
         continue  # _notice raises KeyboardInterrupt
