@@ -230,20 +230,17 @@ def test_too_many_connections_are_refused(service):
 
 def test_a_client_that_reads_no_answer_is_closed(service):
   with serving(service, Limits(seconds=1.0)) as client:
-    body = json.dumps({'documents': TEXTS * 300, 'k': 6}).encode()
-    asked = b'POST /predict HTTP/1.1\r\nhost: localhost\r\n'
-    asked += b'content-length: %d\r\n\r\n' % len(body) + body
-    with socket.socket() as connection:
-      connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-      connection.connect(('127.0.0.1', client.port))
-      connection.sendall(asked * 40)  # the answers are more than buffers hold
-      time.sleep(4)
-      connection.settimeout(15)
-      parts = []
-      with contextlib.suppress(ConnectionResetError):
+    asked = b'GET / HTTP/1.1\r\nhost: localhost\r\n\r\n'
+    parts = []
+    with socket.create_connection(('127.0.0.1', client.port)) as connection:
+      with contextlib.suppress(ConnectionError):
+        # The answers are more than the buffers of sockets hold.
+        connection.sendall(asked * 3000)
+        time.sleep(4)
+        connection.settimeout(15)
         while part := connection.recv(1 << 20):
           parts.append(part)
-    assert b''.join(parts).count(b'HTTP/1.1 200') < 40
+    assert b''.join(parts).count(b'HTTP/1.1 200') < 3000
     assert client.predict({'text': 'a'})[0] == 200
 
 
