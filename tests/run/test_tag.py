@@ -8,6 +8,7 @@ import os
 import numpy as np
 import pytest
 
+from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.judge.calibration import shown_probabilities
@@ -163,6 +164,9 @@ def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
   tag_file(*call, explain=2, page=explanation_page)
   page.write_text('mine')
   tag_file(*call)
+  assert page.read_text() == 'mine'
+  with pytest.raises(WriteError, match='out.html: is not a file of an earlier'):
+    tag_file(*call, explain=2, page=explanation_page)
   assert page.read_text() == 'mine'
 
 

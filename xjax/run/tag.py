@@ -21,7 +21,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.files.faults import plural
-from xjax.data.files.file_set import writing_set
+from xjax.data.files.file_set import check_unlisted, writing_set
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside
 from xjax.data.load import read_input
@@ -128,6 +128,7 @@ class TaggedDocuments:
     return ExplainedDocument(inputs.document(document), words, labels)
 
 
+_MARK = '.judged.json'
 STREAM = '-'  # standard input or output
 _INPUT = 'input'
 _SHOWN = 500  # a page of explanations shows at most this many documents
@@ -193,9 +194,13 @@ def tag_file(
       threshold needs probabilities, but the run has none; or both a strategy
       and a threshold are given.
     DataError: the documents, the labels or the workdir have a fault.
+    WriteError: a file cannot be written, or a file beside the output is not of
+      an earlier call.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
+  if output != STREAM:
+    _check_beside(pathlib.Path(output), bool(explain and page))
   if threshold and strategy:
     raise ConfigError(
       f'--threshold={threshold}: a strategy chooses the number of labels; give '
@@ -223,7 +228,7 @@ def tag_file(
     shown = tuple(tagged.explained(whys, i) for i in range(len(whys.first)))
     attends = is_neural(predictor.config.model)
     explanations = Explanations(path, shown, len(split), explain, attends)
-  with writing_set(path.with_suffix('.judged.json'), {}) as new:
+  with writing_set(path.with_suffix(_MARK), {}) as new:
     _save_beside(new / path.name, predictions, labelled, predictor, strategy)
     with atomic_write(new / path.name) as file:
       file.writelines(tagged.lines(whys))
@@ -335,6 +340,14 @@ def _check(source: str, output: str, k: int, explain: int) -> None:
     raise ConfigError(
       f'--output={output}: this is the input file; choose another file'
     )
+
+
+def _check_beside(path: pathlib.Path, has_page: bool) -> None:
+  """Checks that the files beside X.jsonl replace no file of the user."""
+  suffixes = '.npz', '.metrics.json', *(['.html'] if has_page else [])
+  names = [path.with_suffix(suffix).name for suffix in suffixes]
+  remedy = 'move it, or choose another --output'
+  check_unlisted(path.with_suffix(_MARK), names, '`xjax predict`', remedy)
 
 
 def _gold_of(

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from xjax.core.errors import Interrupted, Preempted
+from xjax.core.processes import interrupts
 from xjax.core.processes.interrupts import hearing_ctrl_c
 from xjax.train.preemption import Preemption
 
@@ -41,6 +42,26 @@ def test_a_signal_is_heard_while_a_message_is_logged(capsys):
     handler.handle(logging.makeLogRecord({'msg': 'message'}))
     time.sleep(20)
   assert 'Traceback' not in capsys.readouterr().err
+
+
+def test_only_the_emit_of_logging_delays_a_signal():
+  def emit():
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(20)
+
+  with pytest.raises(KeyboardInterrupt), hearing_ctrl_c():
+    emit()
+
+
+def test_a_long_destructor_does_not_make_ctrl_c_unheard(monkeypatch):
+  monkeypatch.setattr(interrupts, '_LONGEST', 0.1)
+
+  def __del__():
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(20)
+
+  with pytest.raises(KeyboardInterrupt), hearing_ctrl_c():
+    __del__()
 
 
 def test_another_handler_of_ctrl_c_stays():

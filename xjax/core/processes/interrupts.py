@@ -7,14 +7,20 @@ callback. So a signal that comes at this moment would be lost.
 
 from collections.abc import Iterator
 import contextlib
+import logging
 import os
 import signal
 import threading
+import time
 import types
 
 # Functions whose exceptions are ignored.
-_IGNORED = '_xla_gc_callback', '__del__', 'emit'
+_IGNORED = '_xla_gc_callback', '__del__'
 _LATER = 0.05  # seconds
+# A signal is not sent again for longer, because such a function may take long.
+_LONGEST = 2.0  # seconds
+_LOGGING = logging.Handler.handle.__code__.co_filename
+_since: dict[int, float] = {}  # number of a signal -> when it came first
 
 
 def sends_again(number: int, frame: types.FrameType | None) -> bool:
@@ -25,16 +31,27 @@ def sends_again(number: int, frame: types.FrameType | None) -> bool:
     frame: the frame in which the signal's handler was called.
 
   Returns:
-    Whether the signal is sent again. The handler must then not raise.
+    Whether the signal is sent again. The handler must then not raise. After 2
+    seconds of sending it again, it is False.
   """
-  while frame and frame.f_code.co_name not in _IGNORED:
+  while frame and not _ignores(frame):
     frame = frame.f_back
-  if frame is None:
+  now = time.monotonic()
+  if frame is None or now - _since.setdefault(number, now) > _LONGEST:
+    _since.pop(number, None)
     return False
   timer = threading.Timer(_LATER, os.kill, (os.getpid(), number))
   timer.daemon = True
   timer.start()
   return True
+
+
+def _ignores(frame: types.FrameType) -> bool:
+  """Returns whether exceptions in a function call are ignored."""
+  name, caller = frame.f_code.co_name, frame.f_back
+  # Only logging's own calls of a function `emit` handle a message.
+  is_logging = caller and caller.f_code.co_filename == _LOGGING
+  return name in _IGNORED or bool(name == 'emit' and is_logging)
 
 
 @contextlib.contextmanager

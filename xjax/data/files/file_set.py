@@ -103,6 +103,33 @@ def writing_set(
   read_mark(mark, _AT_ONCE)
 
 
+def check_unlisted(
+  mark: pathlib.Path, names: Collection[str], owner: str, remedy: str
+) -> None:
+  """Checks that a new set would replace no file from elsewhere.
+
+  Files that the mark lists may have changed, because a killed writer of the set
+  leaves such files.
+
+  Args:
+    mark: path of the mark of the old set, if there is one.
+    names: names of the new files beside the mark.
+    owner: who writes such sets, for the message.
+    remedy: what the user must do.
+
+  Raises:
+    WriteError: a file has one of the names, but the mark does not list it.
+  """
+  try:
+    listed = _digests(read_json(mark), mark)
+  except DataError:
+    listed = {}
+  for name in names:
+    path = mark.parent / name
+    if name not in listed and os.path.lexists(path):
+      raise WriteError(f'{path}: is not a file of an earlier {owner}; {remedy}')
+
+
 def read_facts(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
   """Reads the mark of a set, and checks only the mark.
 
