@@ -13,6 +13,14 @@ from xjax.core.processes.interrupts import hearing_ctrl_c
 from xjax.train.preemption import Preemption
 
 
+@pytest.fixture(autouse=True)
+def python_hears_ctrl_c():
+  """The processes that run tests side by side ignore SIGINT by default."""
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  yield
+  signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
   ('context', 'number', 'error'),
   [
