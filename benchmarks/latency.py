@@ -12,7 +12,6 @@ exits with 1 if one of these calls compiles a program.
 """
 
 from collections.abc import Callable, Sequence
-import pathlib
 import statistics
 import sys
 import time
@@ -20,20 +19,9 @@ import time
 from absl import app, flags
 import jax
 import numpy as np
+from small_runs import make_run
 
 import xjax
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
-from xjax.data.config import TfidfConfig, WordsConfig
-from xjax.data.formats.synthetic import SyntheticData
-from xjax.data.load import load_corpus
-from xjax.run.fit import fit
-from xjax.score.config import TreeModel
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
 
 LATER, RANDOM, MANY = 20, 200, 100
 COMPILED = '/jax/core/compile/backend_compile_duration'
@@ -69,11 +57,8 @@ class Meter:
 def main(argv: list[str]) -> None:
   """Measures all steps and prints the table."""
   del argv
-  config, workdir = config_of(_SYSTEM.value), pathlib.Path(_WORKDIR.value)
-  if not (workdir / 'config.json').exists():
-    fit(config, workdir)
-  split = load_corpus(config.data, config.seed).split('dev')
-  texts = [split.documents[row].text() for row in range(len(split))]
+  workdir = _WORKDIR.value
+  texts = make_run(_SYSTEM.value, workdir)
   meter, models = Meter(), []
   show('load', meter.measure(lambda: models.append(xjax.load(workdir))))
   (model,) = models
@@ -104,24 +89,6 @@ def random_calls(model: xjax.Model, texts: Sequence[str]) -> None:
     lengths = rng.integers(0, 300, rng.integers(1, MANY))
     documents = [' '.join(rng.choice(words, n)) for n in lengths]
     model.predict(documents, k=int(rng.integers(1, 50)))
-
-
-def config_of(system: str) -> Config:
-  """Returns the config of a tree, or of a BiGRU with a few training steps."""
-  if system == 'tree':
-    return Config(
-      data=SyntheticData(tokens=TfidfConfig()),
-      model=TreeModel(tree=ClusterTree(arity=100, max_leaf=100)),
-      train=TreeTrain(threshold=0.01),
-      eval=EvalConfig(batch_size=512),
-    )
-  tokens = WordsConfig(max_tokens=128, buckets=(64, 128), min_count=1)
-  words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-  return Config(
-    data=SyntheticData(tokens=tokens),
-    model=NeuralModel(words, BiGRUConfig(units=64, dropout=0.1)),
-    train=NeuralTrain(batch_size=32, steps=40, learning_rate=5e-3),
-  )
 
 
 def show(step: str, measured: tuple[float, int]) -> None:

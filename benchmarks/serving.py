@@ -20,7 +20,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -31,22 +30,9 @@ import urllib.request
 
 from absl import app, flags
 import numpy as np
+from small_runs import make_run
 
 import xjax
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
-from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
-from xjax.data.formats.synthetic import SyntheticData
-from xjax.data.load import load_corpus
-from xjax.run.fit import fit
-from xjax.score.config import TreeModel
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
 
 K = 5  # labels of a document
 WARM = 2.0  # seconds of requests that are not counted
@@ -70,11 +56,8 @@ _DOCUMENTS = flags.DEFINE_integer('documents', 1, 'Documents of a request.')
 def main(argv: list[str]) -> None:
   """Measures predict, then the server, and prints the table."""
   del argv
-  config, workdir = config_of(_SYSTEM.value), pathlib.Path(_WORKDIR.value)
-  if not (workdir / 'config.json').exists():
-    fit(config, workdir)
-  split = load_corpus(config.data, config.seed).split('dev')
-  texts = [split.documents[row].text() for row in range(len(split))]
+  workdir = _WORKDIR.value
+  texts = make_run(_SYSTEM.value, workdir, _ENCODER.value)
   limit = in_process(workdir, texts)
   print(f'{_SYSTEM.value}: predict without a server: {limit:.0f} documents/s')
   print('clients  documents/s  of the limit  p50 ms  p99 ms  requests  errors')
@@ -95,7 +78,7 @@ def main(argv: list[str]) -> None:
   sys.exit(int(not fine or compiled > 0))
 
 
-def in_process(workdir: pathlib.Path, texts: Sequence[str]) -> float:
+def in_process(workdir: str, texts: Sequence[str]) -> float:
   """Returns how many documents a second a loaded model predicts."""
   model, count = xjax.load(workdir), 0
   model.warmup()
@@ -109,7 +92,7 @@ def in_process(workdir: pathlib.Path, texts: Sequence[str]) -> float:
 
 
 @contextlib.contextmanager
-def server(workdir: pathlib.Path) -> Any:
+def server(workdir: str) -> Any:
   """Serves the run in a process of its own; yields the port."""
   command = [sys.executable, '-m', 'xjax', 'serve', '--port=0']
   process = subprocess.Popen(
@@ -196,27 +179,6 @@ def compiled_programs(port: int) -> int:
     lines = answer.read().decode().splitlines()
   name = 'xjax_compiled_programs_total '
   return int(float(next(x for x in lines if x.startswith(name)).split()[1]))
-
-
-def config_of(system: str) -> Config:
-  """Returns the config of a model, with a few steps of training."""
-  if system == 'tree':
-    return Config(
-      data=SyntheticData(tokens=TfidfConfig()),
-      model=TreeModel(tree=ClusterTree(arity=100, max_leaf=100)),
-      train=TreeTrain(threshold=0.01),
-      eval=EvalConfig(batch_size=512),
-    )
-  train = NeuralTrain(batch_size=32, steps=40, learning_rate=5e-3)
-  if system == 'bigru':
-    tokens = WordsConfig(max_tokens=128, buckets=(64, 128), min_count=1)
-    words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-    model = NeuralModel(words, BiGRUConfig(units=64, dropout=0.1))
-  else:
-    tokens = SubwordsConfig(max_tokens=128, buckets=(64, 128))
-    model = NeuralModel(NoEmbedding(), BertConfig(folder=_ENCODER.value))
-    train = NeuralTrain(batch_size=32, steps=4, learning_rate=1e-5)
-  return Config(data=SyntheticData(tokens=tokens), model=model, train=train)
 
 
 if __name__ == '__main__':

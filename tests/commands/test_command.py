@@ -322,12 +322,12 @@ def test_a_linear_model_is_trained_without_large_libraries(tmp_path):
     rows = csv.DictWriter(file, ('title', 'summary', 'body', 'tags'))
     rows.writeheader()
     rows.writerows(make_rows(60, 5))
-  found = loaded(
+  libraries = loaded(
     *('train', '--config=auto', f'--config.data.dir={corpus}'),
     f'--workdir={tmp_path / "run"}',
     path=tmp_path,
   )
-  assert found == {'jax', 'sklearn'}
+  assert libraries == {'jax', 'sklearn'}
 
 
 def test_ctrl_c_while_python_exits_is_no_traceback():

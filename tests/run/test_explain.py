@@ -104,10 +104,11 @@ def test_all_words_of_a_text_and_no_more(predictor):
 
 def test_more_words_than_any_document_has(predictor):
   ids = np.zeros((1, K), np.int32)
-  found = predictor.explanations([LONG], ids, 10**12)
+  explained = predictor.explanations([LONG], ids, 10**12)
   longest = predictor.config.data.tokens.max_tokens
-  assert found.at_NKW.shape == found.weights_NKW.shape == (1, K, longest)
-  assert np.sort(found.at_NKW[0, 0]).tolist() == list(range(longest))
+  shapes = explained.at_NKW.shape, explained.weights_NKW.shape
+  assert shapes == ((1, K, longest),) * 2
+  assert np.sort(explained.at_NKW[0, 0]).tolist() == list(range(longest))
 
 
 def test_it_knows_the_zone(predictor):
@@ -138,12 +139,12 @@ def test_lists_that_run_out_and_weights_that_are_kept(predictor):
   batches = predictor.text_batches(texts)
   ids = np.full((3, K), PAD, np.int32)
   ids[:, 0] = 1
-  found = attention_of(predictor.scorer, batches, ids, 2, n_first=2)
-  assert found.at_NKW.shape == (3, K, 2)
-  np.testing.assert_allclose(found.weights_NKW[:, 1:], 0)
-  np.testing.assert_allclose(found.weights_NKW[1, 0], [1, 0], atol=1e-6)
-  assert len(found.first) == 2
-  for kept, n_words in zip(found.first, (2, 1), strict=True):
+  attention = attention_of(predictor.scorer, batches, ids, 2, n_first=2)
+  assert attention.at_NKW.shape == (3, K, 2)
+  np.testing.assert_allclose(attention.weights_NKW[:, 1:], 0)
+  np.testing.assert_allclose(attention.weights_NKW[1, 0], [1, 0], atol=1e-6)
+  assert len(attention.first) == 2
+  for kept, n_words in zip(attention.first, (2, 1), strict=True):
     np.testing.assert_allclose(kept[0, :n_words].sum(), 1, atol=1e-5)
 
 
@@ -186,8 +187,8 @@ def test_lines_and_page_of_a_file(tag, predictor):
   plain = [json.loads(line) for line in path.read_text().splitlines()]
   assert none is None and not path.with_suffix('.html').exists()
   path, shown = tag(rows, explain=2)
-  found = [json.loads(line) for line in path.read_text().splitlines()]
-  for row in found:
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  for row in lines:
     for label in row['labels']:
       assert [list(x) for x in label['why']] == [
         ['word', 'weight', 'zone', 'at']
@@ -195,7 +196,7 @@ def test_lines_and_page_of_a_file(tag, predictor):
       for word in label.pop('why'):
         assert isinstance(word['at'][0], int)
         assert split_words(word['word'])
-  assert found == plain
+  assert lines == plain
   assert shown.path == path and shown.n_documents == 2 and shown.words == 2
   first, second = shown.documents
   assert first.document.zones == {'text': ODD} and len(first.words) == 8

@@ -33,16 +33,16 @@ ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! x 2003/87 mani, Mani'
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """Name -> what fit returned; each run is made once."""
-  made = {}
+  results = {}
 
   def run(name):
-    if name not in made:
+    if name not in results:
       config = config_of(*RUNS.get(name, RUNS[EXACT]))
       data = dataclasses.replace(config.data, n_train=150, n_labels=30)
       tokens = dataclasses.replace(data.tokens, **TFIDF[name])
       config.data = dataclasses.replace(data, tokens=tokens)
-      made[name] = fit(config, tmp_path_factory.mktemp(name) / 'run')
-    return made[name]
+      results[name] = fit(config, tmp_path_factory.mktemp(name) / 'run')
+    return results[name]
 
   return run
 
@@ -68,15 +68,15 @@ def test_the_contributions_of_all_words_and_the_bias_are_the_score(
   predictor = load(result.workdir)
   documents = [*documents_of(result), ODD, '', '?']
   lists = predictor.lists(documents, K)
-  found = predictor.explanations(documents, lists.ids, 5, 99)
-  sums_NK = np.array([first_KT.sum(axis=1) for first_KT in found.first])
+  explained = predictor.explanations(documents, lists.ids, 5, 99)
+  sums_NK = np.array([first_KT.sum(axis=1) for first_KT in explained.first])
   scores_NK = sums_NK + biases(predictor, lists.ids)
   np.testing.assert_allclose(scores_NK, lists.scores, atol=1e-5)
   assert np.abs(sums_NK[:12]).max(axis=1).all()  # not of the biases alone
   # Lists of all words have all that is above 0.
   whole = predictor.explanations(documents[:1], lists.ids[:1], 10**12)
   terms = split_terms(documents[0].text(), TFIDF[name].get('first_words', 0))
-  for weights_T, listed_W in zip(found.first[0], whole.weights_NKW[0]):
+  for weights_T, listed_W in zip(explained.first[0], whole.weights_NKW[0]):
     totals = {}
     for term, weight in zip(terms, weights_T, strict=True):
       totals[term] = totals.get(term, 0) + weight
@@ -114,10 +114,10 @@ def test_a_repeated_word_has_the_sum_of_its_places(finished):
   term = next(x for x in predictor.inputs.featurise.terms if ' ' not in x)
   text = f'{term} ? {term.upper()}'
   ids = predictor.lists([text], 1).ids
-  found = predictor.explanations([text], ids, 5, 1)
-  (weights_T,) = found.first[0]
+  explained = predictor.explanations([text], ids, 5, 1)
+  (weights_T,) = explained.first[0]
   assert len(weights_T) == 2
-  (one,) = predictor.why(text, found, 0)
+  (one,) = predictor.why(text, explained, 0)
   if weights_T.sum() > 0:
     assert one[0].word == term and one[0].at == (0, len(term))
     assert one[0].weight == pytest.approx(weights_T.sum(), abs=1e-6)
@@ -128,7 +128,7 @@ def test_a_tree_explains_by_all_nodes_of_a_path(finished):
   predictor = load(result.workdir)
   documents = documents_of(result)
   lists = predictor.lists(documents, K)
-  found = predictor.explanations(documents, lists.ids, 5, 99)
+  explained = predictor.explanations(documents, lists.ids, 5, 99)
   for row, document in enumerate(documents):
     features = predictor.inputs.featurise([document.text()])
     margins_K = np.zeros(K)
@@ -140,16 +140,16 @@ def test_a_tree_explains_by_all_nodes_of_a_path(finished):
       margins_L = np.bincount(labels, margins_V, predictor.n_labels)
       margins_K += margins_L[lists.ids[row]] / 3
     np.testing.assert_allclose(
-      found.first[row].sum(axis=1), margins_K, atol=1e-5
+      explained.first[row].sum(axis=1), margins_K, atol=1e-5
     )
 
 
 def test_short_lists_have_no_words(finished):
   predictor = load(finished(EXACT).workdir)
   ids = np.array([[3, PAD], [PAD, PAD]], np.int32)
-  found = predictor.explanations([ODD, 'nipa'], ids, 2, 1)
-  assert len(found.first) == 1 and not found.first[0][1].any()
-  assert predictor.why('nipa', found, 1) == [(), ()]
+  explained = predictor.explanations([ODD, 'nipa'], ids, 2, 1)
+  assert len(explained.first) == 1 and not explained.first[0][1].any()
+  assert predictor.why('nipa', explained, 1) == [(), ()]
 
 
 @pytest.mark.parametrize('name', [EXACT, TREES])
@@ -163,14 +163,14 @@ def test_lines_and_page_of_a_file(finished, tmp_path, name):
   shown = tag_file(
     result.workdir, str(source), str(out), K, explain=2, page=explanation_page
   )
-  found = [json.loads(line) for line in out.read_text().splitlines()]
-  for row, explained in zip(found, shown.documents, strict=True):
+  lines = [json.loads(line) for line in out.read_text().splitlines()]
+  for row, explained in zip(lines, shown.documents, strict=True):
     for label, one in zip(row['labels'], explained.labels, strict=True):
       why = label.pop('why')
       assert [tuple(x['at']) for x in why] == [x.at for x in one.why]
       assert len(one.weights_T) == len(explained.words)
       assert len(why) <= 2 and all(x['weight'] > 0 for x in why)
-  assert found == plain and not shown.attends
+  assert lines == plain and not shown.attends
   page = out.with_suffix('.html').read_text()
   assert 'Weights of words for the labels of out.jsonl' in page
   assert 'ttention' not in page and '&lt;' in page

@@ -58,7 +58,7 @@ def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
       str(path),
     ):
       raise
-    with writing(path):
+    with writing(path):  # names the path in the error
       raise
 
 

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import Interrupted, Preempted
-from xjax.core.processes.interrupts import sends_again
+from xjax.core.processes.interrupts import hearing_ignored, sends_again
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT
@@ -73,6 +73,7 @@ class Preemption(contextlib.AbstractContextManager):
         restored = signal.SIG_DFL if before is None else before
         self._handlers.callback(signal.signal, number, restored)
       self._handlers.enter_context(_watching_signals(self._watch))
+      self._handlers.enter_context(hearing_ignored())
     return self
 
   def __exit__(

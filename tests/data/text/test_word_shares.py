@@ -14,9 +14,9 @@ from xjax.data.text.word_shares import WordShares
 
 def dense(shares):
   """Returns the shares as an array [T, D]."""
-  found = np.zeros((len(shares.terms), len(shares.features)))
-  np.add.at(found, (shares.words, shares.places), shares.shares)
-  return found
+  shares_TD = np.zeros((len(shares.terms), len(shares.features)))
+  np.add.at(shares_TD, (shares.words, shares.places), shares.shares)
+  return shares_TD
 
 
 def tfidf_of(counts, n_train=9, **config):
@@ -70,9 +70,9 @@ def test_contributions_are_shares_times_weights():
   arrays = np.array([0, 1, 1]), np.array([1, 2, 1]), np.array([7, 9, 7])
   shares = WordShares.of(list('abc'), arrays, lambda features, counts: features)
   weights_DK = np.array([[1.0, -2], [0.5, 4]])
-  found_KT = shares.contributions(weights_DK)
-  np.testing.assert_allclose(found_KT, (dense(shares) @ weights_DK).T)
-  np.testing.assert_allclose(found_KT.sum(axis=1), [11.5, 22])
+  totals_KT = shares.contributions(weights_DK)
+  np.testing.assert_allclose(totals_KT, (dense(shares) @ weights_DK).T)
+  np.testing.assert_allclose(totals_KT.sum(axis=1), [11.5, 22])
   nothing = dataclasses.replace(shares, words=np.zeros(0, int))
   nothing = dataclasses.replace(
     nothing, places=nothing.words, shares=np.zeros(0)

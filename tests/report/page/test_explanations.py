@@ -51,10 +51,10 @@ class Elements(html.parser.HTMLParser):
 
 
 def label(id_, weights, **more):
-  given = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, 'why': ()}
-  given |= more
+  fields = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, 'why': ()}
+  fields |= more
   return ExplainedLabel(
-    id=id_, weights_T=np.asarray(weights, np.float32), **given
+    id=id_, weights_T=np.asarray(weights, np.float32), **fields
   )
 
 

@@ -54,8 +54,8 @@ def test_the_same_call_resumes_and_another_call_changes_nothing(
 
 def test_a_run_in_a_workdir_gets_a_model_card(train, tmp_path):
   texts, labels = train
-  held = texts[200:], labels[200:]
-  for name, dev, chosen in (('a', held, 'the data'), ('b', 0.2, 'xjax, by')):
+  rest = texts[200:], labels[200:]
+  for name, dev, chosen in (('a', rest, 'the data'), ('b', 0.2, 'xjax, by')):
     folder = tmp_path / name
     xjax.fit(texts[:200], labels[:200], workdir=folder, dev=dev, verbose=False)
     card = (folder / 'README.md').read_text()

@@ -169,5 +169,5 @@ def test_single_weights_are_found(seed, share, widths, features, data):
   blocks = laid_out(weights_DC, bias_C, columns)
   some_C = data.draw(st.lists(st.integers(0, int(columns[-1]) - 1)))
   features = np.array(sorted(features), np.int64)
-  found = blocks.lookup(features, np.array(some_C, np.int64))
-  np.testing.assert_array_equal(found, weights_DC[features][:, some_C])
+  weights = blocks.lookup(features, np.array(some_C, np.int64))
+  np.testing.assert_array_equal(weights, weights_DC[features][:, some_C])

@@ -41,12 +41,7 @@ def import_modules(argv: Sequence[str]) -> None:
   """
   _search_current_folder()
   for name in _names(argv):
-    if (
-      '/' in name
-      or '\\' in name
-      or name.startswith('.')
-      or name.endswith('.py')
-    ):
+    if re.search(r'[/\\]|^\.|\.py$', name):
       raise ConfigError(
         f"--import={name}: give the module's name, without .py and without a "
         'folder. Start the command in the folder of the module, or add this '

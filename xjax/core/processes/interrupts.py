@@ -1,8 +1,8 @@
 """Lets signals stop a command even while Python collects garbage or logs.
 
 Python prints and ignores an exception that is raised in a destructor, in a
-callback of the garbage collector, or while a message is logged. JAX has such a
-callback. So a signal that comes at this moment would be lost.
+callback of the garbage collector or of a weak reference. JAX has such
+callbacks. So a signal that comes at this moment would be lost.
 """
 
 from collections.abc import Iterator
@@ -10,69 +10,85 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
-import time
 import types
 
-# Functions whose exceptions are ignored.
-_IGNORED = '_xla_gc_callback', '__del__'
+from xjax.core.errors import Interrupted, Preempted
+
+# Exceptions that signals raise -> number of the signal.
+_NUMBERS = {
+  Interrupted: signal.SIGINT,
+  KeyboardInterrupt: signal.SIGINT,
+  Preempted: signal.SIGTERM,
+}
 _LATER = 0.05  # seconds
-# A signal is not sent again for longer, because such a function may take long.
-_LONGEST = 2.0  # seconds
 _LOGGING = logging.Handler.handle.__code__.co_filename
-_since: dict[int, float] = {}  # number of a signal -> when it came first
+
+
+@contextlib.contextmanager
+def hearing_ignored() -> Iterator[None]:
+  """Sends a signal again if Python ignored the exception that it raised."""
+  before = sys.unraisablehook
+
+  def hook(ignored: 'sys.UnraisableHookArgs') -> None:
+    number = _NUMBERS.get(ignored.exc_type)
+    if number is None:
+      before(ignored)
+    else:
+      _send_later(number)
+
+  sys.unraisablehook = hook
+  try:
+    yield
+  finally:
+    sys.unraisablehook = before
 
 
 def sends_again(number: int, frame: types.FrameType | None) -> bool:
-  """Sends a signal again a little later if an exception would be ignored now.
+  """Sends a signal again a little later if a message is being logged.
+
+  Logging would print the error that the signal raises, and ignore it.
 
   Args:
     number: number of the signal.
     frame: the frame in which the signal's handler was called.
 
   Returns:
-    Whether the signal is sent again. The handler must then not raise. After 2
-    seconds of sending it again, it is False.
+    Whether the signal is sent again. The handler must then not raise.
   """
-  while frame and not _ignores(frame):
+  while frame and not _handles_message(frame):
     frame = frame.f_back
-  now = time.monotonic()
-  if frame is None or now - _since.setdefault(number, now) > _LONGEST:
-    _since.pop(number, None)
+  if frame is None:
     return False
-  timer = threading.Timer(_LATER, os.kill, (os.getpid(), number))
-  timer.daemon = True
-  timer.start()
+  _send_later(number)
   return True
 
 
-def _ignores(frame: types.FrameType) -> bool:
-  """Returns whether exceptions in a function call are ignored."""
-  name, caller = frame.f_code.co_name, frame.f_back
-  # Only logging's own calls of a function `emit` handle a message.
+def _handles_message(frame: types.FrameType) -> bool:
+  """Returns whether the frame is logging's call of a function `emit`."""
+  caller = frame.f_back
   is_logging = caller and caller.f_code.co_filename == _LOGGING
-  return name in _IGNORED or bool(name == 'emit' and is_logging)
+  return bool(frame.f_code.co_name == 'emit' and is_logging)
+
+
+def _send_later(number: int) -> None:
+  timer = threading.Timer(_LATER, os.kill, (os.getpid(), number))
+  timer.daemon = True
+  timer.start()
 
 
 @contextlib.contextmanager
 def hearing_ctrl_c() -> Iterator[None]:
-  """Raises KeyboardInterrupt after Ctrl-C, but not where it would be ignored.
+  """Makes sure that Ctrl-C raises KeyboardInterrupt, also where it is ignored.
 
   If Ctrl-C has another handler already, or this is not the main thread, the
   function changes nothing.
   """
   is_main = threading.current_thread() is threading.main_thread()
-  before = signal.getsignal(signal.SIGINT)
-  if not is_main or before is not signal.default_int_handler:
+  handler = signal.getsignal(signal.SIGINT)
+  if is_main and handler is signal.default_int_handler:
+    with hearing_ignored():
+      yield
+  else:
     yield
-    return
-  signal.signal(signal.SIGINT, _interrupt)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGINT, before)
-
-
-def _interrupt(number: int, frame: types.FrameType | None) -> None:
-  if not sends_again(number, frame):
-    raise KeyboardInterrupt

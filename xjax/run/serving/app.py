@@ -152,7 +152,7 @@ class App:
     facts = {
       'status': 'ok' if alive else 'failed',
       'waiting': self._batcher.waiting,
-      **self._service.facts(),
+      **self._service.facts,
     }
     return JSONResponse(facts, 200 if alive else 503)
 
@@ -187,9 +187,8 @@ class App:
     parse = self._service.parse
     if len(body) <= _LONG:
       return parse(body, self.limits.documents, shaded)
-    async with (
-      self._parsing
-    ):  # in a thread, so that others are not kept waiting
+    async with self._parsing:
+      # In a thread, so that other requests need not wait.
       documents = self.limits.documents
       return await asyncio.to_thread(parse, body, documents, shaded)
 

@@ -25,7 +25,9 @@ class _Job:
   """Holds a request, and the answers for its first documents."""
 
   request: PredictRequest
-  future: concurrent.futures.Future[list[str]]
+  future: concurrent.futures.Future[list[str]] = dataclasses.field(
+    default_factory=concurrent.futures.Future
+  )
   answers: list[str] = dataclasses.field(default_factory=list)
   taken: int = 0  # number of documents that were put into a batch
 
@@ -41,19 +43,18 @@ class _Job:
   def add(self, answers: Iterable[str]) -> None:
     self.answers += answers
     if len(self.answers) == len(self.request.documents):
-      self.settle(lambda: self.future.set_result(self.answers))
+      if self._is_wanted():
+        self.future.set_result(self.answers)
 
   def fail(self, error: Exception) -> None:
     self.taken = len(self.request.documents)
-    self.settle(lambda: self.future.set_exception(error))
+    if self._is_wanted():
+      self.future.set_exception(error)
 
-  def settle(self, call: Callable[[], None]) -> None:
-    """Calls a function, unless the request was given up meanwhile."""
-    if not self.future.done():
-      try:
-        call()
-      except concurrent.futures.InvalidStateError:
-        pass  # given up after the line above
+  def _is_wanted(self) -> bool:
+    """Returns False if the request was given up, or is answered already."""
+    future = self.future
+    return not future.done() and future.set_running_or_notify_cancel()
 
 
 class Batcher:
@@ -97,7 +98,7 @@ class Batcher:
     Raises:
       Refused: too many documents are waiting, or the server is stopping.
     """
-    count, job = len(request.documents), _Job(request, _new_future())
+    count, job = len(request.documents), _Job(request)
     with self._changed:
       if self._closed:
         raise Refused(503, 'the server is stopping')
@@ -187,7 +188,3 @@ class Batcher:
       if job in self._jobs:
         self._jobs.remove(job)
       job.fail(error)
-
-
-def _new_future() -> concurrent.futures.Future[list[str]]:
-  return concurrent.futures.Future()

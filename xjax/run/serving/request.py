@@ -9,6 +9,7 @@ from xjax.data.files.json_lines import Fields, parse_object
 from xjax.data.formats.contract import DataConfig
 from xjax.data.load import model_view, read_input_record
 from xjax.data.schema import Document
+from xjax.run.evaluate import TUNED
 
 _PARAMETERS = 'k', 'threshold', 'explain'
 _USUAL_K = 5
@@ -85,10 +86,9 @@ def parse_request(
   k = _number(parameters, 'k', _USUAL_K, 1, max_k)
   words = _number(parameters, 'explain', 0, 0, _MAX_WORDS)
   threshold = parameters.get('threshold')
-  if threshold is not None and threshold != 'tuned':
-    if type(threshold) not in (int, float):
-      message = 'threshold: must be a probability from 0 to 1, or "tuned"'
-      raise Refused(400, message)
+  if threshold not in (None, TUNED) and type(threshold) not in (int, float):
+    message = f'threshold: must be a probability from 0 to 1, or "{TUNED}"'
+    raise Refused(400, message)
   documents = tuple(
     _document(item, number, name, data)
     for number, (name, item) in enumerate(items)

@@ -106,7 +106,6 @@ class Server:
 
     Args:
       listener: a socket that listens.
-
     """
     _allow_connections(2 * self._limits.connections)
     try:
@@ -164,8 +163,9 @@ class JsonProtocol(H11Protocol):
 
   @property
   def is_idle(self) -> bool:
-    """Returns whether all requests so far are answered."""
-    return self.timeout_keep_alive_task is not None
+    """Returns whether the connection only waits for another request."""
+    is_waiting = self.timeout_keep_alive_task is not None
+    return is_waiting and not self.transport.is_closing()
 
   def connection_lost(self, exc: Exception | None) -> None:
     self._stop_head()

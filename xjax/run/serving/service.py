@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 import dataclasses
 import os
-import typing
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.judge.prediction_lines import ExplainedDocument, prediction_line
 from xjax.judge.predictions import Lists
+from xjax.run.evaluate import TUNED, Threshold
 from xjax.run.predictor import Prediction, Predictor, check_explains
 from xjax.run.serving.batcher import Question
 from xjax.run.serving.request import (
@@ -24,9 +24,6 @@ from xjax.run.serving.request import (
 from xjax.run.tag import TaggedDocuments, labelled_split, load_predictor
 from xjax.score.config import is_neural
 from xjax.version import __version__
-
-if typing.TYPE_CHECKING:
-  from xjax.run.evaluate import Threshold
 
 SHADED_WORDS = 5  # the page underlines so many words for a label
 
@@ -56,6 +53,7 @@ class Service:
     predictor: the model.
     explains: whether the model can explain its labels by words.
     max_k: int, the largest number of labels of a document in an answer.
+    facts: what the page and /health say of the model.
   """
 
   def __init__(self, predictor: Predictor, pages: Pages) -> None:
@@ -74,15 +72,13 @@ class Service:
     self.explains = _explains(predictor)
     self._attends = is_neural(predictor.config.model)
     self.max_k = predictor.config.eval.depth
-    from xjax.run.evaluate import TUNED, Threshold  # imports JAX
-
     # Settled once, so that answers never depend on later files.
     self._tuned: Threshold | str
     try:
       self._tuned = Threshold.of(TUNED, predictor)
     except ConfigError as error:
       self._tuned = str(error)
-    self._facts = self._all_facts()
+    self.facts = self._all_facts()
 
   @classmethod
   def load(
@@ -162,18 +158,14 @@ class Service:
     total = predictor.n_labels
     counts = predictor.space.train_counts
     rows = range(min(first, total), min(first + count, total))
-    described = ((predictor.space.labels[row], counts[row]) for row in rows)
+    described = [(predictor.space.labels[row], counts[row]) for row in rows]
     return {
       'total': total,
       'labels': [
-        {'id': label.id, 'name': label.name, 'train_count': int(count)}
-        for label, count in described
+        {'id': label.id, 'name': label.name, 'train_count': int(n)}
+        for label, n in described
       ],
     }
-
-  def facts(self) -> dict[str, Any]:
-    """Returns what the page and /health say of the model."""
-    return self._facts
 
   def _all_facts(self) -> dict[str, Any]:
     predictor = self.predictor
@@ -197,12 +189,10 @@ class Service:
 
   def page(self) -> str:
     """Returns the page on which texts are tried by hand."""
-    return self._pages.page(self.facts())
+    return self._pages.page(self.facts)
 
-  def _threshold(self, threshold: str | float) -> 'Threshold':
-    from xjax.run.evaluate import Threshold
-
-    if threshold != 'tuned':
+  def _threshold(self, threshold: str | float) -> Threshold:
+    if threshold != TUNED:
       return Threshold.of(threshold, self.predictor)
     if isinstance(self._tuned, str):
       raise ConfigError(self._tuned)
@@ -237,7 +227,7 @@ class Service:
     some, ids = [documents[row] for row in rows], lists.ids[rows]
     most = max(requests[row].words for row in rows)
     n_shaded = len(rows) * any(requests[row].shaded for row in rows)
-    found = self.predictor.explanations(some, ids, most, n_shaded)
+    explained = self.predictor.explanations(some, ids, most, n_shaded)
     unknown = [None] * len(rows)
     split, space = labelled_split(some, unknown, self.predictor.space)
     lists = Lists(ids, lists.scores[rows])
@@ -245,10 +235,10 @@ class Service:
     for at, row in enumerate(rows):
       if requests[row].shaded:
         results[row] = self._pages.shaded(
-          tagged.explained(found, at), self._attends
+          tagged.explained(explained, at), self._attends
         )
       else:
-        own = dataclasses.replace(found, words=requests[row].words)
+        own = dataclasses.replace(explained, words=requests[row].words)
         results[row] = self.predictor.why(some[at], own, at)
     return results
 
