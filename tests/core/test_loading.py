@@ -13,8 +13,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Counts the searches for garbage while Python ends.
 ENDING = """
 import gc
-from xjax.core.loading import leave_quickly
-leave_quickly()
+from xjax.core.loading import start_command
+start_command()
 class Says:
   def __del__(self):
     print('searched')
@@ -61,6 +61,26 @@ def test_records_of_training_need_no_large_library(tmp_path):
     check=True,
   )
   assert {'torch', 'sklearn'}.isdisjoint(done.stdout.split())
+
+
+def test_commands_leave_libraries_out_of_later_searches():
+  code = (
+    'import gc\n'
+    'from xjax.core.loading import loading_libraries, start_command\n'
+    'for call in (lambda: None, start_command):\n'
+    '  call()\n'
+    '  with loading_libraries():\n'
+    '    import xjax.data.text.words\n'
+    '  print(gc.get_freeze_count() > 0)\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', code],
+    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout.split() == ['False', 'True']
 
 
 def test_python_ends_without_a_search_for_garbage():

@@ -6,13 +6,15 @@ import contextlib
 import gc
 import sys
 
+_is_command = False  # whether this process only runs a command of ours
+
 
 @contextlib.contextmanager
 def loading_libraries() -> Iterator[None]:
   """Stops Python's searches for garbage while modules are imported.
 
   Modules stay in memory until the process ends, so a search costs time and
-  frees nothing.
+  frees nothing. In a command, later searches leave them out, too.
   """
   if not gc.isenabled():
     yield
@@ -21,6 +23,8 @@ def loading_libraries() -> Iterator[None]:
   try:
     yield
   finally:
+    if _is_command:
+      gc.freeze()
     gc.enable()
 
 
@@ -44,10 +48,12 @@ def hidden(library: str) -> Iterator[None]:
     sys.modules.pop(library, None)
 
 
-def leave_quickly() -> None:
-  """Makes Python end without searches for garbage.
+def start_command() -> None:
+  """Makes Python search less for garbage in this process, and not at its end.
 
   By default, Python searches all modules when it ends. After a short command,
   this takes as long as the command itself. The system frees all memory anyway.
   """
+  global _is_command
+  _is_command = True
   atexit.register(gc.freeze)

@@ -15,7 +15,7 @@ from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
-from xjax.core.loading import leave_quickly, loading_libraries
+from xjax.core.loading import loading_libraries, start_command
 from xjax.core.processes.interrupts import hearing_ctrl_c
 from xjax.core.progress import Heartbeat, Progress
 
@@ -61,7 +61,7 @@ def _run(
   heartbeat: bool = True,
 ) -> None:
   _WORDS[:] = [*sys.argv[0].split(), *sys.argv[1:]]
-  leave_quickly()
+  start_command()
   imports.define()
   if asks_for_help(sys.argv):
     print(help_text(sys.argv[0], main.__globals__['__doc__']))

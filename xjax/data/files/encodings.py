@@ -1,13 +1,14 @@
 """Tells the encoding of text files by their bytes."""
 
 import codecs
+import re
 from typing import BinaryIO
 
 from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import UTF16_MARKS
 
 _PIECE = 1 << 20  # bytes that are read at a time
-_NOT_IN_CP1252 = frozenset(b'\x81\x8d\x8f\x90\x9d')
+_NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
 
 
 def encoding_of(file: BinaryIO) -> str:
@@ -38,7 +39,7 @@ def encoding_of(file: BinaryIO) -> str:
         # Bytes at the end may be the start of a character.
         whole = piece[: len(piece) - len(decoder.getstate()[0])]
         seen = seen or not whole.isascii()
-      elif _NOT_IN_CP1252.intersection(piece):
+      elif _NOT_IN_CP1252.search(piece):
         encoding = 'latin-1'
       line += piece.count(b'\n')
     if encoding == 'utf-8-sig' and decoder.getstate()[0]:
@@ -76,5 +77,5 @@ def _check_utf8(
         'a byte that is not UTF-8, although most of the text is UTF-8',
         line + piece.count(b'\n', 0, error.start),
       ) from error
-    return 'latin-1' if _NOT_IN_CP1252.intersection(piece) else 'cp1252'
+    return 'latin-1' if _NOT_IN_CP1252.search(piece) else 'cp1252'
   return 'utf-8-sig'
