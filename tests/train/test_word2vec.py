@@ -105,6 +105,7 @@ def test_the_next_start_removes_what_a_killed_one_left(
 def test_goes_on_bit_for_bit(trained, tmp_path, monkeypatch, caplog, after):
   path = tmp_path / 'l2v.bin'
   interrupted(monkeypatch, path, after)
+  caplog.clear()
   caplog.set_level(logging.INFO)
   train_word_vectors(DATA, TRAINING, path, workers=1)
   assert path.read_bytes() == trained[0].read_bytes()
