@@ -10,7 +10,7 @@ _SERVE = [
   'h11>=0.14',
   'prometheus_client>=0.21',
   'starlette>=0.46',
-  'uvicorn>=0.34',
+  'uvicorn>=0.34,<1',
 ]
 
 setuptools.setup(

@@ -282,6 +282,8 @@ CONFIG = QUICK[0]
     ('train', ('--workdir=x',), 'error: --config is missing; give the name'),
     ('predict', (), 'error: --workdir is missing; give the folder of a run'),
     ('serve', (), 'error: --workdir is missing; give the folder of a run'),
+    ('serve', ('--workdir=x', '--timeout=nan'), 'not a number of seconds'),
+    ('serve', ('--workdir=x', '--timeout=inf'), '--timeout=inf'),
     ('export', ('--workdir=x',), 'error: --output is missing; give the folder'),
     ('train', ('--config=none.py', '--workdir=x'), 'none.py: no such file'),
     ('train', ('--config=README.md', '--workdir=x'), 'README.md: SyntaxError'),

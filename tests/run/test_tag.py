@@ -64,8 +64,8 @@ def test_all_have_labels(tag, rows, finished):
   shown_NK = shown_probabilities(predictions, finished.calibration)
   assert values == judge(predictions, Criteria(), threshold, shown_NK)
   assert values['xjax']['all']['micro-F1-tuned'] is not None
-  found = [json.loads(line) for line in lines.read_text().splitlines()]
-  assert [row['id'] for row in found] == [row['id'] for row in rows]
+  written_rows = [json.loads(line) for line in lines.read_text().splitlines()]
+  assert [row['id'] for row in written_rows] == [row['id'] for row in rows]
 
 
 def written(path):
@@ -231,9 +231,9 @@ def test_a_missing_input(finished, tmp_path):
 
 def test_more_labels_than_there_are_cost_no_memory(tag, rows):
   lines, npz, _ = tag(rows, 10**8)
-  found = [json.loads(line) for line in lines.read_text().splitlines()]
+  written_rows = [json.loads(line) for line in lines.read_text().splitlines()]
   n_scored = Predictions.load(npz).n_scored
-  assert {len(row['labels']) for row in found} == {n_scored}
+  assert {len(row['labels']) for row in written_rows} == {n_scored}
 
 
 def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):

@@ -15,8 +15,11 @@ has counters for Prometheus, and / is a page on which a text can be tried.
 
 Requests that arrive at the same time are predicted together. Everything is
 compiled before the first request. After SIGTERM or Ctrl-C, the server answers
-the requests that it has, and exits with 0. It needs `pip install xjax[serve]`.
+the requests that it has, and exits with 0. It needs the libraries of the
+extra [serve].
 """
+
+import math
 
 from absl import flags
 
@@ -41,7 +44,11 @@ _LABELS = flags.DEFINE_string(
   'labels', '', 'File of further labels to score, besides those of the run.'
 )
 _MAX_BODY_MB = flags.DEFINE_integer(
-  'max_body_mb', 8, 'The longest body of a request, in MiB.', lower_bound=1
+  'max_body_mb',
+  8,
+  'The longest body of a request, in MiB.',
+  lower_bound=1,
+  upper_bound=256,
 )
 _MAX_WAITING = flags.DEFINE_integer(
   'max_waiting',
@@ -54,7 +61,9 @@ _TIMEOUT = flags.DEFINE_float(
   30,
   'The longest time for sending a request and for its answer, in seconds.',
   lower_bound=0.1,
+  upper_bound=86400,
 )
+flags.register_validator('timeout', math.isfinite, 'not a number of seconds')
 _ALLOWED_HOSTS = flags.DEFINE_list(
   'allowed_hosts',
   [],
@@ -65,11 +74,7 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
 
 def main() -> None:
   """Serves the model until a signal comes."""
-  from xjax.run.serving.limits import (
-    Limits,
-    allowed_hosts,
-    check_installed,
-  )
+  from xjax.run.serving.limits import Limits, allowed_hosts, check_installed
 
   check_installed()
   with loading_libraries():
@@ -82,15 +87,8 @@ def main() -> None:
     seconds=_TIMEOUT.value,
     hosts=allowed_hosts(_HOST.value, _ALLOWED_HOSTS.value),
   )
-  serve(
-    _WORKDIR.value,
-    served,
-    _HOST.value,
-    _PORT.value,
-    _LABELS.value,
-    _STEP.value,
-    limits,
-  )
+  where = _HOST.value, _PORT.value
+  serve(_WORKDIR.value, served, *where, _LABELS.value, _STEP.value, limits)
 
 
 if __name__ == '__main__':

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import sys
 
-_is_command = False  # whether this process only runs a command of ours
+_is_command = False  # whether this process only runs a command of xjax
 
 
 @contextlib.contextmanager
@@ -14,7 +14,7 @@ def loading_libraries() -> Iterator[None]:
   """Stops Python's searches for garbage while modules are imported.
 
   Modules stay in memory until the process ends, so a search costs time and
-  frees nothing. In a command, later searches leave them out, too.
+  frees little. In a command, later searches leave them out, too.
   """
   if not gc.isenabled():
     yield

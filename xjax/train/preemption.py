@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import Interrupted, Preempted
-from xjax.core.processes.interrupts import hearing_ignored, sends_again
+from xjax.core.processes.interrupts import UntilHeard, handling
 
 _VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 # A terminal and a launcher may both send the same SIGINT. So a second SIGINT
@@ -62,18 +62,17 @@ class Preemption(contextlib.AbstractContextManager):
     self._agreed = 0  # number of the signal that all processes know of
     self._deferred = False
     self._calls = 0
+    self._error = UntilHeard(self._raise)
     self._handlers = contextlib.ExitStack()
 
   def __enter__(self) -> 'Preemption':
     if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGTERM, signal.SIGINT):
-        before = signal.signal(number, self._notice)
-        # Python returns None for a handler that Python did not install, such as
-        # JAX's.
-        restored = signal.SIG_DFL if before is None else before
-        self._handlers.callback(signal.signal, number, restored)
-      self._handlers.enter_context(_watching_signals(self._watch))
-      self._handlers.enter_context(hearing_ignored())
+      enter = self._handlers.enter_context
+      # Entered first, so that this context is left last, and may then raise.
+      enter(self._error)
+      enter(handling(signal.SIGTERM, self._notice))
+      enter(handling(signal.SIGINT, self._notice))
+      enter(_watching_signals(self._watch))
     return self
 
   def __exit__(
@@ -82,7 +81,7 @@ class Preemption(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    self._handlers.close()
+    self._handlers.__exit__(kind, error, trace)
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
@@ -130,11 +129,12 @@ class Preemption(contextlib.AbstractContextManager):
     raise (Interrupted if is_ctrl_c else Preempted)(message)
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
-    if sends_again(number, frame):
-      return
     if self._noticed == number == signal.SIGINT and _is_interactive():
       raise KeyboardInterrupt
     self._noticed = self._noticed or number
+    self._error.raise_error(frame)
+
+  def _raise(self) -> None:
     if not self._deferred and self._is_alone:
       self.check()
 

@@ -58,15 +58,53 @@ def test_a_signal_is_heard_in_a_callback_of_a_weak_reference(
   assert reference() is None
 
 
+class Signalling:
+  """Sends this process a signal when it is deleted."""
+
+  def __init__(self, number):
+    self.number = number
+
+  def __del__(self):
+    signal.raise_signal(self.number)
+
+
 @pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
 def test_a_signal_is_heard_in_a_destructor(context, number, error):
-  class Raising:
-    def __del__(self):
-      signal.raise_signal(number)
-
   with pytest.raises(error), context():
-    Raising()
+    Signalling(number)
     time.sleep(20)
+
+
+@pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
+def test_a_signal_is_heard_when_its_context_is_left(context, number, error):
+  with pytest.raises(error), context():
+    Signalling(number)
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_not_heard_after_its_context(number):
+  def never(*_):
+    raise AssertionError
+
+  before = signal.signal(number, never)
+  try:
+    with pytest.raises((Preempted, Interrupted)), Preemption() as preemption:
+      Signalling(number)
+      preemption.check()
+    time.sleep(0.1)
+  finally:
+    signal.signal(number, before)
+
+
+def test_a_signal_in_a_destructor_does_not_break_off_a_save(monkeypatch):
+  monkeypatch.setattr('xjax.train.preemption._is_interactive', lambda: True)
+  is_saved = False
+  with pytest.raises(Interrupted), Preemption() as preemption:
+    Signalling(signal.SIGINT)
+    with preemption.deferred():
+      time.sleep(0.1)
+      is_saved = True
+  assert is_saved
 
 
 def test_other_ignored_exceptions_are_shown(capsys, monkeypatch):
@@ -93,6 +131,18 @@ def test_a_signal_is_heard_while_a_message_is_logged(capsys):
     handler.handle(logging.makeLogRecord({'msg': 'message'}))
     time.sleep(20)
   assert 'Traceback' not in capsys.readouterr().err
+
+
+def test_one_ctrl_c_while_a_long_message_is_logged_is_one():
+  class Stream:
+    def write(self, text):
+      del text
+      signal.raise_signal(signal.SIGINT)
+      time.sleep(0.6)  # a second Ctrl-C would count after half a second
+
+  handler = logging.StreamHandler(Stream())
+  with pytest.raises(Interrupted, match='Ctrl-C'), Preemption():
+    handler.handle(logging.makeLogRecord({'msg': 'message'}))
 
 
 def test_only_the_emit_of_logging_delays_a_signal():

@@ -93,3 +93,15 @@ def service(linear_run):
 def client(service):
   with serving(service) as client:
     yield client
+
+
+class SlowService(Service):
+  """Waits before it answers."""
+
+  def __init__(self, service: Service, seconds: float):
+    vars(self).update(vars(service))
+    self.seconds = seconds
+
+  def answer(self, questions):
+    time.sleep(self.seconds)
+    return super().answer(questions)

@@ -151,5 +151,25 @@ def test_a_thread_that_fails_keeps_nobody_waiting():
     batcher.submit(request('a', 'b')).result(5)
   batcher.close()
   assert not batcher.is_alive
-  with pytest.raises(Refused):
+  with pytest.raises(Refused, match='the server has failed'):
     batcher.submit(request('a'))
+
+
+@pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+def test_a_thread_that_fails_while_a_fault_is_searched_fails_all():
+  first = threading.Event()
+
+  def fail(questions):
+    first.wait()
+    raise ValueError if len(questions) > 1 else SystemExit
+
+  batcher = Batcher(fail, batch_size=2, most_waiting=9)
+  futures = [batcher.submit(request('a', 'b'))]
+  futures += [batcher.submit(request('c')) for _ in range(2)]
+  first.set()
+  for future in futures[1:]:
+    with pytest.raises(Refused, match='the server has failed'):
+      future.result(5)
+  batcher.close()

@@ -5,10 +5,9 @@ callback of the garbage collector or of a weak reference. JAX has such
 callbacks. So a signal that comes at this moment would be lost.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import logging
-import os
 import signal
 import sys
 import threading
@@ -16,53 +15,82 @@ import types
 
 from xjax.core.errors import Interrupted, Preempted
 
-# Exceptions that signals raise -> number of the signal.
-_NUMBERS = {
-  Interrupted: signal.SIGINT,
-  KeyboardInterrupt: signal.SIGINT,
-  Preempted: signal.SIGTERM,
-}
+_ERRORS = Interrupted, KeyboardInterrupt, Preempted
 _LATER = 0.05  # seconds
+# By default, this signal does nothing, so it may come after the context.
+_AGAIN = signal.SIGURG
 _LOGGING = logging.Handler.handle.__code__.co_filename
 
 
-@contextlib.contextmanager
-def hearing_ignored() -> Iterator[None]:
-  """Sends a signal again if Python ignored the exception that it raised."""
-  before = sys.unraisablehook
+class UntilHeard(contextlib.AbstractContextManager):
+  """Raises the error of a signal again if Python ignored it.
 
-  def hook(ignored: 'sys.UnraisableHookArgs') -> None:
-    number = _NUMBERS.get(ignored.exc_type)
-    if number is None:
-      before(ignored)
-    else:
-      _send_later(number)
-
-  sys.unraisablehook = hook
-  try:
-    yield
-  finally:
-    sys.unraisablehook = before
-
-
-def sends_again(number: int, frame: types.FrameType | None) -> bool:
-  """Sends a signal again a little later if a message is being logged.
-
-  Logging would print the error that the signal raises, and ignore it.
-
-  Args:
-    number: number of the signal.
-    frame: the frame in which the signal's handler was called.
-
-  Returns:
-    Whether the signal is sent again. The handler must then not raise.
+  While this context is entered, which only the main thread can do, a signal's
+  handler may raise Interrupted, KeyboardInterrupt or Preempted, or call
+  `raise_error`.
   """
-  while frame and not _handles_message(frame):
-    frame = frame.f_back
-  if frame is None:
-    return False
-  _send_later(number)
-  return True
+
+  def __init__(self, raising: Callable[[], None]) -> None:
+    """Keeps the function.
+
+    Args:
+      raising: raises the error, unless the signal need not be heard now.
+    """
+    self._raising = raising
+    self._is_waiting = False
+    self._before = contextlib.ExitStack()
+
+  def __enter__(self) -> 'UntilHeard':
+    hook = sys.unraisablehook
+    self._before.callback(setattr, sys, 'unraisablehook', hook)
+    self._before.enter_context(handling(_AGAIN, self._raise_again))
+
+    def insist(ignored: 'sys.UnraisableHookArgs') -> None:
+      if issubclass(ignored.exc_type, _ERRORS):
+        self._raise_later()
+      else:
+        hook(ignored)
+
+    sys.unraisablehook = insist
+    return self
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
+    self._before.close()
+    if self._is_waiting and kind is None:
+      self._raising()
+
+  def raise_error(self, frame: types.FrameType | None) -> None:
+    """Raises the error now, or a little later if a message is being logged.
+
+    Logging would print the error and ignore it.
+
+    Args:
+      frame: the frame in which the signal's handler was called.
+    """
+    while frame and not _handles_message(frame):
+      frame = frame.f_back
+    if frame is None:
+      self._raising()
+    else:
+      self._raise_later()
+
+  def _raise_later(self) -> None:
+    self._is_waiting = True
+    main = threading.main_thread().ident
+    timer = threading.Timer(_LATER, signal.pthread_kill, (main, _AGAIN))
+    timer.daemon = True
+    timer.start()
+
+  def _raise_again(self, number: int, frame: types.FrameType | None) -> None:
+    del number
+    if self._is_waiting:
+      self._is_waiting = False
+      self.raise_error(frame)
 
 
 def _handles_message(frame: types.FrameType) -> bool:
@@ -72,10 +100,18 @@ def _handles_message(frame: types.FrameType) -> bool:
   return bool(frame.f_code.co_name == 'emit' and is_logging)
 
 
-def _send_later(number: int) -> None:
-  timer = threading.Timer(_LATER, os.kill, (os.getpid(), number))
-  timer.daemon = True
-  timer.start()
+@contextlib.contextmanager
+def handling(
+  number: int, handler: Callable[[int, types.FrameType | None], None]
+) -> Iterator[None]:
+  """Gives a signal another handler; only the main thread can do this."""
+  before = signal.signal(number, handler)
+  try:
+    yield
+  finally:
+    # Python returns None for a handler that Python did not install, such as
+    # JAX's.
+    signal.signal(number, signal.SIG_DFL if before is None else before)
 
 
 @contextlib.contextmanager
@@ -88,7 +124,11 @@ def hearing_ctrl_c() -> Iterator[None]:
   is_main = threading.current_thread() is threading.main_thread()
   handler = signal.getsignal(signal.SIGINT)
   if is_main and handler is signal.default_int_handler:
-    with hearing_ignored():
+    with UntilHeard(_raise_interrupt):
       yield
   else:
     yield
+
+
+def _raise_interrupt() -> None:
+  raise KeyboardInterrupt

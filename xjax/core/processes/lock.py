@@ -66,8 +66,8 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
       os.close(lock)
   finally:
     with contextlib.suppress(OSError):  # folders with files stay
-      for made in reversed(created):
-        made.rmdir()
+      for new in reversed(created):
+        new.rmdir()
 
 
 def is_locked(folder: str | os.PathLike) -> bool:

@@ -17,7 +17,7 @@ from absl import logging
 import numpy as np
 from scipy import sparse
 
-from xjax.core.config_part import AT_LEAST_0, RATE, field
+from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.batches.sparse import SparseDocuments
@@ -55,7 +55,7 @@ class XcFeaturesData(DataConfig):
   tokens: TokensConfig = field(
     GivenFeaturesConfig, 'The form in which models read documents.'
   )
-  split_seed: int = field(0, 'Decides which documents are drawn.', AT_LEAST_0)
+  split_seed: int = field(0, 'Decides which documents are drawn.', SEED)
   named_ids: bool = field(
     False,
     'Whether labels.jsonl has the ids and names of the labels, one line per '

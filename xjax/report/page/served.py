@@ -8,6 +8,7 @@ from xjax.judge.prediction_lines import ExplainedDocument
 from xjax.report.page.explanations import SCRIPT, article, page_style
 from xjax.report.page.html import html_file
 from xjax.run.predictor import Prediction
+from xjax.run.serving.request import USUAL_K
 
 _STYLE = """\
 form { max-width: 900px; }
@@ -35,7 +36,7 @@ _FORM = """\
   placeholder="Paste or write a text"></textarea>
 <div class="row">
 <span><label for="k">Labels</label>
-<input id="k" name="k" type="number" min="1" max="{max_k}" value="5"></span>
+<input id="k" name="k" type="number" min="1" max="{max_k}" value="{k}"></span>
 <span><label for="threshold">Least probability</label>
 <input id="threshold" name="threshold" type="number" min="0" max="1"
   step="any" placeholder="none"></span>
@@ -89,7 +90,7 @@ form.text.addEventListener('keydown', (event) => {
 
 def page(facts: dict[str, Any]) -> str:
   """Returns the page; see run.serving.service.Pages."""
-  title = f'Try {facts["run"]}'
+  title, max_k = f'Try {facts["run"]}', facts['max_k']
   shading = 'This model cannot explain its labels by words.'
   if facts['explains']:
     shading = _ATTENTION if facts['attends'] else _WEIGHTS
@@ -98,7 +99,7 @@ def page(facts: dict[str, Any]) -> str:
     f'<p>{escape(facts["model"])} with {facts["labels"]:,} labels, served by '
     f'xjax {escape(facts["version"])}. {shading} Ctrl+Enter predicts too.</p>',
     '<noscript><p class="error">This page needs JavaScript.</p></noscript>',
-    _FORM.format(max_k=facts['max_k']),
+    _FORM.format(max_k=max_k, k=min(USUAL_K, max_k)),
     '<p class="why">Programs send the same requests: '
     '<code>curl -d \'{"documents": ["a text"], "k": 5}\' URL/predict'
     '</code>. Further paths: <a href="labels">labels</a>, '

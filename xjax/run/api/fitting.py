@@ -94,15 +94,15 @@ def _splits(
     )
   if label_names is None and train.labels.ordered:
     label_names = train.labels.labels
-  held = labelled_documents(*dev, label_names, ('dev[0]', 'dev[1]'))
-  check_trainable(held, 'dev[0]')
+  dev_part = labelled_documents(*dev, label_names, ('dev[0]', 'dev[1]'))
+  check_trainable(dev_part, 'dev[0]')
   is_sparse = isinstance(train.documents, SparseDocuments)
-  if is_sparse != isinstance(held.documents, SparseDocuments):
+  if is_sparse != isinstance(dev_part.documents, SparseDocuments):
     raise ConfigError('dev: must have features if texts has, else texts')
-  first, second = with_same_labels(train.labels, held.labels)
+  first, second = with_same_labels(train.labels, dev_part.labels)
   splits = {
     TRAIN: LabelledDocuments(train.documents, first),
-    DEV: LabelledDocuments(held.documents, second),
+    DEV: LabelledDocuments(dev_part.documents, second),
   }
   return splits, 0.0
 

@@ -175,9 +175,9 @@ class Model:
     names = None
     if is_matrix and not hasattr(labels, 'columns'):
       names = list(self.labels.ids)
-    given = labelled_documents(texts, labels, names)
-    documents = self._scaled(given.documents)
-    ids = [given.labels.ids(row) for row in range(len(given))]
+    judged = labelled_documents(texts, labels, names)
+    documents = self._scaled(judged.documents)
+    ids = [judged.labels.ids(row) for row in range(len(judged))]
     if not ids:
       raise DataError('texts is empty: there are no documents to judge')
     predictor, config = self.predictor, self.config.eval

@@ -19,6 +19,8 @@ Question = tuple[PredictRequest, Document]
 # Returns an answer for each question.
 AnswerBatch = Callable[[Sequence[Question]], Sequence[str]]
 
+_FAILED = 'the server has failed'
+
 
 @dataclasses.dataclass(eq=False)
 class _Job:
@@ -80,7 +82,7 @@ class Batcher:
     self._most_waiting = most_waiting
     self._jobs: collections.deque[_Job] = collections.deque()
     self._changed = threading.Condition()
-    self._closed = False
+    self._closed = ''  # why no request is accepted
     self._doing: list[_Job] = []  # those of the batch that is computed
     # A daemon, so that it keeps no process alive that ends with an error.
     self._thread = threading.Thread(target=self._run, daemon=True)
@@ -101,7 +103,7 @@ class Batcher:
     count, job = len(request.documents), _Job(request)
     with self._changed:
       if self._closed:
-        raise Refused(503, 'the server is stopping')
+        raise Refused(503, self._closed)
       if self.waiting + count > self._most_waiting:
         raise Refused(
           503,
@@ -121,21 +123,22 @@ class Batcher:
   def close(self) -> None:
     """Answers what is waiting, and ends the thread; no more is accepted."""
     with self._changed:
-      self._closed = True
+      self._closed = self._closed or 'the server is stopping'
       self._changed.notify()
     self._thread.join()
 
   def _run(self) -> None:
     try:
       while parts := self._next():
+        self._doing = [job for job, _ in parts]
         self._answer_parts(parts)
     finally:  # at the end no job is left, unless the thread has failed
       with self._changed:
-        self._closed = True
+        self._closed = self._closed or _FAILED
         jobs, self._doing = [*self._doing, *self._jobs], []
         self._jobs.clear()
       for job in jobs:
-        job.fail(Refused(503, 'the server has failed'))
+        job.fail(Refused(503, _FAILED))
 
   def _next(self) -> list[tuple[_Job, list[Question]]]:
     """Returns the questions of the next batch, by request; [] at the end."""
@@ -164,7 +167,6 @@ class Batcher:
     return parts
 
   def _answer_parts(self, parts: list[tuple[_Job, list[Question]]]) -> None:
-    self._doing = [job for job, _ in parts]
     try:
       answers = iter(self._answer([q for _, part in parts for q in part]))
       by_part = [[next(answers) for _ in part] for _, part in parts]

@@ -58,5 +58,5 @@ def check_installed() -> None:
   missing = [x for x in _LIBRARIES if importlib.util.find_spec(x) is None]
   if missing:
     raise UserError(
-      f'serving needs {", ".join(missing)}: pip install "xjax[serve]"'
+      f'serving needs {", ".join(missing)}: pip install {" ".join(missing)}'
     )

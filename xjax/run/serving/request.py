@@ -12,7 +12,7 @@ from xjax.data.schema import Document
 from xjax.run.evaluate import TUNED
 
 _PARAMETERS = 'k', 'threshold', 'explain'
-_USUAL_K = 5
+USUAL_K = 5
 _MAX_WORDS = 100
 _WHOLE = 'body'  # name of a document that is the whole body
 
@@ -83,11 +83,11 @@ def parse_request(
       f'documents: the request has {len(items)} documents, but at most '
       f'{max_documents} are allowed; send several requests',
     )
-  k = _number(parameters, 'k', _USUAL_K, 1, max_k)
+  k = _number(parameters, 'k', min(USUAL_K, max_k), 1, max_k)
   words = _number(parameters, 'explain', 0, 0, _MAX_WORDS)
   threshold = parameters.get('threshold')
   if threshold not in (None, TUNED) and type(threshold) not in (int, float):
-    message = f'threshold: must be a probability from 0 to 1, or "{TUNED}"'
+    message = f"threshold: must be '{TUNED}' or a probability from 0 to 1"
     raise Refused(400, message)
   documents = tuple(
     _document(item, number, name, data)

@@ -209,7 +209,12 @@ class JsonProtocol(H11Protocol):
 
   def _refuse(self, status: int, message: str) -> None:
     """Answers a connection whose request could not be read, and closes it."""
+    self._stop_head()
     if self.transport.is_closing():
+      return
+    if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+      # An answer was sent before the whole request had arrived.
+      self.transport.close()
       return
     self.config.app.count_refused(status)
     body, headers = error_body(message), [('content-type', 'application/json')]
@@ -234,8 +239,8 @@ def bind(host: str, port: int) -> socket.socket:
   """
   with contextlib.ExitStack() as stack:
     try:
-      (found, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-      family, kind, protocol, _, address = found
+      (first, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+      family, kind, protocol, _, address = first
       listener = stack.enter_context(socket.socket(family, kind, protocol))
       listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
       listener.bind(address)

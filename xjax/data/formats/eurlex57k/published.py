@@ -40,16 +40,16 @@ def differences(ids: Mapping[str, Collection[str]]) -> list[str]:
   Args:
     ids: name of a split, or CONCEPTS -> ids of its documents or concepts.
   """
-  found = []
+  faults = []
   for name, part in ids.items():
     if name not in PUBLISHED:
       continue
     expected = PUBLISHED[name]
     if len(part) != expected.count:
-      found.append(f'{name} has {len(part):,} ids, not {expected.count:,}')
+      faults.append(f'{name} has {len(part):,} ids, not {expected.count:,}')
     elif expected.digest and _digest(part) != expected.digest:
-      found.append(f'{name} has other ids')
-  return found
+      faults.append(f'{name} has other ids')
+  return faults
 
 
 def _digest(ids: Collection[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self
 
 from absl import logging
 
-from xjax.core.config_part import AT_LEAST_0, RATE, field
+from xjax.core.config_part import RATE, SEED, field
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.files.tables import read_table
@@ -76,7 +76,7 @@ class OwnData(DataConfig):
     'The share of documents that are drawn if there is no dev and no test.',
     RATE,
   )
-  split_seed: int = field(0, 'Decides which documents are drawn.', AT_LEAST_0)
+  split_seed: int = field(0, 'Decides which documents are drawn.', SEED)
 
   @property
   def label_space(self) -> str:
