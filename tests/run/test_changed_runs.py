@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of
+from xjax.core.errors import DataError
 from xjax.run import fit as fit_module
 from xjax.run.fit import fit
 from xjax.run.load import load
@@ -38,6 +39,18 @@ def test_a_run_killed_after_its_judging_still_gets_its_record(
   record = RunRecord.read(Workdir.at(tmp_path))
   assert record and record.finished
   assert list((tmp_path / 'tb').iterdir())
+
+
+def test_a_changed_number_of_documents_is_an_error(tmp_path):
+  """The propensities of labels depend on this number."""
+  workdir = fit(config_of(*RUNS['lr']), tmp_path).workdir
+  path = workdir / 'corpus.json'
+  described = json.loads(path.read_text())
+  path.write_text(
+    json.dumps({**described, 'n_train': 1 + described['n_train']})
+  )
+  with pytest.raises(DataError, match='corpus.json: is not the file that this'):
+    load(workdir)
 
 
 def test_a_changed_config_is_said(tmp_path, caplog):

@@ -282,6 +282,7 @@ def test_another_vocabulary_is_refused(config, workdir, change):
 def test_a_vocabulary_without_a_digest(config, finished, workdir):
   """Checks workdirs of older runs, and of runs killed before the digest."""
   path = workdir / 'corpus.json'
+  (workdir / 'digests.json').unlink()
   whole = path.read_text()
   described = json.loads(whole)
   del described['vocabulary']
@@ -289,6 +290,7 @@ def test_a_vocabulary_without_a_digest(config, finished, workdir):
   assert fit(config, workdir).metrics == finished.metrics
   assert path.read_text() == whole
   path.write_text(json.dumps(described))
+  (workdir / 'digests.json').unlink()
   vocab = workdir / 'features' / 'vocab.txt'
   vocab.write_text(''.join(vocab.read_text().splitlines(True)[:-1]))
   with pytest.raises(

@@ -183,6 +183,7 @@ def test_another_vocabulary_does_not_fit(finished, tmp_path):
   corpus = json.loads((folder / 'corpus.json').read_text())
   del corpus['vocabulary']  # as an older run has it
   (folder / 'corpus.json').write_text(json.dumps(corpus))
+  (folder / 'digests.json').unlink()
   with pytest.raises(
     DataError, match='the parameters of this checkpoint do not fit'
   ):

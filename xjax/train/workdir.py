@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
+from typing import Any
 
 from absl import logging
 
@@ -328,7 +329,7 @@ class Workdir:
           with atomic_write(self.drawn(name)) as file:
             file.writelines(f'{id_}\n' for id_ in corpus.splits[name].ids)
       if not has_run:
-        write_json(self.corpus, described)
+        self._write_corpus(described)
 
   def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
     """Adds a vocabulary's digest to corpus.json if the file has none yet.
@@ -336,10 +337,19 @@ class Workdir:
     If a run is killed after it has written the vocabulary, the next start adds
     the digest.
     """
-    described = read_json(self.corpus)
+    described = self._read_corpus()
     barrier('xjax:described')  # wait until no process reads the file
     if is_host0() and _VOCABULARY not in described:
-      write_json(self.corpus, {**described, _VOCABULARY: vocab.digest})
+      self._write_corpus({**described, _VOCABULARY: vocab.digest})
+
+  def _write_corpus(self, described: dict[str, Any]) -> None:
+    with self.recording(self.corpus):
+      write_json(self.corpus, described)
+
+  def _read_corpus(self) -> dict[str, Any]:
+    described = read_json(self.corpus)
+    self.check(self.corpus)
+    return described
 
   def digests(self) -> dict[str, str]:
     """Returns the digests that the splits had at the start of the run, by name.
@@ -347,7 +357,7 @@ class Workdir:
     Raises:
       DataError: corpus.json is absent or damaged.
     """
-    digests = read_json(self.corpus).get('digests', {})
+    digests = self._read_corpus().get('digests', {})
     if not isinstance(digests, dict):
       raise DataError(f'{self.corpus}: digests must be a JSON object')
     return digests
@@ -358,7 +368,7 @@ class Workdir:
     Raises:
       DataError: labels.jsonl or corpus.json is absent or damaged.
     """
-    n_train = read_json(self.corpus).get('n_train')
+    n_train = self._read_corpus().get('n_train')
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing or is no integer')
     space = LabelSpace.load(self.labels, n_train)
@@ -404,7 +414,7 @@ class Workdir:
 
   def _check_digest(self, path: pathlib.Path, digest: str) -> None:
     # Runs of older versions of xjax have no digest and are not checked.
-    if read_json(self.corpus).get(_VOCABULARY, digest) != digest:
+    if self._read_corpus().get(_VOCABULARY, digest) != digest:
       raise DataError(
         f'{path}: is not the vocabulary that this run was started with; the '
         'file has changed, or this version of xjax splits texts in another way'
