@@ -23,6 +23,18 @@ said.self = said
 """
 
 
+def words_of(code, *folders):
+  """Runs code in a Python of its own; returns the words that it prints."""
+  done = subprocess.run(
+    [sys.executable, '-c', code],
+    env={**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, folders))},
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  return done.stdout.split()
+
+
 def test_no_garbage_is_searched_for_while_libraries_load():
   with loading_libraries():
     assert not gc.isenabled()
@@ -53,14 +65,8 @@ def test_a_hidden_library_cannot_be_imported(tmp_path, monkeypatch):
 def test_records_of_training_need_no_large_library(tmp_path):
   (tmp_path / 'torch.py').write_text('')
   code = 'import sys, xjax.train.writers; print(*sys.modules)'
-  done = subprocess.run(
-    [sys.executable, '-c', code],
-    env={**os.environ, 'PYTHONPATH': f'{tmp_path}:{ROOT}'},
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert {'torch', 'sklearn'}.isdisjoint(done.stdout.split())
+  words = words_of(code, tmp_path, ROOT)
+  assert {'torch', 'sklearn'}.isdisjoint(words)
 
 
 def test_commands_leave_libraries_out_of_later_searches():
@@ -73,22 +79,10 @@ def test_commands_leave_libraries_out_of_later_searches():
     '    import xjax.data.text.words\n'
     '  print(gc.get_freeze_count() > 0)\n'
   )
-  done = subprocess.run(
-    [sys.executable, '-c', code],
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert done.stdout.split() == ['False', 'True']
+  words = words_of(code, ROOT)
+  assert words == ['False', 'True']
 
 
 def test_python_ends_without_a_search_for_garbage():
-  done = subprocess.run(
-    [sys.executable, '-c', ENDING],
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert done.stdout == ''
+  words = words_of(ENDING, ROOT)
+  assert words == []

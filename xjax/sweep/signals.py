@@ -6,6 +6,7 @@ import threading
 import time
 import types
 
+from xjax.core.processes.interrupts import handling
 from xjax.train.preemption import Preempted
 
 # Some launchers send a signal to a process, and also to the group of this
@@ -25,12 +26,12 @@ class Signals(contextlib.AbstractContextManager):
     self._noticed: int | None = None
     self._noticed_at = 0.0
     self._urgent = False
-    self._before: dict[int, signal.Handlers] = {}
+    self._handlers = contextlib.ExitStack()
 
   def __enter__(self) -> 'Signals':
     main = threading.current_thread() is threading.main_thread()
     for number in (signal.SIGTERM, signal.SIGINT) if main else ():
-      self._before[number] = signal.signal(number, self._notice)
+      self._handlers.enter_context(handling(number, self._notice))
     return self
 
   def __exit__(
@@ -39,8 +40,7 @@ class Signals(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    for number, handler in self._before.items():
-      signal.signal(number, handler)
+    self._handlers.close()
 
   @property
   def noticed(self) -> bool:

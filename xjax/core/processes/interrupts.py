@@ -17,7 +17,8 @@ from xjax.core.errors import Interrupted, Preempted
 
 _ERRORS = Interrupted, KeyboardInterrupt, Preempted
 _LATER = 0.05  # seconds
-# By default, this signal does nothing, so it may come after the context.
+# A process ignores SIGURG unless it has a handler. So a timer that ends after
+# the context does no harm.
 _AGAIN = signal.SIGURG
 _LOGGING = logging.Handler.handle.__code__.co_filename
 

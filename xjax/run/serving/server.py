@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from xjax.core.errors import ConfigError
+from xjax.core.processes.interrupts import handling
 from xjax.core.progress import Heartbeat
 from xjax.run.serving.app import App, error_body
 from xjax.run.serving.batcher import Batcher, Question
@@ -275,13 +276,8 @@ def _signals_end_well() -> Iterator[None]:
   While uvicorn serves, it has handlers of its own. When it ends, it sends the
   signal again.
   """
-  if threading.current_thread() is not threading.main_thread():
+  with contextlib.ExitStack() as stack:
+    if threading.current_thread() is threading.main_thread():
+      for number in (signal.SIGTERM, signal.SIGINT):
+        stack.enter_context(handling(number, lambda *_: None))
     yield
-    return
-  numbers = signal.SIGTERM, signal.SIGINT
-  before = {n: signal.signal(n, lambda *_: None) for n in numbers}
-  try:
-    yield
-  finally:
-    for number, handler in before.items():
-      signal.signal(number, handler)
