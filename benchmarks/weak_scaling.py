@@ -23,10 +23,10 @@ import numpy as np
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.bce import bce
 from xjax.score.heads.contract import ALL_DEVICES, row_spec
-from xjax.score.heads.fused import Pace, RowStep, fused_loss
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import SGD
+from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import SGD
 
 ROWS = 10752  # per device: 2.75 million labels on 256 devices
 DOCUMENTS = 512

@@ -27,8 +27,8 @@ from xjax.score.config import ExactMatchModel, ModelConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.heads.contract import DescriptorHeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import (
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import (
   ByOptimizer,
   FusedAdagrad,
   FusedSGD,

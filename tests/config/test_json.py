@@ -40,8 +40,8 @@ from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedAdagrad, RowsConfig
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedAdagrad, RowsConfig
 from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel

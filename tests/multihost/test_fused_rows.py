@@ -24,9 +24,9 @@ from xjax.run.fit import fit
 from xjax.run.neural_training import plan_neural
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rounding import E4M3
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedAdagrad, FusedSGD
+from xjax.score.heads.rows.rounding import E4M3
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedAdagrad, FusedSGD
 from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import Checkpoints, intact_steps
 from xjax.train.parameters import by_path

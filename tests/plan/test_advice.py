@@ -24,8 +24,8 @@ from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.features import FeaturesConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedSGD
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedSGD
 from xjax.score.pooling import MeanConfig
 from xjax.score.text_model import NeuralModel
 

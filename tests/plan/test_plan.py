@@ -44,8 +44,8 @@ from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedSGD
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedSGD
 from xjax.score.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 from xjax.train.optimizer import make_optimizer

@@ -13,10 +13,10 @@ from xjax.losses.softmax import SoftmaxConfig
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.kahan import PLACE
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedAdagrad, FusedSGD
+from xjax.score.heads.rows.kahan import PLACE
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedAdagrad, FusedSGD
 from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.parameters import by_path

@@ -24,7 +24,7 @@ from xjax.data.schema import LabelSpace
 from xjax.plan.plan import batch_of, on_device
 from xjax.plan.sizes import BatchShape
 from xjax.run.neural_training import plan_neural
-from xjax.score.heads.storage import Storage
+from xjax.score.heads.rows.storage import Storage
 from xjax.score.pretrained.architecture import Activation, Architecture
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step

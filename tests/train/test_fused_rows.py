@@ -7,7 +7,7 @@ import pytest
 
 from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.core.rng import step_key
-from xjax.score.heads.update import (
+from xjax.score.heads.rows.update import (
   SGD,
   AdagradRow,
   ByOptimizer,

@@ -16,11 +16,11 @@ from xjax.data.schema import LabelSpace
 from xjax.run import neural_training as neural
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedSGD
+from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedSGD
 from xjax.score.pooling import MeanConfig, NoPooling
 from xjax.score.text_model import NeuralModel, build, smoothed_priors
 from xjax.train.fused_rows import FREQUENT

@@ -32,7 +32,7 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.label_weights import EvenWeights
-from xjax.score.heads.update import ByOptimizer, RowsConfig
+from xjax.score.heads.rows.update import ByOptimizer, RowsConfig
 from xjax.score.text_model import NeuralModel
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')

@@ -31,8 +31,8 @@ from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedSGD
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedSGD
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 

@@ -28,8 +28,8 @@ from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import ByOptimizer, FusedAdagrad, RowsConfig
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import ByOptimizer, FusedAdagrad, RowsConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 

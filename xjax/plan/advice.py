@@ -13,8 +13,8 @@ from xjax.config.parameter_groups import in_group
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.plan.plan import Plan, Planner
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedSGD
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import FusedSGD
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64

@@ -26,7 +26,7 @@ from xjax.plan.sizes import BatchShape, Sizes
 from xjax.run.neural_training import check_mesh
 from xjax.score.heads.chunks import chunk_size
 from xjax.score.heads.contract import is_label_row
-from xjax.score.heads.storage import Storage
+from xjax.score.heads.rows.storage import Storage
 from xjax.score.text_model import NeuralModel, TextModel, build
 from xjax.train.fused_rows import FREQUENT, fused_rows
 from xjax.train.optimizer import make_optimizer

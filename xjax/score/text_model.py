@@ -39,10 +39,10 @@ from xjax.score.heads.contract import (
   HeadInputs,
   TokenFeatures,
 )
-from xjax.score.heads.fused import RowStep, fused_loss
 from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.rows.fused import RowStep, fused_loss
+from xjax.score.heads.rows.update import Slots
 from xjax.score.heads.streaming import head_loss
-from xjax.score.heads.update import Slots
 from xjax.score.pooling import NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
 

@@ -14,11 +14,11 @@ import optax
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
-from xjax.score.heads.fused import Pace
-from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import (
+from xjax.score.heads.rows.fused import Pace
+from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import (
   RowRule,
 )
 from xjax.train.optimizer import make_schedule

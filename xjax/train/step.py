@@ -17,8 +17,8 @@ from xjax.core.rng import step_key
 from xjax.core.types import Batch
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.heads.contract import row_spec
-from xjax.score.heads.fused import RowStep
-from xjax.score.heads.update import Slots
+from xjax.score.heads.rows.fused import RowStep
+from xjax.score.heads.rows.update import Slots
 from xjax.train.state import StatePlan, TrainState
 
 

@@ -16,8 +16,8 @@ from xjax.run.neural_training import plan_neural
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage, decode_weights
-from xjax.score.heads.update import FusedSGD
+from xjax.score.heads.rows.storage import Storage, decode_weights
+from xjax.score.heads.rows.update import FusedSGD
 from xjax.score.pooling import MeanConfig
 from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params

@@ -26,9 +26,13 @@ from xjax.score.heads.contract import (
   padded_row,
   row_spec,
 )
-from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, decode_weights, encode_weights
-from xjax.score.heads.update import RowsConfig
+from xjax.score.heads.rows.rounding import random_bits
+from xjax.score.heads.rows.storage import (
+  Storage,
+  decode_weights,
+  encode_weights,
+)
+from xjax.score.heads.rows.update import RowsConfig
 
 # At most this many rows are drawn at once. A head with more rows is drawn in
 # LABEL_MULTIPLE blocks.
@@ -149,7 +153,7 @@ class OneVsAll(Head):
   This is the head of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4), and
   the classifier of XMC systems with four thousand to a hundred million labels.
   The label rows are divided over all devices. If training changes the rows in
-  the fused pass (heads/fused.py), a weight can be stored in 2 bytes or 1 byte.
+  the fused pass (heads/rows/fused.py), a weight can be stored in 2 bytes or 1 byte.
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.

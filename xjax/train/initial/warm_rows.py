@@ -11,8 +11,12 @@ import numpy as np
 
 from xjax.core.mesh import put_labels
 from xjax.score.heads.contract import on_labels
-from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, decode_weights, encode_weights
+from xjax.score.heads.rows.rounding import random_bits
+from xjax.score.heads.rows.storage import (
+  Storage,
+  decode_weights,
+  encode_weights,
+)
 from xjax.train.checkpoint import read_some
 
 # The weights of label rows, and the exponents that scale 1-byte weights. A

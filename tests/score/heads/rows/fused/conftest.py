@@ -16,11 +16,11 @@ from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
-from xjax.score.heads.fused import Pace, RowStep, fused_loss
-from xjax.score.heads.kahan import kahan_slots
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.storage import Storage, decode_weights
-from xjax.score.heads.update import SGD, AdagradRow, RowRule
+from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
+from xjax.score.heads.rows.kahan import kahan_slots
+from xjax.score.heads.rows.storage import Storage, decode_weights
+from xjax.score.heads.rows.update import SGD, AdagradRow, RowRule
 
 B, D, L, REAL = 16, 8, 307, 14  # no size of chunks or shards divides 307
 RATE, DECAY = 6.0, 0.01  # changes as large as the weights

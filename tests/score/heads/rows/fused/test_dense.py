@@ -12,10 +12,10 @@ from xjax.losses.bce import bce
 from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
-from xjax.score.heads.kahan import LEFT_OUT, PLACE
-from xjax.score.heads.storage import Storage
+from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import SGD, AdagradRow
 from xjax.score.heads.streaming import head_loss
-from xjax.score.heads.update import SGD, AdagradRow
 
 
 def off(found, expected):

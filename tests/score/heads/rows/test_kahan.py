@@ -12,8 +12,8 @@ from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
-from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots, kahan_step
-from xjax.score.heads.rounding import random_bits
+from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots, kahan_step
+from xjax.score.heads.rows.rounding import random_bits
 
 D, L = 4, LABEL_MULTIPLE + 71  # two rows a block
 STEPS, CHANGE = 400, 2.0**-12

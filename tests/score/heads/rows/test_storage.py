@@ -9,8 +9,12 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.score.heads.contract import split_head
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, decode_weights, encode_weights
+from xjax.score.heads.rows.rounding import random_bits
+from xjax.score.heads.rows.storage import (
+  Storage,
+  decode_weights,
+  encode_weights,
+)
 
 B, D, L = 4, 6, 150
 SPACING = {

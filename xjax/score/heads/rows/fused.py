@@ -27,17 +27,17 @@ from xjax.core.numerics import column_sums, product
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.heads import chunks
 from xjax.score.heads.contract import row_spec, split_head
-from xjax.score.heads.kahan import LEFT_OUT, kahan_step
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import (
+from xjax.score.heads.rows.kahan import LEFT_OUT, kahan_step
+from xjax.score.heads.rows.rounding import random_bits
+from xjax.score.heads.rows.storage import (
   Rows,
   Storage,
   decode_weights,
   encode_weights,
 )
+from xjax.score.heads.rows.update import RowGradient, RowRule, Slots
 from xjax.score.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
-from xjax.score.heads.update import RowGradient, RowRule, Slots
 
 
 class Pace(NamedTuple):

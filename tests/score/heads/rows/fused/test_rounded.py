@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from xjax.losses.bce import bce
-from xjax.score.heads.fused import Pace, RowStep, fused_loss
-from xjax.score.heads.kahan import LEFT_OUT
-from xjax.score.heads.rounding import E4M3
-from xjax.score.heads.storage import Storage, decode_weights
-from xjax.score.heads.update import SGD, AdagradRow
+from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
+from xjax.score.heads.rows.kahan import LEFT_OUT
+from xjax.score.heads.rows.rounding import E4M3
+from xjax.score.heads.rows.storage import Storage, decode_weights
+from xjax.score.heads.rows.update import SGD, AdagradRow
 
 ROUNDED = [Storage.BFLOAT16, Storage.COMPENSATED, Storage.FLOAT8]
 

@@ -16,7 +16,12 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Float32, UInt32
 
-from xjax.score.heads.rounding import E4M3, power_of_2, to_bfloat16, to_e4m3
+from xjax.score.heads.rows.rounding import (
+  E4M3,
+  power_of_2,
+  to_bfloat16,
+  to_e4m3,
+)
 
 Rows = Mapping[str, jax.Array]
 

@@ -8,7 +8,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.score.heads import ova as first
-from xjax.score.heads.storage import Storage, decode_weights
+from xjax.score.heads.rows.storage import Storage, decode_weights
 
 ROWS, D = 2 * LABEL_MULTIPLE, 4
 

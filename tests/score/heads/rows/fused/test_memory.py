@@ -11,12 +11,12 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.losses.bce import bce
 from xjax.losses.softmax import Softmax
-from xjax.score.heads.fused import Pace, RowStep, fused_loss
-from xjax.score.heads.kahan import kahan_slots
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.storage import Storage
+from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
+from xjax.score.heads.rows.kahan import kahan_slots
+from xjax.score.heads.rows.storage import Storage
+from xjax.score.heads.rows.update import SGD, AdagradRow
 from xjax.score.heads.streaming import head_loss
-from xjax.score.heads.update import SGD, AdagradRow
 
 B, P, D, L, CHUNK = 16, 5, 32, 60_001, 512
 ROWS = padded_labels(L)

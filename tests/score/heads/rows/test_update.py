@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.heads.update import SGD, AdagradRow, RowGradient
+from xjax.score.heads.rows.update import SGD, AdagradRow, RowGradient
 
 
 def gradient(kernel_CD, bias_C):

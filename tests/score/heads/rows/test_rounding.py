@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.heads.rounding import (
+from xjax.score.heads.rows.rounding import (
   E4M3,
   power_of_2,
   random_bits,
