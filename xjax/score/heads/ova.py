@@ -153,7 +153,7 @@ class OneVsAll(Head):
   This is the head of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4), and
   the classifier of XMC systems with four thousand to a hundred million labels.
   The label rows are divided over all devices. If training changes the rows in
-  the fused pass (heads/rows/fused.py), a weight can be stored in 2 bytes or 1 byte.
+  the fused pass (rows/fused.py), a weight can be stored in 2 bytes or 1 byte.
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.
