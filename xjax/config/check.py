@@ -194,6 +194,8 @@ def _faults_between(
   """Yields the faults that check() finds in a part and in its inner parts."""
   config = config or part
   yield from part.check(config, path)
+  if part.is_stage:
+    return
   for name in _field_names(part):
     if isinstance(value := getattr(part, name), ConfigPart):
       yield from _faults_between(value, f'{path}.{name}', config)

@@ -21,7 +21,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import PROPENSITY
 from xjax.judge.calibration import Method
-from xjax.score.config import ModelConfig
+from xjax.score.config import ModelConfig, RunVectors
 
 if typing.TYPE_CHECKING:
   from xjax.config.neural_train import NeuralTrain
@@ -129,4 +129,12 @@ def shrink(config: Config) -> Config:
     workers=1,
     tokens=config.data.tokens.tiny(),
   )
-  return dataclasses.replace(config.tiny(), data=data, mesh=MeshConfig())
+  tiny = dataclasses.replace(config.tiny(), data=data, mesh=MeshConfig())
+  if isinstance(vectors := getattr(tiny.model, 'vectors', None), RunVectors):
+    # A run without files of other runs trains an encoder of its own.
+    from xjax.config.stages import StageVectors
+
+    stage = StageVectors(weight=vectors.weight).tiny()
+    model = dataclasses.replace(tiny.model, vectors=stage)
+    return dataclasses.replace(tiny, model=model)
+  return tiny

@@ -5,9 +5,11 @@ from typing import ClassVar
 
 from xjax.core.config_part import (
   AMOUNT,
+  AT_LEAST_0,
   AT_LEAST_1,
   POSITIVE,
   ConfigPart,
+  at_most,
   field,
 )
 from xjax.score.config import (
@@ -105,5 +107,14 @@ class TreeTrain(TrainConfig):
   )
   threshold: float = field(
     0.1, 'Weights with a smaller absolute value are set to 0.', AMOUNT
+  )
+  matched: int = field(
+    0,
+    'Number of deepest clusters that the clusters above the labels predict for '
+    'a training document. The labels of these clusters learn from the document '
+    'too (matcher-aware negatives). With 0, only the labels of clusters with a '
+    'gold label learn from the document.',
+    AT_LEAST_0,
+    tiny=at_most(2),
   )
   workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)

@@ -90,9 +90,13 @@ class ConfigPart:
     abstract: whether configs must use a subclass in place of this class.
     earlier_kind: the "kind" of this class in config.json files of earlier
       versions of xjax, if this "kind" does not follow from the class name.
+    is_stage: whether the inner parts belong to the run of a stage. They are
+      checked in the config of that run, not in the config that they are part
+      of.
   """
 
   abstract: ClassVar[bool] = True
+  is_stage: ClassVar[bool] = False
   earlier_kind: ClassVar[str] = ''
 
   def __init_subclass__(cls, abstract: bool = False, **others: Any) -> None:

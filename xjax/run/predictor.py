@@ -180,6 +180,11 @@ class Predictor:
     """Returns how the scorer searches for the best labels, such as `exact`."""
     return self.scorer.selected_by
 
+  @property
+  def stages(self) -> 'dict[str, Predictor]':
+    """Returns the models that this model uses, by the name of their stage."""
+    return getattr(self.inputs, 'stages', {})
+
   def topk(
     self,
     batch: Batch,
@@ -393,6 +398,7 @@ class Predictor:
       if self.inputs.reads_rows:
         rows = sparse.csr_array((1, self.inputs.n_features), dtype=np.float32)
         example = SparseDocuments('example', rows)
+      self.inputs.warmup()
       self.lists(example, 1)
       return
     size = self._compiled_size(1)

@@ -33,6 +33,7 @@ from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree, load_tree, save_tree
 from xjax.score.trees.training import fit_tree
+from xjax.select.tree_matcher import TreeMatcher
 from xjax.select.tree_scorer import TreeScorer
 from xjax.select.tree_search import Link, TreeSearch
 from xjax.train.sparse_inputs import (
@@ -96,11 +97,11 @@ class SparseFit(Fit):
     """
 
   def check_start(self) -> None:
-    """Checks that the number of processes is possible for the model.
+    """Checks the number of processes and the run whose vectors are used.
 
     Raises:
       ConfigError: there are several processes, but the model can only be
-        trained by one process.
+        trained by one process; or the run whose vectors are used is missing.
     """
     if process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
@@ -108,6 +109,10 @@ class SparseFit(Fit):
         'process: start the run on one host, or use LinearModel with '
         'config.train.solver=OnDevices(...), which can use several hosts'
       )
+    if self.config.model.joins:
+      from xjax.run.stages.stage import check_vectors
+
+      check_vectors(self.config, self.workdir)
 
   def check_corpus(
     self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
@@ -122,7 +127,7 @@ class SparseFit(Fit):
 
   def fit(self, corpus: Corpus, preemption: 'Preemption') -> Fitted:
     """Trains the parts of the model that are not trained yet."""
-    inputs = self._inputs(corpus)
+    inputs = self._inputs(corpus, preemption)
     if not all(path.exists() for path in _files(self.workdir, self.config)):
       start = time.monotonic()
       data = _tree_data(corpus, inputs)
@@ -151,16 +156,22 @@ class SparseFit(Fit):
     predictor = _load_uncalibrated(self.workdir, self.config)
     return dataclasses.replace(predictor, space=corpus.label_space)
 
-  def _inputs(self, corpus: Corpus) -> SparseInputs:
+  def _inputs(self, corpus: Corpus, preemption: 'Preemption') -> SparseInputs:
     path = self.workdir.tfidf
     if path.exists():
-      return _saved_inputs(self.workdir, self.config, 0)
-    inputs = fit_inputs(corpus.splits[TRAIN], self.config)
-    if isinstance(inputs, TextInputs) and is_host0():
-      with self.workdir.recording(path):
-        inputs.featurise.save(path)
-    barrier('xjax:features')
-    return inputs
+      inputs = _saved_texts(self.workdir, self.config, 0)
+    else:
+      inputs = fit_inputs(corpus.splits[TRAIN], self.config)
+      if isinstance(inputs, TextInputs) and is_host0():
+        with self.workdir.recording(path):
+          inputs.featurise.save(path)
+      barrier('xjax:features')
+    if not self.config.model.joins:
+      return inputs
+    from xjax.run.stages.stage import vectors_of_new_run
+
+    vectors = vectors_of_new_run(self.config, self.workdir, corpus, preemption)
+    return vectors.joined_to(inputs)
 
   def _train(
     self, data: TreeData, feature_seconds: float, between: Callable[[], None]
@@ -352,6 +363,9 @@ def train_tree(
     workers=train.workers,
     parts=parts,
     between=between,
+    matcher=TreeMatcher(train.matched, _link(config))
+    if train.matched
+    else None,
   )
 
 
@@ -371,6 +385,18 @@ def _parts_of(path: pathlib.Path) -> pathlib.Path:
 def _saved_inputs(
   folder: Workdir, config: Config, n_features: int
 ) -> SparseInputs:
+  inputs = _saved_texts(folder, config, n_features)
+  if not config.model.joins:
+    return inputs
+  # A run without vectors needs no JAX, so this is imported only if needed.
+  from xjax.run.stages.stage import saved_vectors
+
+  return saved_vectors(config, folder).joined_to(inputs)
+
+
+def _saved_texts(
+  folder: Workdir, config: Config, n_features: int
+) -> RowInputs | TextInputs:
   if config.data.tokens.sparse:
     return RowInputs(config, n_features)
   texts = Tfidf.load(folder.tfidf)
@@ -394,8 +420,7 @@ def _check_sizes(
   space: LabelSpace,
 ) -> None:
   """Checks that files have as many labels and features as the run."""
-  features = inputs.featurise if isinstance(inputs, TextInputs) else inputs
-  run_sizes = space.n_trained, features.n_features
+  run_sizes = space.n_trained, inputs.n_features
   for path, search in zip(files, searches, strict=True):
     sizes = search.tree.n_labels, search.weights.n_features
     if sizes != run_sizes:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from xjax.core.config_part import (
   AT_LEAST_1,
+  POSITIVE,
   ConfigPart,
   field,
   kinds_that,
@@ -116,6 +117,11 @@ class SparseModel(ModelConfig, abstract=True):
   chained: ClassVar[bool] = True
   n_trees = 1
 
+  @property
+  def joins(self) -> bool:
+    """Returns whether vectors of an encoder are joined to the features."""
+    return False
+
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
@@ -130,6 +136,66 @@ class LinearModel(SparseModel):
   """
 
   chained = False
+
+
+@dataclasses.dataclass
+class VectorsConfig(ConfigPart, abstract=True):
+  """Chooses the vectors that are joined to the sparse features of documents.
+
+  Attributes:
+    joins: whether the features of a document get a vector.
+    weight: length of the vector of a document. The TF-IDF features have
+      length 1.
+  """
+
+  joins: ClassVar[bool] = True
+
+  weight: float = field(
+    1.0,
+    'Length to which the vector of a document is scaled. The TF-IDF features '
+    'of a document have length 1.',
+    POSITIVE,
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    if config.data.sparse:
+      yield (
+        f'{path}={type(self).__name__}(...): needs texts, which an encoder can '
+        f'read; config.data={type(config.data).__name__}(...) has none'
+      )
+
+
+@dataclasses.dataclass
+class NoVectors(VectorsConfig):
+  """Joins no vector: the features of a document are only its TF-IDF."""
+
+  joins = False
+  weight = 1.0
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from ()
+
+
+@dataclasses.dataclass
+class RunVectors(VectorsConfig):
+  """Joins the vectors of the encoder of a finished run.
+
+  A document's vector is what the run's pooling computes, or the mean over the
+  document's tokens if the run has no pooling. The files that the encoder needs
+  are copied into the workdir.
+  """
+
+  workdir: str = field(
+    '', 'WORKDIR[@step] of a finished run of a neural model.', tiny=''
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if not self.workdir:
+      yield (
+        f"{path}.workdir='': set it to the workdir of the run whose encoder "
+        'computes the vectors'
+      )
 
 
 @dataclasses.dataclass
@@ -163,3 +229,12 @@ class TreeModel(SparseModel):
     'tree. In an ensemble, only the labels that the trees find are combined.',
     may_change=True,
   )
+  vectors: VectorsConfig = field(
+    NoVectors,
+    'The vectors of an encoder that are joined to the sparse features of '
+    'documents (the ranker of XR-Transformer).',
+  )
+
+  @property
+  def joins(self) -> bool:
+    return self.vectors.joins

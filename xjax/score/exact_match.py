@@ -45,7 +45,7 @@ class DescriptorMatcher:
     Raises:
       DataError: no label has a name with a letter.
     """
-    self._n_labels, self._max_words = len(names), max_words
+    self.n_features, self._max_words = len(names), max_words
     labels: dict[str, list[int]] = {}
     for label, label_names in enumerate(names):
       for text in dict.fromkeys(map(_spaced_words, label_names)):
@@ -76,7 +76,7 @@ class DescriptorMatcher:
     ids = Ragged.of([sorted(row) for row in rows])
     scores = (row[label] for row in rows for label in sorted(row))
     scores = np.fromiter(scores, np.float32, len(ids.values))
-    shape = (len(texts), self._n_labels)
+    shape = (len(texts), self.n_features)
     return sparse.csr_array((scores, ids.values, ids.indptr), shape)
 
   def words(self, document: Document) -> list[WordPlace]:

@@ -43,7 +43,7 @@ from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.fused import RowStep, fused_loss
 from xjax.score.heads.rows.update import Slots
 from xjax.score.heads.streaming import head_loss
-from xjax.score.pooling import NoPooling, PoolingConfig
+from xjax.score.pooling import Mean, NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
 
 
@@ -145,6 +145,25 @@ class TextModel(nnx.Module):
       documents. head.prepare gets document_BD if there is a pooling, else the
       encoded tokens.
     """
+    return self.head.prepare(self._pooled(batch, rngs))
+
+  def vectors(self, batch: Batch) -> jax.Array:
+    """Computes one vector of each document, on the context mesh.
+
+    Args:
+      batch: documents. Rows that only fill the batch may have length 0.
+
+    Returns:
+      document_BD, float32: the result of the pooling. If there is no pooling,
+      it is the mean over the document's encoded tokens.
+    """
+    pooled = self._pooled(batch, None)
+    if self.pooling is None:
+      pooled = Mean(self.encoder.dim)(pooled)
+    return pooled.astype(jnp.float32)
+
+  def _pooled(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
+    """Returns document_BD, or TokenFeatures if there is no pooling."""
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
     if self.embedding is not None:
@@ -154,8 +173,7 @@ class TextModel(nnx.Module):
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
     tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
-    pooled = tokens if self.pooling is None else self.pooling(tokens, rngs)
-    return self.head.prepare(pooled)
+    return tokens if self.pooling is None else self.pooling(tokens, rngs)
 
   def loss(
     self,

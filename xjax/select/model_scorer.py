@@ -67,6 +67,10 @@ class ModelScorer:
       functools.partial(_attention, graphdef),
       out_shardings=NamedSharding(mesh, BATCH),
     )
+    self._vectors = jax.jit(
+      functools.partial(_vectors, graphdef),
+      out_shardings=NamedSharding(mesh, BATCH),
+    )
 
   def topk(
     self,
@@ -155,6 +159,24 @@ class ModelScorer:
       arguments = put_batch((batch, ids_BK), self.mesh)
       return own_rows(self._attention(self.params, *arguments))
 
+  @property
+  def vector_dim(self) -> int:
+    """Returns the size D of the vectors that `vectors` returns."""
+    return nnx.merge(self._graphdef, self.params).encoder.dim
+
+  def vectors(self, batch: Batch) -> Float32[np.ndarray, 'B D']:
+    """Returns one vector of each document (see TextModel.vectors).
+
+    Args:
+      batch: as in topk.
+
+    Returns:
+      document_BD: this process's rows, as a NumPy array.
+    """
+    with jax.set_mesh(self.mesh):
+      batch = put_batch(batch, self.mesh)
+      return own_rows(self._vectors(self.params, batch))
+
 
 def _topk(
   graphdef, recall, params, batch, *, k, weights, slices, allowed, sigmoid
@@ -176,3 +198,8 @@ def _topk(
 def _attention(graphdef, params, batch, ids_BK):
   """Computes attention weights of labels; jax.jit compiles this function."""
   return nnx.merge(graphdef, params).attention(batch, ids_BK)
+
+
+def _vectors(graphdef, params, batch):
+  """Computes the vectors of documents; jax.jit compiles this function."""
+  return nnx.merge(graphdef, params).vectors(batch)

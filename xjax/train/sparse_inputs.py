@@ -88,6 +88,10 @@ class SparseInputs(abc.ABC):
         shown.update(parts[-1].shape[0])
     return sparse.vstack(parts, format='csr')
 
+  def warmup(self) -> None:
+    """Compiles the programs that compute features; by default, none."""
+    return
+
   def _once(self, features: Features, gold: Ragged) -> SparseBatches:
     share, size = own_share(), self.config.eval.batch_size
     if share == WHOLE:  # few documents need no rows that only fill a batch
@@ -104,6 +108,11 @@ class TextInputs(SparseInputs):
   """
 
   featurise: TextFeatures
+
+  @property
+  def n_features(self) -> int:
+    """Returns the number of features of a document."""
+    return self.featurise.n_features
 
   def features(self, documents: Sequence[str | Document]) -> Features:
     """Returns a function that computes features of some of the documents.

@@ -164,6 +164,10 @@ class Workdir:
   def checkpoints(self) -> pathlib.Path:
     return self.path / 'checkpoints'
 
+  def stage(self, name: str) -> 'Workdir':
+    """Returns the workdir of a stage, a model that the run uses."""
+    return Workdir(self.path / 'stages' / name)
+
   @property
   def profile(self) -> pathlib.Path:
     """Returns the folder of traces that jax.profiler writes."""

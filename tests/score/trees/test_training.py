@@ -1,10 +1,12 @@
 """Classifiers of a tree: what they learn from, and parts of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.core.types import Ragged
+from xjax.core.types import PAD, Ragged
 from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import Loss
@@ -47,7 +49,8 @@ def train(data, tree, folder, **changes):
     'between': lambda: None,
     **changes,
   }
-  return fit_tree(*data, tree, SOLVER, **options)
+  solver = options.pop('solver', SOLVER)
+  return fit_tree(*data, tree, solver, **options)
 
 
 def columns(weights):
@@ -241,3 +244,41 @@ def test_long_blocks_have_parts_of_their_own():
       assert done in columns
       assert max(tree.degree[task.parent] for task in part) <= 5
   assert done == columns[-1] and len(parts) > 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Matcher:
+  """Predicts the same two nodes for every document."""
+
+  def __call__(self, rows, tree, weights, workers):
+    assert (tree.label[tree.degree == 0] == [1, 2, 3]).all()
+    assert weights.columns.tolist() == [0, 3]
+    return np.tile(np.int32([2, PAD, 3]), (rows.shape[0], 1))
+
+
+def test_labels_also_learn_from_documents_that_match_their_cluster(
+  data, tree, tmp_path
+):
+  rows, gold = data
+  precise = Solver(Loss.SQUARED_HINGE, 1.0, 1e-6, 5000)
+  alone = columns(train(data, tree, tmp_path / 'alone', solver=precise))
+  matched = columns(
+    train(data, tree, tmp_path / 'all', solver=precise, matcher=Matcher())
+  )
+  for one, other in zip(alone, matched):  # the nodes above, and those below 1
+    np.testing.assert_array_equal(one[..., :5], other[..., :5])
+  everyone = np.arange(N)
+  has = np.array([[label in gold[row] for label in (2, 3)] for row in everyone])
+  features, weights, bias = solve_block(
+    rows, everyone, has, precise, 0, Workspace(D)
+  )
+  np.testing.assert_allclose(matched[0][features, 5:7], weights, atol=1e-4)
+  np.testing.assert_allclose(matched[1][5:7], bias, atol=1e-4)
+
+
+def test_parts_trained_with_other_negatives_are_not_used(data, tree, tmp_path):
+  train(data, tree, tmp_path)
+  again = columns(train(data, tree, tmp_path, matcher=Matcher()))
+  fresh = columns(train(data, tree, tmp_path / 'fresh', matcher=Matcher()))
+  for one, other in zip(again, fresh):
+    np.testing.assert_array_equal(one, other)

@@ -78,7 +78,13 @@ class WordShares:
 
 
 class TextFeatures(Protocol):
-  """Computes sparse features of texts, and says from which words they come."""
+  """Computes sparse features of texts, and says from which words they come.
+
+  Attributes:
+    n_features: int, number D of features.
+  """
+
+  n_features: int
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the features [N, D] of N texts; columns ascend in each row."""

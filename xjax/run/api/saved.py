@@ -101,6 +101,9 @@ def _copy(predictor: Predictor, target: pathlib.Path) -> None:
     if mark.is_file() and read_json(mark).get('step') == predictor.step:
       shutil.copytree(source.evaluation(name), saved.evaluation(DEV))
       break
+  for name, stage in predictor.stages.items():
+    with saved.recording(saved.stage(name).digest_list):
+      save_run(stage, saved.stage(name).path)
   data = predictor.config.data
   if data.dir and source.path in pathlib.Path(data.dir).absolute().parents:
     data = dataclasses.replace(data, dir='')

@@ -12,7 +12,7 @@ from scipy import sparse
 from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
-from xjax.core.types import Ragged
+from xjax.core.types import PAD, Ragged
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers, bias_of_last
 from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
@@ -23,10 +23,15 @@ from xjax.score.linear.problem import (
   largest_norm,
 )
 from xjax.score.trees.complete import complete_tree
-from xjax.score.trees.label_tree import LabelTree
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
 # A part has about this many classifiers. A killed run loses at most one part.
 _PART = 256
+
+# A function (rows, tree, weights, workers) -> int [N, K], the leaves that a
+# trained tree predicts for each training document, or PAD. The function is a
+# dataclass, so that it has a digest.
+Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
 
 # Settings of an earlier solver that Blocks does not have.
 _LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
@@ -93,6 +98,7 @@ def fit_tree(
   workers: int,
   parts: PartFiles,
   between: Callable[[], None],
+  matcher: Matcher | None = None,
 ) -> BlockWeights:
   """Trains a classifier for every node except the root.
 
@@ -116,6 +122,12 @@ def fit_tree(
       also depend on the arguments that decide the result.
     between: a function that is called after each part. Training ends if this
       function raises an error.
+    matcher: finds the nodes that the trained part of the tree predicts for each
+      document, among the parents of the deepest nodes. The deepest nodes then
+      also learn from the documents for which their parent is predicted
+      (matcher-aware negatives; Zhang et al. 2021, "Fast Multi-Resolution
+      Transformer Fine-tuning for Extreme Multi-label Text Classification",
+      Section 3.2). None stands for teacher forcing alone.
 
   Returns:
     The classifiers, one block per inner node.
@@ -123,25 +135,33 @@ def fit_tree(
   Raises:
     UserError: the file of a part was removed or damaged during training.
   """
-  parts = parts.of(rows, gold, tree, solver, seed, threshold)
+  extra = [] if matcher is None else [matcher]  # keys of earlier versions
+  parts = parts.of(rows, gold, tree, solver, seed, threshold, *extra)
   documents = _documents(gold, tree, rows.shape[0])
+  seen_by = documents  # the documents from which a node's children learn
   local = threading.local()
 
   def run(task: _Task) -> Classifiers:
     if not hasattr(local, 'workspace'):
       local.workspace = Workspace(rows.shape[1])
     return _solve(
-      rows, documents, task, solver, seed, threshold, local.workspace
+      rows, documents, seen_by, task, solver, seed, threshold, local.workspace
     )
 
   names, lowest, n_weights, norm = [], [], 0, largest_norm(rows)
+  deepest = int(tree.levels[-2])
   bar = Progress('training nodes', len(tree) - 1)
   with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
     for part in _parts(tree):
+      if matcher and part[0].first == deepest > 1:
+        above = _tree_above(tree)
+        weights = _laid_out(names, parts, above, lowest, n_weights, documents)
+        matched = matcher(rows, above, weights, workers)
+        seen_by = _with_matched(documents, tree, matched)
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])
       if arrays is None:
-        trained = Classifiers.join(_run_all(pool, run, part, documents))
+        trained = Classifiers.join(_run_all(pool, run, part, seen_by))
         parts.save(names[-1], trained.arrays())
         between()
       else:
@@ -149,12 +169,72 @@ def fit_tree(
       lowest.append(trained.lowest_scores(norm))
       n_weights += trained.weights.nnz
       bar.update(trained.n_labels)
+  return _laid_out(names, parts, tree, lowest, n_weights, documents)
+
+
+def _laid_out(
+  names: Sequence[str],
+  parts: PartFiles,
+  tree: LabelTree,
+  lowest: Sequence[np.ndarray],
+  n_weights: int,
+  documents: Ragged,
+) -> BlockWeights:
+  """Returns the classifiers of saved parts in the layout of a search.
+
+  Args:
+    names: names of the parts, which have all classifiers of the tree.
+    parts: files of the parts.
+    tree: the tree.
+    lowest: the lowest score of each node except the root, by part.
+    n_weights: number of weights of all classifiers.
+    documents: the positive documents of each node; later nodes are ignored.
+
+  Raises:
+    UserError: the file of a part was removed or damaged.
+  """
   whole = _whole_blocks(names, parts, tree.columns)
   with Progress('laying out weights'):
     weights = BlockWeights.of(whole, tree.columns, n_weights)
-  unseen_C = documents.lengths[1:] == 0
+  unseen_C = documents.lengths[1 : len(tree)] == 0
   bias_C = bias_of_last(weights.bias, np.concatenate(lowest), unseen_C)
   return dataclasses.replace(weights, bias=bias_C)
+
+
+def _tree_above(tree: LabelTree) -> LabelTree:
+  """Returns the tree without its deepest nodes.
+
+  The leaves of the new tree have their own numbers as labels.
+  """
+  n = int(tree.levels[-2])
+  first_child = np.minimum(tree.first_child[: n + 1], n)
+  nodes = np.arange(n, dtype=np.int32)
+  label = np.where(np.diff(first_child) == 0, nodes, NO_LABEL)
+  return LabelTree(first_child, label.astype(np.int32), n)
+
+
+def _with_matched(
+  documents: Ragged, tree: LabelTree, nodes_NK: np.ndarray
+) -> Ragged:
+  """Adds documents to the nodes that are predicted for them.
+
+  Args:
+    documents: the positive documents of each node, ascending.
+    tree: the tree.
+    nodes_NK: int, nodes predicted for each document, or PAD.
+
+  Returns:
+    One row per node: its positive documents, and the documents for which it is
+    predicted, ascending.
+  """
+  document, place = np.nonzero(nodes_NK != PAD)
+  positive = np.repeat(np.arange(len(tree)), documents.lengths)
+  nodes = np.concatenate([positive, nodes_NK[document, place]])
+  values = np.concatenate([documents.values, document])
+  cells = np.unique(nodes * np.int64(len(nodes_NK)) + values)
+  nodes, values = np.divmod(cells, len(nodes_NK))
+  indptr = np.searchsorted(nodes, np.arange(len(tree) + 1)).astype(np.int64)
+  return Ragged(indptr, values.astype(np.int32))
 
 
 def _whole_blocks(
@@ -186,10 +266,10 @@ def _run_all(
   pool: concurrent.futures.Executor,
   run: Callable[[_Task], Classifiers],
   tasks: Sequence[_Task],
-  documents: Ragged,
+  seen_by: Ragged,
 ) -> list[Classifiers]:
   """Runs tasks, largest first, and returns results in the order of `tasks`."""
-  sizes = [len(documents[task.parent]) for task in tasks]
+  sizes = [len(seen_by[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
     for at in np.argsort(np.negative(sizes), kind='stable').tolist()
@@ -253,6 +333,7 @@ def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
 def _solve(
   rows: sparse.csr_array,
   documents: Ragged,
+  seen_by: Ragged,
   task: _Task,
   solver: Solver,
   seed: int,
@@ -260,7 +341,7 @@ def _solve(
   workspace: Workspace,
 ) -> Classifiers:
   """Trains the classifiers of a task."""
-  of_parent = documents[task.parent]
+  of_parent = seen_by[task.parent]
   width = task.last - task.first
   positive = np.zeros((len(of_parent), width), bool)
   for column in range(width):

@@ -1,0 +1,51 @@
+"""Fixtures: a small encoder's run, and a ranker on its vectors."""
+
+import dataclasses
+
+import pytest
+
+from tests.fixtures.sparse_runs import RUNS, config_of
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.stages import StageConfig, StageVectors
+from xjax.data.config import WordsConfig
+from xjax.run.fit import fit
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
+
+
+@pytest.fixture(scope='session')
+def stage():
+  """A stage with a small encoder, which is trained for a few steps."""
+  return StageConfig(
+    tokens=WordsConfig(max_tokens=16, buckets=(8, 16), min_count=1),
+    model=NeuralModel(
+      EmbeddingConfig(dim=8),
+      BiGRUConfig(units=4),
+      SelfAttentionConfig(),
+      OneVsAllConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=50, steps=4, checkpoint_every=2, judge_every=2
+    ),
+    batch_size=32,
+  )
+
+
+@pytest.fixture(scope='session')
+def joined_config(stage):
+  """The config of a tree on TF-IDF features and the vectors of the stage."""
+  model, train = RUNS['xr']
+  model = dataclasses.replace(
+    model, vectors=StageVectors(stage=stage, weight=2.0)
+  )
+  return config_of(model, dataclasses.replace(train, matched=3))
+
+
+@pytest.fixture(scope='session')
+def joined(devices, joined_config, tmp_path_factory):
+  """The result of fit; tests must copy its workdir before they change it."""
+  with devices(1):
+    return fit(joined_config, tmp_path_factory.mktemp('joined') / 'run')

@@ -1,0 +1,142 @@
+"""Trees on TF-IDF features joined with the vectors of an encoder."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.config.check import check_config
+from xjax.config.json import from_json, to_json
+from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.run.stages.vectors import join
+from xjax.score.config import ExactMatchModel, RunVectors
+from xjax.train.loop import Loop
+
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+
+
+def test_a_vector_stands_after_the_sparse_features_of_its_document():
+  rows = sparse.csr_array(np.float32([[0, 1, 0], [0, 0, 0]]))
+  both = join(rows, np.float32([[3, 4], [0, 5]]))
+  assert both.has_sorted_indices and both.indices.dtype == np.int32
+  np.testing.assert_array_equal(
+    both.toarray(), [[0, 1, 0, 3, 4], [0, 0, 0, 0, 5]]
+  )
+
+
+def test_features_are_tfidf_and_scaled_vectors_of_the_stage(joined):
+  model = load(joined.workdir)
+  texts, vectors = model.inputs.featurise, model.inputs.vectors
+  features = model.inputs.features(TEXTS)(np.arange(3)).toarray()
+  tfidf = texts(TEXTS).toarray()
+  assert model.inputs.n_features == tfidf.shape[1] + vectors.dim
+  np.testing.assert_array_equal(features[:, : tfidf.shape[1]], tfidf)
+  norms = np.linalg.norm(features[:, tfidf.shape[1] :], axis=1)
+  np.testing.assert_allclose(norms, 2.0, rtol=1e-6)
+  stage = load(joined.workdir / 'stages' / 'encoder')
+  for batch in stage.text_batches(TEXTS):
+    expected = stage.scorer.vectors(batch)[batch.mask_B]
+    got = features[batch.doc_B[batch.mask_B], tfidf.shape[1] :]
+    length = np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(got, 2 * expected / length, atol=1e-6)
+
+
+def test_the_vectors_do_not_depend_on_the_other_documents(joined):
+  vectors = load(joined.workdir).inputs.vectors
+  together = vectors(TEXTS)
+  for text, vector in zip(TEXTS, together):
+    np.testing.assert_allclose(vectors([text])[0], vector, atol=1e-5)
+
+
+def test_the_run_of_another_workdir_is_copied(joined, joined_config, tmp_path):
+  source = tmp_path / 'source'
+  shutil.copytree(joined.workdir / 'stages' / 'encoder', source)
+  vectors = RunVectors(weight=2.0, workdir=str(source))
+  model = dataclasses.replace(joined_config.model, vectors=vectors)
+  config = dataclasses.replace(joined_config, model=model)
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics == joined.metrics
+  shutil.rmtree(source)
+  again = load(tmp_path / 'run').predict(TEXTS, k=3)
+  assert again == load(joined.workdir).predict(TEXTS, k=3)
+
+
+def test_a_saved_model_has_its_stage(joined, tmp_path):
+  from xjax import load as load_model
+
+  model = load_model(joined.workdir)
+  model.save(tmp_path / 'saved')
+  saved = load_model(tmp_path / 'saved')
+  assert saved.predict(TEXTS, k=3) == model.predict(TEXTS, k=3)
+
+
+def test_words_explain_labels_by_the_tfidf_features(joined):
+  text = 'Puma sa funu mesi teba malu 1977'
+  for label in load(joined.workdir).explain([text], k=3)[0]:
+    assert all(word.word in text.lower() for word in label.why)
+
+
+def test_a_stage_killed_and_resumed_gives_the_same_model(
+  joined, joined_config, tmp_path, monkeypatch
+):
+  run = Loop.run
+
+  def killed(loop, state, iterator, position):
+    loop.config.steps = 2  # the run ends after the checkpoint of step 2
+    run(loop, state, iterator, position)
+    raise Preempted('killed')
+
+  whole = joined_config.model.vectors.stage.train.steps
+  with monkeypatch.context() as patch:
+    patch.setattr(Loop, 'run', killed)
+    with pytest.raises(Preempted):
+      fit(joined_config, tmp_path / 'run')
+  joined_config.model.vectors.stage.train.steps = whole
+  fit(joined_config, tmp_path / 'run')
+  assert first == second
+
+
+def test_a_changed_stage_is_not_used(joined, tmp_path):
+  folder = tmp_path / 'run'
+  shutil.copytree(joined.workdir, folder)
+  path = folder / 'stages' / 'encoder' / 'digests.json'
+  path.write_text(path.read_text() + ' ')
+  with pytest.raises(DataError, match='stages/encoder/digests.json'):
+    load(folder)
+
+
+def test_a_stage_is_saved_with_the_config(joined_config):
+  assert from_json(to_json(joined_config)) == joined_config
+
+
+def test_faults_of_a_stage_have_the_path_of_the_stage(joined_config):
+  config = from_json(to_json(joined_config))
+  config.model.vectors.stage.train.accumulate = 7
+  config.model.vectors.stage.zones = ('title',)
+  with pytest.raises(ConfigError) as error:
+    check_config(config)
+  where = 'config.model.vectors.stage.train.accumulate=7: must divide '
+  assert where + 'config.model.vectors.stage.train.batch' in str(error.value)
+
+
+def test_a_stage_of_vectors_must_have_an_encoder(joined_config):
+  config = from_json(to_json(joined_config))
+  config.model.vectors.stage.model = ExactMatchModel()
+  with pytest.raises(ConfigError, match='must be NeuralModel'):
+    check_config(config)
+
+
+@pytest.mark.parametrize('workdir', ['', 'missing'])
+def test_a_missing_run_is_an_error(joined_config, tmp_path, workdir):
+  source = str(tmp_path / workdir) if workdir else ''
+  model = dataclasses.replace(
+    joined_config.model, vectors=RunVectors(workdir=source)
+  )
+  config = dataclasses.replace(joined_config, model=model)
+  with pytest.raises(ConfigError, match='config.model.vectors.workdir'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'config.json').exists()

@@ -1,0 +1,173 @@
+"""Trains or copies the models that a run uses, its stages.
+
+The files of a stage are a workdir of their own, in stages/ of the run's
+workdir. So the run needs no file of another run, and a killed stage resumes.
+"""
+
+from absl import logging
+
+from xjax.config.run import Config
+from xjax.config.stages import StageConfig, StageVectors
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError
+from xjax.data.schema import Corpus
+from xjax.run.api.saved import save_run
+from xjax.run.load import kind_of_run, load
+from xjax.run.predictor import Predictor
+from xjax.run.stages.vectors import ENCODER, DocumentVectors
+from xjax.score.config import RunVectors, is_neural
+from xjax.train.preemption import Preemption
+from xjax.train.workdir import Workdir
+
+_FIELD = 'config.model.vectors.workdir'
+
+
+def check_run(source: str, path: str) -> tuple[str, int | None]:
+  """Checks that a config names a finished run, and returns its workdir.
+
+  Args:
+    source: WORKDIR[@step].
+    path: path of the config's field, for messages.
+
+  Returns:
+    The workdir, and the step, or None for the best checkpoint.
+
+  Raises:
+    ConfigError: there is no run.
+  """
+  workdir, at, number = source.rpartition('@')
+  step = int(number) if at and number.isdecimal() else None
+  workdir = source if step is None else workdir
+  if not Workdir.at(workdir).config.exists():
+    raise ConfigError(
+      f'{path}={source}: there is no run of xjax in this folder; train it '
+      'first, or correct the path'
+    )
+  return workdir, step
+
+
+def train_stage(
+  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
+) -> Predictor:
+  """Trains the model of a stage, or resumes its training.
+
+  Args:
+    config: config of the stage's own run (StageConfig.run_config).
+    folder: folder of the stage.
+    corpus: the corpus of the run.
+    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+
+  Returns:
+    The best model of the stage.
+
+  Raises:
+    UserError: as in run.fit.
+    Preempted: SIGTERM or Ctrl-C came; another call resumes the stage.
+  """
+  with folder.locked():
+    run = kind_of_run(config)(config, folder)
+    folder.compare(config)
+    run.check_start()
+    run.check_corpus(corpus, {})
+    folder.record_corpus(corpus)
+    folder.open(config)
+    if is_host0():
+      logging.info('stage %s: %s', folder.path.name, folder.path)
+    return run.fit(corpus, preemption).model()
+
+
+def copy_run(source: str, folder: Workdir, path: str) -> None:
+  """Copies what loading the model of another run needs to a stage's folder.
+
+  A copy that exists is kept.
+
+  Args:
+    source: WORKDIR[@step] of the other run.
+    folder: folder of the stage.
+    path: path of the config's field, for messages.
+
+  Raises:
+    ConfigError: there is no run.
+    DataError: a file of the other run is damaged.
+  """
+  if is_host0() and not folder.config.exists():
+    save_run(load(*check_run(source, path)), folder.path)
+  barrier('xjax:copied')
+
+
+def check_vectors(config: Config, folder: Workdir) -> None:
+  """Checks that the run whose vectors are joined exists, unless it was copied.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+
+  Raises:
+    ConfigError: there is no run.
+  """
+  vectors = config.model.vectors
+  copied = folder.stage(ENCODER).config.exists()
+  if isinstance(vectors, RunVectors) and not copied:
+    check_run(vectors.workdir, _FIELD)
+
+
+def vectors_of_new_run(
+  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
+) -> DocumentVectors:
+  """Returns the vectors that a run joins to sparse features.
+
+  The stage of the encoder is trained or copied first, if this was not done.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    corpus: corpus of the run.
+    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+
+  Returns:
+    The vectors.
+
+  Raises:
+    As train_stage and copy_run.
+  """
+  vectors, stage = config.model.vectors, folder.stage(ENCODER)
+  match vectors:
+    case RunVectors():
+      copy_run(vectors.workdir, stage, _FIELD)
+    case StageVectors(stage=StageConfig() as trained):
+      model = train_stage(trained.run_config(config), stage, corpus, preemption)
+      _record(folder, stage)
+      return DocumentVectors.of(model, vectors.weight)
+  _record(folder, stage)
+  return saved_vectors(config, folder)
+
+
+def _record(folder: Workdir, stage: Workdir) -> None:
+  """Records the digest of the complete stage of a run."""
+  if is_host0():
+    with folder.recording(stage.digest_list):
+      pass  # the stage has written the file already
+  barrier('xjax:stage')
+
+
+def saved_vectors(config: Config, folder: Workdir) -> DocumentVectors:
+  """Returns the vectors of a run whose stage of the encoder is complete.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+
+  Raises:
+    DataError: a file of the stage is missing or damaged.
+    ConfigError: the stage is no neural model.
+  """
+  vectors = config.model.vectors
+  stage = folder.stage(ENCODER)
+  model = load(stage.path)
+  folder.check(stage.digest_list)
+  if not is_neural(model.config.model):
+    raise ConfigError(
+      f'{stage.path}: is a {type(model.config.model).__name__}, which has no '
+      'encoder; config.model.vectors needs a neural model'
+    )
+  return DocumentVectors.of(model, vectors.weight)

@@ -1,0 +1,131 @@
+"""Joins the vectors of an encoder to the TF-IDF features of documents.
+
+This is the input of XR-Transformer's ranker (Zhang et al. 2021, Section 3.3):
+[TF-IDF ; vector], where both parts have length 1.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+from jaxtyping import Float32
+import numpy as np
+from scipy import sparse
+
+from xjax.core.types import PAD
+from xjax.data.batches.sparse import Features
+from xjax.data.schema import Document
+from xjax.run.predictor import Predictor
+from xjax.train.sparse_inputs import TextInputs
+
+ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DocumentVectors:
+  """Computes the vectors of documents with the encoder of a neural run.
+
+  Attributes:
+    predictor: the neural run.
+    weight: length of each vector.
+    dim: int, size D of a vector.
+  """
+
+  predictor: Predictor
+  weight: float
+  dim: int
+
+  @classmethod
+  def of(cls, predictor: Predictor, weight: float) -> 'DocumentVectors':
+    """Makes the vectors of a neural run.
+
+    Args:
+      predictor: the neural run, whose scorer is a ModelScorer.
+      weight: length of each vector.
+    """
+    return cls(predictor, weight, predictor.scorer.vector_dim)
+
+  def __call__(
+    self, documents: Sequence[str | Document]
+  ) -> Float32[np.ndarray, 'N D']:
+    """Returns the vectors of N documents, all of the length `weight`.
+
+    Args:
+      documents: texts, or documents that have the zones that the encoder reads.
+    """
+    vectors_ND = np.zeros((len(documents), self.dim), np.float32)
+    for batch in self.predictor.text_batches(documents):
+      vectors_BD = self.predictor.scorer.vectors(batch)
+      real_B = batch.doc_B != PAD
+      vectors_ND[batch.doc_B[real_B]] = vectors_BD[real_B]
+    norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
+
+  def joined_to(self, inputs: TextInputs) -> 'JoinedInputs':
+    """Returns inputs whose features also have the vectors of documents.
+
+    Args:
+      inputs: computes the TF-IDF features of documents.
+    """
+    return JoinedInputs(inputs.config, inputs.featurise, self)
+
+  def warmup(self) -> None:
+    """Compiles the programs for all shapes of batches."""
+    for batch in self.predictor.inputs.example_batches():
+      self.predictor.scorer.vectors(batch)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JoinedInputs(TextInputs):
+  """Computes TF-IDF features, and joins a vector of an encoder to them.
+
+  The columns of the vector come after the columns of the TF-IDF features. Words
+  explain only the TF-IDF features.
+
+  Attributes:
+    vectors: computes the vectors of documents.
+  """
+
+  vectors: DocumentVectors
+
+  @property
+  def n_features(self) -> int:
+    """Returns the number of TF-IDF features plus the size of a vector."""
+    return super().n_features + self.vectors.dim
+
+  def features(self, documents: Sequence[str | Document]) -> Features:
+    """Returns a function that computes features of some of the documents."""
+    tfidf = super().features(documents)
+
+    def joined(rows: np.ndarray) -> sparse.csr_array:
+      vectors = self.vectors([documents[row] for row in rows.tolist()])
+      return join(tfidf(rows), vectors)
+
+    return joined
+
+  @property
+  def stages(self) -> dict[str, Predictor]:
+    """Returns the model whose encoder computes the vectors."""
+    return {ENCODER: self.vectors.predictor}
+
+  def warmup(self) -> None:
+    """Compiles the programs of the encoder."""
+    self.vectors.warmup()
+
+
+def join(
+  rows: sparse.csr_array, vectors_ND: Float32[np.ndarray, 'N D']
+) -> sparse.csr_array:
+  """Returns sparse rows with a dense vector at the end of each row.
+
+  Args:
+    rows: float32 [N, F] with sorted columns.
+    vectors_ND: the vectors of the same N documents.
+
+  Returns:
+    float32 [N, F + D] with sorted int32 columns.
+  """
+  joined = sparse.hstack([rows, sparse.csr_array(vectors_ND)], format='csr')
+  joined.sort_indices()
+  return sparse.csr_array(
+    (joined.data, joined.indices.astype(np.int32), joined.indptr), joined.shape
+  )
