@@ -79,8 +79,8 @@ def test_padding_on_either_side_changes_nothing():
   left = run(encoder, *documents(12, left=True))
   for row, n in enumerate(LENGTHS):
     close(left[12 - n :, row], states[:n, row])
-    alone = ids_TB[:n, row : row + 1]
-    close(run(encoder, alone, alone != 0)[:, 0], states[:n, row])
+  alone = ids_TB[:3, 1:2]
+  close(run(encoder, alone, alone != 0)[:, 0], states[:3, 1])
 
 
 def test_documents_of_a_packed_row_do_not_see_one_another():
