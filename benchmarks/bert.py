@@ -46,7 +46,7 @@ from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig
-from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.score.pretrained.architecture import Activation, BertArchitecture
 from xjax.score.text_model import NeuralModel, build
 from xjax.select.topk import head_topk
 from xjax.train.optimizer import make_optimizer
@@ -258,7 +258,7 @@ def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
     NeuralModel(NoEmbedding(), encoder, pooling, OneVsAllConfig()),
     vocab_size=SIZES['vocab'],
     n_labels=SIZES['labels'],
-    architecture=Architecture(
+    architecture=BertArchitecture(
       vocab_size=SIZES['vocab'],
       dim=dim,
       layers=layers,

@@ -25,14 +25,14 @@ from xjax.plan.plan import batch_of, on_device
 from xjax.plan.sizes import BatchShape
 from xjax.run.neural_training import plan_neural
 from xjax.score.heads.rows.storage import Storage
-from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.score.pretrained.architecture import Activation, BertArchitecture
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step
 
 LABELS, DOCUMENTS = 2_812_281, 1_717_899
 POSITIVES = 64  # places for gold labels
 # BERT base has 12 layers, but these take longer to lower and show no more.
-BERT_BASE = Architecture(
+BERT_BASE = BertArchitecture(
   vocab_size=30_522,
   dim=768,
   layers=2,

@@ -176,10 +176,11 @@ class Planner:
     """
     mesh, chip = planned_mesh(config, devices), self.chip
     sizes, tokens = _batched(self.sizes, config), config.data.tokens.max_tokens
-    if sizes.architecture and tokens > sizes.architecture.max_tokens:
+    longest = sizes.architecture and sizes.architecture.max_tokens
+    if longest is not None and tokens > longest:
       raise ConfigError(
         f'config.data.tokens.max_tokens={tokens}: the encoder reads at most '
-        f'{sizes.architecture.max_tokens} tokens'
+        f'{longest} tokens'
       )
     plan = planned_state(config, sizes, mesh)
     parts = _between_steps(config, sizes, plan, mesh)

@@ -12,6 +12,8 @@ from xjax.run.neural_training import scored_labels
 from xjax.score.pretrained.architecture import (
   Activation,
   Architecture,
+  BertArchitecture,
+  XLNetArchitecture,
   architecture_of,
 )
 from xjax.train.initial.encoder import first_encoder, planned_architecture
@@ -19,9 +21,13 @@ from xjax.train.inputs import Inputs
 
 POSITIVES = 64  # assumed gold labels per document if the corpus is not read
 # If the corpus is not read and the config names no encoder folder, the encoder
-# is assumed to have the sizes of BERT-base (Devlin et al. 2019).
-BERT_BASE = Architecture(
-  30_522, 768, 12, 12, 3072, 512, 2, Activation.GELU, 1e-12, 0, 0
+# is assumed to have the sizes of BERT-base (Devlin et al. 2019) or XLNet-base
+# (Yang et al. 2019).
+BERT_BASE = BertArchitecture(
+  30_522, 768, 12, 12, 3072, Activation.GELU, 1e-12, 0, 512, 2, 0
+)
+XLNET_BASE = XLNetArchitecture(
+  32_000, 768, 12, 12, 3072, Activation.GELU, 1e-12, 5
 )
 
 
@@ -124,8 +130,10 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
   if tokens.pretrained:
     architecture = planned_architecture(config)
     if not config.model.encoder.folder:
-      architecture = BERT_BASE
-      assumed.append('the encoder has the sizes of BERT-base')
+      is_xlnet = config.model.encoder.architecture is XLNetArchitecture
+      architecture = XLNET_BASE if is_xlnet else BERT_BASE
+      name = 'XLNet' if is_xlnet else 'BERT'
+      assumed.append(f'the encoder has the sizes of {name}-base')
   elif not tokens.dense:
     words = tokens.max_words
     assumed.append(f'the vocabulary has {words:,} words')

@@ -46,7 +46,7 @@ def describe(
   """
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:
-    encoder = saved_name_encoder(workdir, descriptor)
+    encoder = saved_name_encoder(workdir, config.model)
   else:
     words = load_words(workdir.word_vectors, vocab)
     workdir.check(workdir.word_vectors)

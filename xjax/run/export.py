@@ -17,8 +17,8 @@ from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
-# The names of two special tokens in BERT and RoBERTa. These tokens are found by
-# name, because tokenizer.json does not say which tokens they are.
+# The names of two special tokens in BERT, RoBERTa and XLNet. These tokens are
+# found by name, because tokenizer.json does not say which tokens they are.
 _UNKNOWN = ('[UNK]', '<unk>')
 _MASK = ('[MASK]', '<mask>')
 
@@ -33,7 +33,8 @@ def export_encoder(
   The folder has config.json, model.safetensors and the files of the tokenizer.
   The weights are those of a checkpoint. A trained pooler is written as
   well. If there is no trained pooler, transformers warns that the pooler is
-  newly initialized.
+  newly initialized. For XLNet, it warns so about mask_emb, which encodes no
+  text.
 
   Args:
     workdir: folder of the run.
@@ -52,8 +53,8 @@ def export_encoder(
   run = load(workdir, step)
   if not run.config.data.tokens.pretrained:
     raise ConfigError(
-      f'{run.workdir.path}: this run has no encoder of the BERT family; only '
-      'such an encoder can be exported for transformers'
+      f'{run.workdir.path}: this run has no encoder of the BERT family or '
+      'XLNet; only such an encoder can be exported for transformers'
     )
   wanted = (
     (_ENCODER, _POOLING) if run.config.model.pooling.pooler else (_ENCODER,)
@@ -86,21 +87,28 @@ def tokenizer_files(
   """
   settings = json.loads(tokenizer.text)
   tokens = {token['id']: token['content'] for token in settings['added_tokens']}
+  cls, sep = tokenizer.before[:1], tokenizer.after[-1:]
+  if architecture.summary_last:
+    sep, cls = tokenizer.after[-2:-1], tokenizer.after[-1:]
   special = {
     'pad_token': settings['padding']['pad_token'],
     'unk_token': _first(_UNKNOWN, tokens),
-    'cls_token': tokens.get(tokenizer.before[0]),
-    'sep_token': tokens.get(tokenizer.after[-1]),
+    'cls_token': tokens.get(*cls),
+    'sep_token': tokens.get(*sep),
     'mask_token': _first(_MASK, tokens),
   }
   # This class uses tokenizer.json unchanged. The tokenizer classes for BERT may
   # change texts to lower case a second time.
   config = {
     'tokenizer_class': 'PreTrainedTokenizerFast',
-    'model_max_length': architecture.max_tokens,
     'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
     **{name: token for name, token in special.items() if token is not None},
   }
+  if architecture.max_tokens is not None:
+    config['model_max_length'] = architecture.max_tokens
+  if architecture.summary_last:
+    # transformers reads the summary of a text from the end of a padded row.
+    config['padding_side'] = 'left'
   return {
     'tokenizer.json': tokenizer.text,
     'tokenizer_config.json': json.dumps(config, indent=2, ensure_ascii=False),

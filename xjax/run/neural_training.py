@@ -377,9 +377,7 @@ class NeuralRun:
     if vocab is None:
       return start_descriptors(state, label_features(labels, self.config))
     if self.config.data.tokens.pretrained:
-      names = start_name_encoder(
-        state, self.workdir, model.head.descriptor, descriptor_run
-      )
+      names = start_name_encoder(state, self.workdir, model, descriptor_run)
       return start_descriptors(state, names.encode(labels))
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():

@@ -104,13 +104,18 @@ class Mean(nnx.Module):
 
 @dataclasses.dataclass
 class ClsConfig(PoolingConfig):
-  """Chooses the vector of the first token, [CLS], as the document's vector."""
+  """Chooses the vector of the token [CLS] as the document's vector.
+
+  [CLS] is the first token of BERT and the last token of XLNet.
+  """
 
   dropout: float = field(0.1, "Dropout rate of the document's vector.", RATE)
   pooler: bool = field(
     False,
     'Whether to apply a dense layer with tanh before dropout. The layer starts '
-    "from pretrained weights if the encoder's folder has such weights.",
+    "from pretrained weights if the encoder's folder has such weights. Folders "
+    'of XLNet need not have such weights, so there the layer may start from '
+    'fresh weights.',
   )
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
@@ -128,8 +133,9 @@ class ClsConfig(PoolingConfig):
 class Cls(nnx.Module):
   """Pools tokens as BERT does (Devlin et al. 2019, Section 3).
 
-  Without a pooler, the result is the first token's vector h_0. With a pooler,
-  the result is tanh(W h_0 + b).
+  Without a pooler, the result is the vector h of the token [CLS]. With a
+  pooler, the result is tanh(W h + b). XLNet's summary of a text is computed in
+  the same way.
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.
@@ -153,7 +159,7 @@ class Cls(nnx.Module):
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None
   ) -> Float[Array, 'B {self.dim}']:
-    """Returns the vector of each document's first token.
+    """Returns the vector of each document's token [CLS].
 
     Args:
       features: encoded tokens.
@@ -162,10 +168,10 @@ class Cls(nnx.Module):
     Returns:
       document_BD in the features' dtype.
     """
-    first_BD = features.hidden_BTD[:, 0]
+    summary_BD = features.summary_BD
     if self.dense is not None:
-      first_BD = jnp.tanh(self.dense(first_BD))
-    return dropout(first_BD, self.rate, rngs)
+      summary_BD = jnp.tanh(self.dense(summary_BD))
+    return dropout(summary_BD, self.rate, rngs)
 
 
 @dataclasses.dataclass

@@ -116,6 +116,7 @@ class TextModel(nnx.Module):
     dtype: dtype of activations and products. Softmax, loss, sums and parameters
       are float32. Only the label rows (the head's parameters with one row per
       label) may be stored in another format.
+    summary_last: whether the token [CLS] is a document's last token.
   """
 
   def __init__(
@@ -126,12 +127,14 @@ class TextModel(nnx.Module):
     head: Head,
     *,
     dtype: jnp.dtype,
+    summary_last: bool = False,
   ):
     self.embedding = embedding
     self.encoder = encoder
     self.pooling = pooling
     self.head = head
     self.dtype = jnp.dtype(dtype)
+    self.summary_last = summary_last
 
   def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
     """Computes the input of the head from a batch, on the context mesh.
@@ -172,7 +175,8 @@ class TextModel(nnx.Module):
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
-    tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
+    lengths_B = _encoded_lengths(batch)
+    tokens = TokenFeatures(hidden_BTD, lengths_B, self.summary_last)
     return tokens if self.pooling is None else self.pooling(tokens, rngs)
 
   def loss(
@@ -346,7 +350,14 @@ def build(
     descriptor_dim=dim or encoder.dim,
   )
   head = config.head.build(inputs, rngs)
-  return TextModel(embedding, encoder, pooling, head, dtype=dtype)
+  return TextModel(
+    embedding,
+    encoder,
+    pooling,
+    head,
+    dtype=dtype,
+    summary_last=architecture is not None and architecture.summary_last,
+  )
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

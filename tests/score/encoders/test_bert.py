@@ -11,9 +11,9 @@ import pytest
 from xjax.core.mesh import DATA, LABEL
 from xjax.score.encoders.bert import Bert, BertConfig
 from xjax.score.encoders.unpacking import unpack_documents
-from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.score.pretrained.architecture import Activation, BertArchitecture
 
-ARCHITECTURE = Architecture(
+ARCHITECTURE = BertArchitecture(
   vocab_size=50,
   dim=16,
   layers=2,

@@ -3,7 +3,11 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.score.pretrained.architecture import Activation, architecture_of
+from xjax.score.pretrained.architecture import (
+  Activation,
+  XLNetArchitecture,
+  architecture_of,
+)
 
 CONFIG = {
   'model_type': 'bert',
@@ -13,6 +17,15 @@ CONFIG = {
   'num_attention_heads': 12,
   'intermediate_size': 1536,
   'max_position_embeddings': 512,
+}
+
+XLNET = {
+  'model_type': 'xlnet',
+  'vocab_size': 32000,
+  'd_model': 768,
+  'n_layer': 12,
+  'n_head': 12,
+  'd_inner': 3072,
 }
 
 
@@ -102,6 +115,50 @@ def test_what_is_not_implemented_is_refused(fields, said):
   with pytest.raises(DataError, match=said) as error:
     architecture_of(CONFIG | fields, 'm/config.json')
   assert str(error.value).startswith('m/config.json: ')
+  assert '\n' not in str(error.value)
+
+
+def test_sizes_of_xlnet():
+  published = {
+    'attn_type': 'bi',
+    'bi_data': False,
+    'clamp_len': -1,
+    'd_head': 64,
+    'ff_activation': 'relu',
+    'layer_norm_eps': 1e-5,
+    'mem_len': None,
+    'pad_token_id': 7,
+    'summary_type': 'last',
+    'untie_r': True,
+  }
+  found = architecture_of(XLNET | published, 'c')
+  assert found == XLNetArchitecture(
+    32000, 768, 12, 12, 3072, Activation.RELU, 1e-5, 7
+  )
+  assert found.max_tokens is None and found.summary_last
+  absent = architecture_of(XLNET, 'c')
+  assert absent.activation is Activation.GELU
+  assert (absent.norm_eps, absent.pad_id) == (1e-12, 5)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    ({'attn_type': 'uni'}, '"attn_type" is "uni"; only "bi" is implemented'),
+    ({'bi_data': True}, '"bi_data" is true; only false'),
+    ({'clamp_len': 128}, '"clamp_len" is 128; only -1'),
+    ({'summary_type': 'mean'}, '"summary_type" is "mean"; only "last"'),
+    ({'d_head': 32}, r'"d_head" is 32; it must be "d_model" / "n_head" \(64\)'),
+    ({'n_head': 7}, r'"d_model" is 768, which is not a multiple of "n_head"'),
+    ({'d_model': 9, 'n_head': 3}, '"d_model" is 9; it must be even'),
+    ({'n_layer': None}, '"n_layer" is missing'),
+    ({'ff_activation': 'swish'}, '"ff_activation" is "swish"; only these'),
+    ({'pad_token_id': 32000}, '"vocab_size" is only 32000'),
+  ],
+)
+def test_what_is_not_implemented_for_xlnet(fields, said):
+  with pytest.raises(DataError, match=said) as error:
+    architecture_of(XLNET | fields, 'c')
   assert '\n' not in str(error.value)
 
 

@@ -9,7 +9,6 @@ from xjax.data.config import SubwordsConfig
 from xjax.run.fit import fit
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import DescriptorConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import NoPooling
@@ -124,7 +123,7 @@ def test_pieces_of_another_tokenizer(tuned_config, tuned, begun, caplog):
   np.testing.assert_array_equal(kept(workdir.path)[PIECES][here], before[there])
   assert f'loaded  {PIECES}: {len(both)} of {len(ours)} pieces' in caplog.text
   labels = workdir.label_space().labels
-  names = saved_name_encoder(workdir, DescriptorConfig()).encode(labels)
+  names = saved_name_encoder(workdir, tuned_config.model).encode(labels)
   rows = start['head/descriptors'][: len(labels)]
   np.testing.assert_allclose(rows, names, atol=1e-6)
 

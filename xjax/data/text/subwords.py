@@ -1,4 +1,4 @@
-"""Splits texts into pieces of words, for encoders of the BERT family.
+"""Splits texts into pieces of words, for pretrained encoders.
 
 The tokenizer comes from Hugging Face's library `tokenizers`. The first pieces
 of a text are kept, and special tokens are added around them. The ids are equal
@@ -95,7 +95,12 @@ class Subwords:
       self._may_cut = ends_words_at_spaces(settings)
 
   @classmethod
-  def fit(cls, texts: Iterable[str], max_words: int = 1000) -> 'Subwords':
+  def fit(
+    cls,
+    texts: Iterable[str],
+    max_words: int = 1000,
+    summary_last: bool = False,
+  ) -> 'Subwords':
     """Makes a small tokenizer like BERT's, for encoders without pretraining.
 
     All pieces are in lower case. The pieces are:
@@ -108,6 +113,7 @@ class Subwords:
     Args:
       texts: the training texts.
       max_words: int, largest number of words that become pieces.
+      summary_last: whether [CLS] is the last token of a text, as for XLNet.
     """
     lower = normalizers.BertNormalizer().normalize_str
     cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
@@ -120,7 +126,8 @@ class Subwords:
     special = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
     pieces = dict.fromkeys((*special, *letters, *inside, *words))
     ids = {piece: i for i, piece in enumerate(pieces)}
-    return cls(word_pieces(ids), 'the tokenizer of the training split')
+    settings = word_pieces(ids, summary_last=summary_last)
+    return cls(settings, 'the tokenizer of the training split')
 
   @classmethod
   def of_folder(cls, folder: str | os.PathLike) -> 'Subwords':
@@ -240,18 +247,19 @@ class Subwords:
     """Returns the ids of the special tokens before and after a text.
 
     Raises:
-      Fault: there are no special tokens, or their ids are outside the
-        vocabulary.
+      Fault: there are no special tokens after the text, or the ids of special
+        tokens are outside the vocabulary.
       Exception: the tokenizer is faulty; the library may raise an error of any
         type.
     """
     encoding = self._tokenizer.encode(_UNSEEN)
     special = np.array(encoding.special_tokens_mask, bool)
     inside = np.flatnonzero(~special)
-    if not len(inside) or special[[0, -1]].sum() < 2:
+    if not len(inside) or not special[-1]:
       raise Fault(
         'it adds no special tokens around the pieces of a text, unlike the '
-        'tokenizers of BERT ([CLS], [SEP]) and RoBERTa (<s>, </s>)'
+        'tokenizers of BERT ([CLS], [SEP]), RoBERTa (<s>, </s>) and XLNet '
+        '(<sep> and <cls>, both at the end)'
       )
     if max(encoding.ids) >= self.size:
       raise Fault(

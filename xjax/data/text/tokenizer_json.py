@@ -124,6 +124,7 @@ def word_pieces(
   first: str = '[CLS]',
   last: str = '[SEP]',
   others: Sequence[str] = ('[PAD]', '[MASK]'),
+  summary_last: bool = False,
   **normal: bool | None,
 ) -> Settings:
   """Makes the settings of BERT's WordPiece tokenizer (Devlin et al. 2019).
@@ -132,15 +133,17 @@ def word_pieces(
     ids: piece -> id; pieces inside a word start with ##.
     unknown, first, last: special tokens, which must be in `ids`.
     others: further special tokens. Tokens that are not in `ids` are ignored.
+    summary_last: whether `first` comes after `last`, as in XLNet's tokenizer.
     **normal: the arguments of normalizers.BertNormalizer.
   """
   tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
   tokenizer.normalizer = normalizers.BertNormalizer(**normal)
   tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
   tokenizer.decoder = decoders.WordPiece()
+  before, after = ([], [f'{first}:2']) if summary_last else ([first], [])
   tokenizer.post_processor = processors.TemplateProcessing(
-    single=[first, '$A', last],
-    pair=[first, '$A', last, '$B:1', f'{last}:1'],
+    single=[*before, '$A', last, *after],
+    pair=[*before, '$A', last, '$B:1', f'{last}:1', *after],
     special_tokens=[(first, ids[first]), (last, ids[last])],
   )
   tokenizer.add_special_tokens(

@@ -72,13 +72,13 @@ def self_attention(
       return _library_attention(inputs_BTX, segments_BT, heads)
     seeds = None
   batch, tokens, _ = inputs_BTX.shape
-  group = _heads_per_group(heads, batch * tokens**2) if on_cpu else heads
+  group = heads_per_group(heads, batch * tokens**2) if on_cpu else heads
   size = group, inputs_BTX.shape[2] // 3 // heads
   inputs_BT3D = inputs_BTX.reshape(batch, tokens, 3, -1)
   return _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate)
 
 
-def _heads_per_group(heads: int, entries: int) -> int:
+def heads_per_group(heads: int, entries: int) -> int:
   """Returns how many heads are computed at a time.
 
   Args:
@@ -110,7 +110,7 @@ def _library_attention(
     lengths_B = jnp.maximum(segments_BT.sum(axis=1, dtype=jnp.int32), 1)
     arguments['key_value_seq_lengths'] = lengths_B
   else:
-    arguments['mask'] = _sees(segments_BT)[:, None]
+    arguments['mask'] = visible_tokens(segments_BT)[:, None]
   # A context manager sets the precision, because dot_product_attention has no
   # argument for the precision.
   precision = full_precision(inputs_BTX.dtype)
@@ -121,7 +121,7 @@ def _library_attention(
   return out.reshape(batch, tokens, width // 3)
 
 
-def _sees(segments_BT: Segments) -> Bool[Array, 'B _ T']:
+def visible_tokens(segments_BT: Segments) -> Bool[Array, 'B _ T']:
   """Returns a mask that is True where one token attends to another token.
 
   Args:
@@ -168,7 +168,7 @@ def _forward(
 ) -> tuple[Float[Array, 'B T D'], tuple]:
   """Returns the result of attention and the arrays that the gradient needs."""
   batch, tokens, _, dim = inputs_BT3D.shape
-  sees = _sees(segments_BT)[:, None]
+  sees = visible_tokens(segments_BT)[:, None]
   # The scale multiplies the queries, not the scores: a token has d numbers in
   # the queries, but T numbers in the scores.
   scale = size[1] ** -0.5
@@ -200,7 +200,7 @@ def _backward(
 ) -> tuple:
   """Computes the gradient of the inputs from the gradient of the result."""
   inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
-  sees = _sees(segments_BT)[:, None]
+  sees = visible_tokens(segments_BT)[:, None]
   scale = size[1] ** -0.5
   d_BT1D = d_BTD[:, :, None]
   means = _means(out_BT1D, d_BT1D, size)

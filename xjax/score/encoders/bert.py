@@ -12,73 +12,35 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int32, UInt32
 
-from xjax.core.config_part import RATE, field
 from xjax.score.encoders.attention import Segments, self_attention
 from xjax.score.encoders.coins import seeded_dropout, seeds_of
-from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
+from xjax.score.encoders.contract import EncoderInputs, PretrainedConfig
 from xjax.score.encoders.layers import Dense, LayerNorm
-from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.score.pretrained.architecture import (
+  Activation,
+  Architecture,
+  BertArchitecture,
+)
 
 
 @dataclasses.dataclass
-class BertConfig(EncoderConfig):
+class BertConfig(PretrainedConfig):
   """Fine-tunes a pretrained transformer of the BERT family.
 
   This encoder needs data.tokens=SubwordsConfig(...) and
   model.embedding=NoEmbedding().
   """
 
-  folder: str = field(
-    '',
-    "Folder of the pretrained model in Hugging Face's layout, with "
-    'config.json, model.safetensors and the tokenizer; or the name of a model '
-    'in the local Hugging Face cache. A run reads the folder only at its '
-    'start. With several hosts, each host reads the folder and needs it at '
-    'this path. An empty value works only with SyntheticData. The encoder is '
-    'then small and has fresh weights, and its tokenizer is built from the '
-    'words of the training split.',
-    may_change=True,
-    tiny='',
-  )
-  dropout: float = field(
-    0.1,
-    'Dropout rate of the embeddings, and of the outputs of self-attention and '
-    'of the feed-forward network in each layer.',
-    RATE,
-  )
-  attention_dropout: float = field(
-    0.1,
-    'Dropout rate of the attention weights. If this rate is 0 and '
-    'train.compute_dtype=bfloat16, GPUs use a flash kernel.',
-    RATE,
-  )
-  remat: bool = field(
-    False,
-    'Whether the backward pass computes the layers again instead of keeping '
-    'their activations. If True, training takes less memory and more time. The '
-    'result is the same.',
-    may_change=True,
-  )
-  spare_rows: bool = field(
-    False,
-    'Whether the word table of the folder is allowed to end with any number of '
-    'spare rows. The tokenizer has no ids for spare rows. If False, spare rows '
-    'are allowed only if they round the table up to a multiple of 8, 16, 32, '
-    '64 or 128 rows. Any other number of spare rows is an error, because the '
-    'table seems to belong to another model.',
-    may_change=True,
-  )
-
-  pretrained = True
+  architecture = BertArchitecture
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
 
 
 # The segments that `self_attention` reads, but with time as the first axis.
-_SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
+SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
 
-_STDDEV = 0.02  # standard deviation of fresh weights
+STDDEV = 0.02  # standard deviation of fresh weights
 
 
 class Bert(nnx.Module):
@@ -98,7 +60,7 @@ class Bert(nnx.Module):
 
   def __init__(
     self,
-    architecture: Architecture,
+    architecture: BertArchitecture,
     config: BertConfig,
     *,
     dtype: DTypeLike = jnp.float32,
@@ -123,7 +85,7 @@ class Bert(nnx.Module):
   def __call__(
     self,
     ids_TB: Int32[Array, 'T B'],
-    segments_TB: _SegmentsTB,
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns the states of the last layer.
@@ -146,7 +108,7 @@ class Bert(nnx.Module):
   def states(
     self,
     ids_TB: Int32[Array, 'T B'],
-    segments_TB: _SegmentsTB,
+    segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.dim}']]:
     """Returns the embeddings and the states of each layer.
@@ -193,10 +155,10 @@ class _Embeddings(nnx.Module):
   """Computes dropout(norm(word[token] + position[place] + type[0]))."""
 
   def __init__(
-    self, architecture: Architecture, rate: float, rngs: nnx.Rngs
+    self, architecture: BertArchitecture, rate: float, rngs: nnx.Rngs
   ) -> None:
     dim = architecture.dim
-    normal = nnx.initializers.normal(_STDDEV)
+    normal = nnx.initializers.normal(STDDEV)
 
     def table(rows: int) -> nnx.Param:
       return nnx.Param(normal(rngs.params(), (rows, dim)))
@@ -224,10 +186,10 @@ class _Layer(nnx.Module):
   """Applies self-attention, then a feed-forward network."""
 
   def __init__(
-    self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
+    self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
   ) -> None:
     self.attention = _Attention(architecture, config, rngs)
-    self.ffn = _FeedForward(architecture, config, rngs)
+    self.ffn = FeedForward(architecture, config.dropout, rngs)
 
   def __call__(
     self,
@@ -244,13 +206,13 @@ class _Attention(nnx.Module):
   """Computes norm(h + dropout(output(attention of all heads)))."""
 
   def __init__(
-    self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
+    self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
   ) -> None:
     dim = architecture.dim
     self.heads = architecture.heads
     self.rate, self.weights_rate = config.dropout, config.attention_dropout
-    self.inputs = Dense(dim, 3 * dim, stddev=_STDDEV, rngs=rngs)
-    self.output = Dense(dim, dim, stddev=_STDDEV, rngs=rngs)
+    self.inputs = Dense(dim, 3 * dim, stddev=STDDEV, rngs=rngs)
+    self.output = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, architecture.norm_eps)
 
   def __call__(
@@ -268,27 +230,47 @@ class _Attention(nnx.Module):
       weights_seeds,
     )
     out_BTD = self.output(mixed_BTD)
-    return _add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
+    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
-class _FeedForward(nnx.Module):
+class FeedForward(nnx.Module):
   """Computes norm(h + dropout(output(activation(inner(h)))))."""
 
   def __init__(
-    self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
+    self,
+    architecture: Architecture,
+    rate: float,
+    rngs: nnx.Rngs,
+    inner_rate: float = 0.0,
   ) -> None:
+    """Draws fresh weights.
+
+    Args:
+      architecture: sizes of the encoder.
+      rate: dropout rate of the output.
+      rngs: stream `params`.
+      inner_rate: dropout rate of the activations.
+    """
     dim, inner = architecture.dim, architecture.inner
-    self.rate = config.dropout
+    self.rate, self.inner_rate = rate, inner_rate
     self.activation = architecture.activation
-    self.inner = Dense(dim, inner, stddev=_STDDEV, rngs=rngs)
-    self.output = Dense(inner, dim, stddev=_STDDEV, rngs=rngs)
+    self.inner = Dense(dim, inner, stddev=STDDEV, rngs=rngs)
+    self.output = Dense(inner, dim, stddev=STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, architecture.norm_eps)
 
   def __call__(
     self, h_BTD: Float[Array, 'B T D'], seeds: UInt32[Array, '2'] | None
   ) -> Float[Array, 'B T D']:
-    out_BTD = self.output(activate(self.inner(h_BTD), self.activation))
-    return _add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
+    """Returns the states after the network.
+
+    Args:
+      h_BTD: states before the network.
+      seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
+    """
+    inner = activate(self.inner(h_BTD), self.activation)
+    inner = seeded_dropout(inner, self.inner_rate, seeds, draw=1)
+    out_BTD = self.output(inner)
+    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
 def activate(
@@ -316,13 +298,21 @@ def activate(
   return wide.astype(x.dtype)
 
 
-def _add_and_norm(
+def add_and_norm(
   h_BTD: Float[Array, 'B T D'],
   x_BTD: Float[Array, 'B T D'],
   norm: LayerNorm,
   rate: float,
   seeds: UInt32[Array, '2'] | None,
 ) -> Float[Array, 'B T D']:
-  """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
+  """Returns norm(h + dropout(x)) in h's dtype, summed in float32.
+
+  Args:
+    h_BTD: states of the residual connection.
+    x_BTD: output of a part of a layer.
+    norm: the layer norm after the sum.
+    rate: dropout rate of x.
+    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
+  """
   wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
   return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from xjax.core.config_part import ConfigPart
+from xjax.core.config_part import RATE, ConfigPart, field
 from xjax.data.config import (
   PaddedConfig,
   SubwordsConfig,
@@ -79,7 +79,7 @@ class EncoderConfig(ConfigPart, abstract=True):
   Attributes:
     by_zone: whether the encoder reads words zone by zone (data.tokens.by_zone).
     pretrained: whether the encoder and its tokenizer are read from a folder.
-      BertConfig and its subclasses set this to True.
+      PretrainedConfig sets this to True.
     keeps_space: whether the vectors of tokens stay in the space of the
       embedding, so that they can be compared with embedded descriptors.
     remat: whether the backward pass computes the layers again. It is None for
@@ -106,6 +106,60 @@ class EncoderConfig(ConfigPart, abstract=True):
       module's attribute `dim` is the size of h. The module runs on the context
       mesh. Documents are divided over the data axis.
     """
+
+
+@dataclasses.dataclass
+class PretrainedConfig(EncoderConfig, abstract=True):
+  """Fine-tunes a pretrained transformer, which reads subwords.
+
+  Attributes:
+    architecture: the class of the architectures that the encoder can have.
+  """
+
+  architecture: ClassVar[type[Architecture]]
+
+  folder: str = field(
+    '',
+    "Folder of the pretrained model in Hugging Face's layout, with "
+    'config.json, model.safetensors and the tokenizer; or the name of a model '
+    'in the local Hugging Face cache. A run reads the folder only at its '
+    'start. With several hosts, each host reads the folder and needs it at '
+    'this path. An empty value works only with SyntheticData. The encoder is '
+    'then small and has fresh weights, and its tokenizer is built from the '
+    'words of the training split.',
+    may_change=True,
+    tiny='',
+  )
+  dropout: float = field(
+    0.1,
+    'Dropout rate of the embeddings, and of the outputs of self-attention and '
+    'of the feed-forward network in each layer.',
+    RATE,
+  )
+  attention_dropout: float = field(
+    0.1,
+    'Dropout rate of the attention weights. If this rate is 0 and '
+    'train.compute_dtype=bfloat16, GPUs use a flash kernel for BertConfig.',
+    RATE,
+  )
+  remat: bool = field(
+    False,
+    'Whether the backward pass computes the layers again instead of keeping '
+    'their activations. If True, training takes less memory and more time. The '
+    'result is the same.',
+    may_change=True,
+  )
+  spare_rows: bool = field(
+    False,
+    'Whether the word table of the folder is allowed to end with any number of '
+    'spare rows. The tokenizer has no ids for spare rows. If False, spare rows '
+    'are allowed only if they round the table up to a multiple of 8, 16, 32, '
+    '64 or 128 rows. Any other number of spare rows is an error, because the '
+    'table seems to belong to another model.',
+    may_change=True,
+  )
+
+  pretrained = True
 
 
 @dataclasses.dataclass

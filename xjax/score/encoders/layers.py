@@ -141,11 +141,17 @@ class Dense(nnx.Module):
 
   Attributes:
     kernel: W, float32 [inputs, outputs].
-    bias: b, float32 [outputs].
+    bias: b, float32 [outputs], or None for x W.
   """
 
   def __init__(
-    self, inputs: int, outputs: int, *, stddev: float, rngs: nnx.Rngs
+    self,
+    inputs: int,
+    outputs: int,
+    *,
+    stddev: float,
+    rngs: nnx.Rngs,
+    bias: bool = True,
   ):
     """Draws the kernel from a normal distribution and sets the bias to zero.
 
@@ -153,10 +159,11 @@ class Dense(nnx.Module):
       inputs, outputs: sizes of the input and of the output.
       stddev: standard deviation of the kernel's entries.
       rngs: stream `params`.
+      bias: whether the layer has a bias.
     """
     normal = nnx.initializers.normal(stddev)
     self.kernel = nnx.Param(normal(rngs.params(), (inputs, outputs)))
-    self.bias = nnx.Param(jnp.zeros(outputs))
+    self.bias = nnx.Param(jnp.zeros(outputs)) if bias else None
 
   def __call__(
     self, x: Float[Array, '*axes inputs']
@@ -175,6 +182,8 @@ class Dense(nnx.Module):
     kernel = self.kernel[...].astype(x.dtype)
     product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))
     product = product.reshape(*x.shape[:-1], -1)
+    if self.bias is None:
+      return product
     return product + self.bias[...].astype(x.dtype)
 
 

@@ -185,15 +185,28 @@ class TokenFeatures:
   Attributes:
     hidden_BTD: features, 0 beyond a document's length.
     lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
+    summary_last: whether the token [CLS] is a document's last token, not its
+      first.
   """
 
   hidden_BTD: jax.Array
   lengths_B: jax.Array
+  summary_last: bool = struct.field(pytree_node=False, default=False)
 
   @property
   def real_BT(self) -> jax.Array:
     """Returns bool [B, T], True at a document's tokens, False beyond them."""
     return jnp.arange(self.hidden_BTD.shape[1]) < self.lengths_B[:, None]
+
+  @property
+  def summary_BD(self) -> jax.Array:
+    """Returns the features of each document's token [CLS]."""
+    if not self.summary_last:
+      return self.hidden_BTD[:, 0]
+    # A sum stays on its device. A gather might not.
+    places_T = jnp.arange(self.hidden_BTD.shape[1])
+    is_last_BT = places_T == self.lengths_B[:, None] - 1
+    return jnp.where(is_last_BT[:, :, None], self.hidden_BTD, 0).sum(axis=1)
 
 
 class Head(nnx.Module):

@@ -1,12 +1,13 @@
-"""Reads the sizes of a BERT-like encoder from Hugging Face's config.json.
+"""Reads the sizes of a pretrained encoder from Hugging Face's config.json.
 
-BERT is by Devlin et al. 2019, and RoBERTa is by Liu et al. 2019.
+BERT is by Devlin et al. 2019, RoBERTa is by Liu et al. 2019, and XLNet is by
+Yang et al. 2019.
 """
 
 from collections.abc import Iterator, Mapping
 import dataclasses
 import enum
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from xjax.core.errors import DataError
 from xjax.data.files.model_files import shown
@@ -22,34 +23,56 @@ class Activation(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """Holds the sizes of an encoder.
+  """Holds the sizes that every pretrained encoder has.
 
   Attributes:
+    summary_last: whether the token that stands for the whole text, [CLS], is
+      the last token of the text, not the first.
+    has_pooler: whether pretrained folders have a pooler, the dense layer on
+      [CLS]. If False, a pooler starts from fresh weights where the folder has
+      none.
     vocab_size: number of token ids, which is the number of rows of the word
       table.
     dim: number of features of a token (D).
     layers: number of blocks.
     heads: number of attention heads, a divisor of dim.
     inner: number of features inside a feed-forward network.
-    positions: number of rows of the position table.
-    token_types: number of rows of the type table.
     activation: the activation of the feed-forward networks.
     norm_eps: the number that layer normalisation adds to a variance.
     pad_id: the token id of padding.
-    position_offset: the row of the position table that belongs to the first
-      token of a document.
   """
+
+  summary_last: ClassVar[bool] = False
+  has_pooler: ClassVar[bool] = True
 
   vocab_size: int
   dim: int
   layers: int
   heads: int
   inner: int
-  positions: int
-  token_types: int
   activation: Activation
   norm_eps: float
   pad_id: int
+
+  @property
+  def max_tokens(self) -> int | None:
+    """Returns the largest length of a document, with special tokens, if any."""
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class BertArchitecture(Architecture):
+  """Holds the sizes of an encoder of the BERT family.
+
+  Attributes:
+    positions: number of rows of the position table.
+    token_types: number of rows of the type table.
+    position_offset: the row of the position table that belongs to the first
+      token of a document.
+  """
+
+  positions: int
+  token_types: int
   position_offset: int
 
   @property
@@ -58,26 +81,61 @@ class Architecture:
     return self.positions - self.position_offset
 
 
+@dataclasses.dataclass(frozen=True)
+class XLNetArchitecture(Architecture):
+  """Holds the sizes of XLNet, whose relative positions have no limit."""
+
+  summary_last = True
+  has_pooler = False
+
+
+class _Names(NamedTuple):
+  """Holds the names that a family of encoders gives to the fields."""
+
+  dim: str
+  layers: str
+  heads: str
+  inner: str
+  activation: str
+
+
+_BERT = _Names(
+  'hidden_size',
+  'num_hidden_layers',
+  'num_attention_heads',
+  'intermediate_size',
+  'hidden_act',
+)
+_XLNET = _Names('d_model', 'n_layer', 'n_head', 'd_inner', 'ff_activation')
 # The token id of padding for each supported value of model_type.
-_PAD_IDS = {'bert': 0, 'roberta': 1, 'xlm-roberta': 1, 'camembert': 1}
+_PAD_IDS = {
+  'bert': 0,
+  'roberta': 1,
+  'xlm-roberta': 1,
+  'camembert': 1,
+  'xlnet': 5,
+}
 _ACTIVATIONS = {
   'gelu': Activation.GELU,
   'gelu_new': Activation.GELU_TANH,
   'gelu_pytorch_tanh': Activation.GELU_TANH,
   'relu': Activation.RELU,
 }
+# The only value of each field that is implemented for XLNet.
+_XLNET_VALUES = {
+  'attn_type': 'bi',
+  'bi_data': False,
+  'clamp_len': -1,
+  'summary_activation': 'tanh',
+  'summary_type': 'last',
+}
 
 # The largest allowed value of each field. Real encoders have far smaller
 # values. If a config has a larger value, it is damaged, or was made to exhaust
 # the memory.
-_SIZES = {
-  'vocab_size': 10**7,
-  'hidden_size': 2**16,
-  'num_hidden_layers': 1000,
-  'num_attention_heads': 2**12,
-  'intermediate_size': 2**19,
-  'max_position_embeddings': 2**20,
-}
+_VOCABULARY = 10**7
+_SIZES = {'dim': 2**16, 'layers': 1000, 'heads': 2**12, 'inner': 2**19}
+_POSITIONS = 2**20
 _TOKEN_TYPES = 2**10
 _SPECIAL_TOKENS = 2  # added to each document
 
@@ -101,36 +159,68 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
       f'{where}: "model_type" is {shown(model)}; only these encoders are '
       f'supported: {kinds}'
     )
-  faults = [*_size_faults(config), *_other_faults(config)]
-  faults = faults or [*_joint_faults(config)]
+  names = _XLNET if model == 'xlnet' else _BERT
+  faults = [*_size_faults(config, names), *_other_faults(config, names)]
+  faults = faults or [*_joint_faults(config, names)]
   if faults:
     raise DataError('\n'.join(f'{where}: {fault}' for fault in faults))
-  return Architecture(
-    vocab_size=config['vocab_size'],
-    dim=config['hidden_size'],
-    layers=config['num_hidden_layers'],
-    heads=config['num_attention_heads'],
-    inner=config['intermediate_size'],
+  shared = {
+    **{size: config[getattr(names, size)] for size in _SIZES},
+    'vocab_size': config['vocab_size'],
+    'activation': _ACTIVATIONS[_value_or(config, names.activation, 'gelu')],
+    'norm_eps': float(_value_or(config, 'layer_norm_eps', 1e-12)),
+    'pad_id': _pad_id(config),
+  }
+  if names is _XLNET:
+    return XLNetArchitecture(**shared)
+  return BertArchitecture(
+    **shared,
     positions=config['max_position_embeddings'],
     token_types=_value_or(config, 'type_vocab_size', 2),
-    activation=_ACTIVATIONS[_value_or(config, 'hidden_act', 'gelu')],
-    norm_eps=float(_value_or(config, 'layer_norm_eps', 1e-12)),
-    pad_id=_pad_id(config),
     position_offset=_position_offset(config),
   )
 
 
-def _size_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def small_encoder(
+  kind: type[Architecture], vocab_size: int, longest: int
+) -> dict[str, Any]:
+  """Returns the config.json of a small encoder, in which padding has id 0.
+
+  Args:
+    kind: the class of the encoder's architecture.
+    vocab_size: number of token ids.
+    longest: the number of tokens that the encoder must be able to read.
+  """
+  xlnet = issubclass(kind, XLNetArchitecture)
+  names = _XLNET if xlnet else _BERT
+  sizes = {
+    'vocab_size': vocab_size,
+    'pad_token_id': 0,
+    names.dim: 16,
+    names.layers: 2,
+    names.heads: 2,
+    names.inner: 32,
+  }
+  if xlnet:
+    return {'model_type': 'xlnet', **sizes}
+  return {'model_type': 'bert', **sizes, 'max_position_embeddings': longest}
+
+
+def _size_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
   """Yields the faults of sizes and of the padding id."""
-  for name, most in _SIZES.items():
+  most_of = {'vocab_size': _VOCABULARY}
+  most_of |= {getattr(names, size): most for size, most in _SIZES.items()}
+  if names is _BERT:
+    most_of['max_position_embeddings'] = _POSITIONS
+  for name, most in most_of.items():
     if name not in config:
       yield f'"{name}" is missing'
     else:
       yield from _outside(name, config[name], 1, most)
-  types = _value_or(config, 'type_vocab_size', 2)
-  yield from _outside('type_vocab_size', types, 1, _TOKEN_TYPES)
-  pad_id = _pad_id(config)
-  yield from _outside('pad_token_id', pad_id, 0, _SIZES['vocab_size'])
+  if names is _BERT:
+    types = _value_or(config, 'type_vocab_size', 2)
+    yield from _outside('type_vocab_size', types, 1, _TOKEN_TYPES)
+  yield from _outside('pad_token_id', _pad_id(config), 0, _VOCABULARY)
 
 
 def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
@@ -142,24 +232,27 @@ def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
     )
 
 
-def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
   """Yields the faults of single fields that are not sizes."""
   eps = _value_or(config, 'layer_norm_eps', 1e-12)
   if type(eps) not in (int, float) or not 0 < eps < 1:
     yield f'"layer_norm_eps" is {shown(eps)}; it must be between 0 and 1'
-  activation = _value_or(config, 'hidden_act', 'gelu')
+  activation = _value_or(config, names.activation, 'gelu')
   if not isinstance(activation, str) or activation not in _ACTIVATIONS:
     kinds = ', '.join(_ACTIVATIONS)
     yield (
-      f'"hidden_act" is {shown(activation)}; only these activations are '
-      f'implemented: {kinds}'
+      f'"{names.activation}" is {shown(activation)}; only these activations '
+      f'are implemented: {kinds}'
     )
   places = _value_or(config, 'position_embedding_type', 'absolute')
-  if places != 'absolute':
+  if names is _BERT and places != 'absolute':
     yield (
       f'"position_embedding_type" is {shown(places)}; only absolute '
       'positions are implemented'
     )
+  for name, only in _XLNET_VALUES.items() if names is _XLNET else ():
+    if (value := _value_or(config, name, only)) != only:
+      yield f'"{name}" is {shown(value)}; only {shown(only)} is implemented'
   for name in ('is_decoder', 'add_cross_attention', 'pruned_heads'):
     if config.get(name):
       yield f'"{name}" is {shown(config[name])}; it is not implemented'
@@ -167,28 +260,42 @@ def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
     yield 'has a "quantization_config"; quantized weights cannot be read'
 
 
-def _joint_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def _joint_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
   """Yields the faults of fields that do not fit together."""
-  dim, heads = config['hidden_size'], config['num_attention_heads']
+  dim, heads = config[names.dim], config[names.heads]
   if dim % heads:
     yield (
-      f'"hidden_size" is {dim}, which is not a multiple of '
-      f'"num_attention_heads" ({heads})'
+      f'"{names.dim}" is {dim}, which is not a multiple of "{names.heads}" '
+      f'({heads})'
     )
+  pad_id, size = _pad_id(config), config['vocab_size']
+  if pad_id >= size:
+    yield f'"pad_token_id" is {pad_id}, but "vocab_size" is only {size}'
+  if names is _XLNET:
+    yield from _xlnet_faults(config)
+    return
   narrow = _value_or(config, 'embedding_size', dim)
   if narrow != dim:
     yield (
       f'"embedding_size" is {shown(narrow)} and "hidden_size" is {dim}; only '
       'equal values are implemented'
     )
-  pad_id, size = _pad_id(config), config['vocab_size']
-  if pad_id >= size:
-    yield f'"pad_token_id" is {pad_id}, but "vocab_size" is only {size}'
   positions = config['max_position_embeddings']
   if positions - _position_offset(config) <= _SPECIAL_TOKENS:
     yield (
       f'"max_position_embeddings" is {positions}, which leaves no room for a '
       'document'
+    )
+
+
+def _xlnet_faults(config: Mapping[str, Any]) -> Iterator[str]:
+  """Yields the faults of XLNet's sizes that do not fit together."""
+  dim, size = config['d_model'], config['d_model'] // config['n_head']
+  if dim % 2:
+    yield f'"d_model" is {dim}; it must be even'
+  if (d_head := _value_or(config, 'd_head', size)) != size:
+    yield (
+      f'"d_head" is {shown(d_head)}; it must be "d_model" / "n_head" ({size})'
     )
 
 

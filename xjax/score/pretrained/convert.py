@@ -1,37 +1,45 @@
 """Converts Hugging Face's tensors of an encoder to our parameters, and back.
 
-Tensors and parameters are dicts that map names to arrays. There are three
+Tensors and parameters are dicts that map names to arrays. There are four
 differences:
 
 - Our parameters are named by path. Hugging Face's tensors are named as in
-  transformers' BertModel and RobertaModel.
+  transformers' BertModel, RobertaModel and XLNetModel.
 - A kernel of ours is the transpose of Hugging Face's kernel.
 - Query, key and value are three tensors of Hugging Face. We have one parameter,
   which stores the three tensors side by side.
+- XLNet's attention kernels are [D, heads, size of a head]. Ours are [D, D].
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 import dataclasses
 import json
+import math
 import re
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.score.pretrained.architecture import Architecture
+from xjax.score.pretrained.architecture import (
+  Architecture,
+  BertArchitecture,
+  XLNetArchitecture,
+)
 
 _FLOATS = ('float16', 'bfloat16', 'float32', 'float64')
-_PREFIX = re.compile(r'(bert|roberta)\.')
+_PREFIX = re.compile(r'(bert|roberta|transformer)\.')
 _OLD_NAMES = {
   'LayerNorm.gamma': 'LayerNorm.weight',
   'LayerNorm.beta': 'LayerNorm.bias',
 }
 # These tensors are ignored, because they do not change what the encoder
-# computes here. They are position numbers, and heads of other tasks.
+# computes here. They are position numbers, the vector of tokens that XLNet has
+# to guess, and heads of other tasks.
 _EXTRA = re.compile(
-  r'embeddings\.(position_ids|token_type_ids)$'
-  r'|(cls|lm_head|classifier|qa_outputs)\.'
+  r'embeddings\.(position_ids|token_type_ids)$|mask_emb$'
+  r'|(cls|lm_head|lm_loss|classifier|logits_proj|qa_outputs)\.'
+  r'|(start_logits|end_logits|answer_class)\.'
 )
 _SHOWN = 1000  # largest number of names that a message has per type of fault
 
@@ -55,21 +63,28 @@ class _Pair:
 
   Attributes:
     path: the path of our parameter.
-    names: the names of Hugging Face's tensors, without the prefix 'bert.' or
-      'roberta.'. The parameter has these tensors side by side.
+    names: the names of Hugging Face's tensors, without the prefix 'bert.',
+      'roberta.' or 'transformer.'. The parameter has these tensors side by
+      side.
     shape: the shape of each tensor.
     kernel: whether the tensors are transposed.
+    merged: whether all axes after the first become one axis, before the tensors
+      are transposed.
   """
 
   path: str
   names: tuple[str, ...]
   shape: tuple[int, ...]
   kernel: bool = False
+  merged: bool = False
 
   @property
   def our_shape(self) -> tuple[int, ...]:
     """Returns the shape of our parameter."""
-    shape = self.shape[::-1] if self.kernel else self.shape
+    shape = self.shape
+    if self.merged:
+      shape = shape[0], math.prod(shape[1:])
+    shape = shape[::-1] if self.kernel else shape
     return (*shape[:-1], shape[-1] * len(self.names))
 
 
@@ -93,7 +108,8 @@ def from_hugging_face(
 
   Args:
     tensors: Hugging Face's tensors by name, of any floating type. Names may
-      start with 'bert.' or 'roberta.'. Heads of other tasks are left out.
+      start with 'bert.', 'roberta.' or 'transformer.'. Heads of other tasks are
+      left out.
     architecture: the sizes that the tensors must have.
     where: the file of the tensors, for messages.
 
@@ -111,7 +127,7 @@ def from_hugging_face(
   arrays = {name: _float32(tensors[key]) for name, key in names.items()}
   _check_finite(arrays, where)
   return {
-    pair.path: _join([arrays[name] for name in pair.names], pair.kernel)
+    pair.path: _join([arrays[name] for name in pair.names], pair)
     for pair in _present_pairs(names, architecture)
   }
 
@@ -128,8 +144,8 @@ def match_names(
 
   Returns:
     A dict that maps each plain name to the name in the file. A plain name has
-    no prefix 'bert.' or 'roberta.', and has the current spelling (_OLD_NAMES
-    has the old spellings).
+    no prefix 'bert.', 'roberta.' or 'transformer.', and has the current
+    spelling (_OLD_NAMES has the old spellings).
 
   Raises:
     DataError: tensors are missing, unexpected, or of another shape or type;
@@ -156,7 +172,7 @@ def match_names(
 
 
 def parameter_paths(
-  names: Iterable[str], architecture: Architecture
+  names: Collection[str], architecture: Architecture
 ) -> frozenset[str]:
   """Returns the paths of the parameters that tensors are converted to.
 
@@ -260,19 +276,57 @@ _POOLER_PATH = 'pooling/dense/'
 
 
 def _present_pairs(
-  names: Iterable[str], architecture: Architecture
+  names: Collection[str], architecture: Architecture
 ) -> Iterator[_Pair]:
   """Yields the expected pairs.
 
   The pooler's pairs are expected only if `names` has a name of the pooler.
   """
   yield from _encoder(architecture)
-  if any(name.startswith('pooler.') for name in names):
-    yield from _pooler(architecture)
+  pooler = [*_pooler(architecture)]
+  if any(name in names for pair in pooler for name in pair.names):
+    yield from pooler
 
 
 def _encoder(architecture: Architecture) -> Iterator[_Pair]:
   """Yields the pairs of the encoder."""
+  match architecture:
+    case XLNetArchitecture():
+      yield from _xlnet(architecture)
+    case BertArchitecture():
+      yield from _bert(architecture)
+
+
+def _xlnet(architecture: XLNetArchitecture) -> Iterator[_Pair]:
+  """Yields the pairs of an XLNet."""
+  dim, heads = architecture.dim, architecture.heads
+  table = architecture.vocab_size, dim
+  yield _Pair('encoder/embeddings/word', ('word_embedding.weight',), table)
+  split, kernel = (heads, dim // heads), (dim, heads, dim // heads)
+  for layer in range(architecture.layers):
+    path, name = f'encoder/layers/{layer}/attention', f'layer.{layer}.rel_attn'
+    inputs = tuple(f'{name}.{part}' for part in 'qkv')
+    yield _Pair(f'{path}/inputs/kernel', inputs, kernel, merged=True)
+    yield _Pair(f'{path}/position/kernel', (f'{name}.r',), kernel, merged=True)
+    output = f'{path}/output/kernel'
+    yield _Pair(output, (f'{name}.o',), kernel, kernel=True, merged=True)
+    yield _Pair(f'{path}/word_bias', (f'{name}.r_w_bias',), split)
+    yield _Pair(f'{path}/position_bias', (f'{name}.r_r_bias',), split)
+    yield _Pair(f'{path}/segment_bias', (f'{name}.r_s_bias',), split)
+    yield _Pair(f'{path}/segment', (f'{name}.seg_embed',), (2, *split))
+    yield from _norm(f'{path}/norm', f'{name}.layer_norm', dim)
+    path, name = f'encoder/layers/{layer}/ffn', f'layer.{layer}.ff'
+    yield from _dense(
+      f'{path}/inner', (f'{name}.layer_1',), dim, architecture.inner
+    )
+    yield from _dense(
+      f'{path}/output', (f'{name}.layer_2',), architecture.inner, dim
+    )
+    yield from _norm(f'{path}/norm', f'{name}.layer_norm', dim)
+
+
+def _bert(architecture: BertArchitecture) -> Iterator[_Pair]:
+  """Yields the pairs of an encoder of the BERT family."""
   dim, path, name = architecture.dim, 'encoder/embeddings', 'embeddings'
   tables = {
     'word': ('word_embeddings', architecture.vocab_size),
@@ -306,7 +360,9 @@ def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
 def _pooler(architecture: Architecture) -> Iterator[_Pair]:
   """Yields the pairs of the dense layer on [CLS]."""
   dim = architecture.dim
-  yield from _dense(_POOLER_PATH[:-1], ('pooler.dense',), dim, dim)
+  is_xlnet = isinstance(architecture, XLNetArchitecture)
+  name = 'sequence_summary.summary' if is_xlnet else 'pooler.dense'
+  yield from _dense(_POOLER_PATH[:-1], (name,), dim, dim)
 
 
 def _dense(
@@ -325,9 +381,11 @@ def _norm(path: str, name: str, dim: int) -> Iterator[_Pair]:
   yield _Pair(f'{path}/bias', (f'{name}.bias',), (dim,))
 
 
-def _join(parts: list[np.ndarray], kernel: bool) -> np.ndarray:
+def _join(parts: list[np.ndarray], pair: _Pair) -> np.ndarray:
   """Makes a parameter from the tensors of a pair."""
-  whole = np.concatenate([x.T if kernel else x for x in parts], axis=-1)
+  if pair.merged:
+    parts = [x.reshape(len(x), -1) for x in parts]
+  whole = np.concatenate([x.T if pair.kernel else x for x in parts], axis=-1)
   return np.ascontiguousarray(whole)
 
 
@@ -335,7 +393,8 @@ def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
   """Makes the tensors of a pair from a parameter."""
   parts = np.split(_float32(param), len(pair.names), axis=-1)
   # The file stores bytes in memory order, so arrays must be contiguous.
-  return [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
+  parts = [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
+  return [x.reshape(pair.shape) for x in parts]
 
 
 def _float32(tensor: Any) -> np.ndarray:

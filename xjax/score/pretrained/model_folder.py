@@ -31,6 +31,7 @@ _CLASSES = {
   'roberta': 'RobertaModel',
   'xlm-roberta': 'XLMRobertaModel',
   'camembert': 'CamembertModel',
+  'xlnet': 'XLNetModel',
 }
 # These fields of config.json are not copied, because they describe the source
 # model. The written folder has other weights of another type, and has no code.
@@ -117,7 +118,7 @@ class ModelFolder:
     return cls(path, config, architecture_of(config, str(path / CONFIG)))
 
   def parameters(self) -> dict[str, np.ndarray]:
-    """Reads the weights, and returns the parameters of Bert in float32.
+    """Reads the weights, and returns the encoder's parameters in float32.
 
     The keys are the paths of the parameters (see convert.from_hugging_face).
 
@@ -183,6 +184,31 @@ def check_vocabulary(
     f'{where}: the tokenizer has {size} ids but the word table has {rows} '
     f'rows ("vocab_size" of {CONFIG}); use the tokenizer that belongs to the '
     f'weights{hint if fewer else ""}'
+  )
+
+
+def check_special_tokens(
+  before: int, after: int, architecture: Architecture, where: str
+) -> None:
+  """Checks that the token [CLS] is where an encoder expects it.
+
+  Args:
+    before, after: number of special tokens before and after a text.
+    architecture: says where the encoder expects [CLS].
+    where: the tokenizer's file, for messages.
+
+  Raises:
+    DataError: [CLS] is somewhere else.
+  """
+  if architecture.summary_last and (before or after < 2):
+    wanted = 'XLNet needs <sep> and <cls> after a text, and none before it'
+  elif not architecture.summary_last and not (before and after):
+    wanted = 'encoders of the BERT family need special tokens on both sides'
+  else:
+    return
+  raise DataError(
+    f'{where}: the tokenizer adds {before} special tokens before a text and '
+    f'{after} after it; {wanted}; use the tokenizer that belongs to the weights'
   )
 
 

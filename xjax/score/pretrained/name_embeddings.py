@@ -14,7 +14,6 @@ from xjax.core.types import Ragged
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import has_letters
-from xjax.score.encoders.bert import Bert
 from xjax.score.heads.contract import DescriptorConfig, TokenFeatures
 from xjax.score.pooling import Mean
 
@@ -33,12 +32,12 @@ class NameEncoder:
   Attributes:
     config: which names to use, and how many tokens of each name.
     tokenizer: the tokenizer of the encoder.
-    bert: the encoder with its weights.
+    encoder: the encoder with its weights.
   """
 
   config: DescriptorConfig
   tokenizer: Subwords
-  bert: Bert
+  encoder: nnx.Module
 
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
     """Returns the embeddings of labels, float32 [labels, E].
@@ -48,7 +47,7 @@ class NameEncoder:
     names = [self._names(label) for label in labels]
     vectors = self._vectors([name for group in names for name in group])
     ends = np.cumsum([len(group) for group in names])
-    rows = np.zeros((len(labels), self.bert.dim), np.float32)
+    rows = np.zeros((len(labels), self.encoder.dim), np.float32)
     for row, (end, group) in enumerate(zip(ends, names)):
       if group:
         rows[row] = vectors[end - len(group) : end].mean(axis=0)
@@ -65,9 +64,9 @@ class NameEncoder:
     longest = self.config.max_words + self.tokenizer.n_special
     tokens = Ragged.of([self.tokenizer.encode(n, longest) for n in names])
     order = np.argsort(tokens.lengths, kind='stable')
-    graphdef, params = nnx.split(self.bert)
+    graphdef, params = nnx.split(self.encoder)
     run = jax.jit(functools.partial(_embed, graphdef))
-    vectors = np.zeros((len(names), self.bert.dim), np.float32)
+    vectors = np.zeros((len(names), self.encoder.dim), np.float32)
     starts = range(0, len(names), _ROWS)
     with progress(starts, 'label names', unit='batch') as bar:
       for start in bar:
@@ -90,8 +89,9 @@ def _embed(
   lengths_B: jax.Array,
 ) -> jax.Array:
   """Returns the mean state of each row's tokens, [B, D], scaled to length 1."""
-  bert = nnx.merge(graphdef, params)
+  encoder = nnx.merge(graphdef, params)
   real_BT = jnp.arange(ids_BT.shape[1]) < lengths_B[:, None]
-  h_BTD = bert(ids_BT.T, real_BT.T, None).swapaxes(0, 1)
-  mean_BD = Mean(bert.dim)(TokenFeatures(h_BTD, lengths_B)).astype(jnp.float32)
+  h_BTD = encoder(ids_BT.T, real_BT.T, None).swapaxes(0, 1)
+  mean = Mean(encoder.dim)
+  mean_BD = mean(TokenFeatures(h_BTD, lengths_B)).astype(jnp.float32)
   return mean_BD / jnp.linalg.norm(mean_BD, axis=1, keepdims=True)

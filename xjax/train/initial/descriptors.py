@@ -7,6 +7,7 @@ import os
 from absl import logging
 from flax import nnx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.arrays import Arrays
@@ -14,10 +15,10 @@ from xjax.core.atomic import atomic_write, write_npz
 from xjax.core.distributed import is_host0
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.score.encoders.bert import Bert, BertConfig
-from xjax.score.heads.contract import DescriptorConfig
+from xjax.score.encoders.contract import EncoderInputs
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.name_embeddings import NameEncoder
+from xjax.score.text_model import NeuralModel
 from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   DESCRIPTORS,
@@ -36,7 +37,7 @@ _ENCODER = 'encoder/'
 def start_name_encoder(
   state: TrainState,
   workdir: Workdir,
-  config: DescriptorConfig,
+  config: NeuralModel,
   descriptor_run: Workdir | None = None,
 ) -> NameEncoder:
   """Makes the encoder of label names for a new run, and saves its weights.
@@ -44,7 +45,7 @@ def start_name_encoder(
   Args:
     state: initial state, with its pretrained parameters.
     workdir: folder of the new run.
-    config: config of the descriptors.
+    config: config of the model, with its encoder and its descriptors.
     descriptor_run: the run whose head this run continues to train, or None. If
       given, the encoder gets the weights with which descriptor_run has embedded
       label names. (The final weights of descriptor_run may differ from these.)
@@ -67,9 +68,7 @@ def start_name_encoder(
   return _name_encoder(weights, workdir, config)
 
 
-def saved_name_encoder(
-  workdir: Workdir, config: DescriptorConfig
-) -> NameEncoder:
+def saved_name_encoder(workdir: Workdir, config: NeuralModel) -> NameEncoder:
   """Loads the encoder with which a run has embedded its label names.
 
   Raises:
@@ -120,15 +119,14 @@ def _shapes(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
 def _name_encoder(
   weights: Mapping[str, np.ndarray],
   workdir: Workdir,
-  config: DescriptorConfig,
+  config: NeuralModel,
 ) -> NameEncoder:
-  bert = nnx.eval_shape(
-    lambda: Bert(workdir.architecture(), BertConfig(), rngs=nnx.Rngs(0))
-  )
-  graphdef, params = nnx.split(bert)
+  inputs = EncoderInputs(0, jnp.float32, workdir.architecture())
+  encoder = nnx.eval_shape(lambda: config.encoder.build(inputs, nnx.Rngs(0)))
+  graphdef, params = nnx.split(encoder)
   leaves = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
-  bert = nnx.merge(graphdef, from_paths(params, leaves))
-  return NameEncoder(config, workdir.subwords(), bert)
+  encoder = nnx.merge(graphdef, from_paths(params, leaves))
+  return NameEncoder(config.head.descriptor, workdir.subwords(), encoder)
 
 
 def descriptor_word_vectors(

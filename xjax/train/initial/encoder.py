@@ -12,25 +12,27 @@ import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.atomic import write_json
+from xjax.core.config_part import kinds
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Split
 from xjax.data.text.subwords import Subwords
-from xjax.score.pretrained.architecture import Architecture, architecture_of
+from xjax.score.encoders.contract import PretrainedConfig
+from xjax.score.pretrained.architecture import (
+  Architecture,
+  architecture_of,
+  small_encoder,
+)
 from xjax.score.pretrained.convert import parameter_shapes
-from xjax.score.pretrained.model_folder import ModelFolder, check_vocabulary
+from xjax.score.pretrained.model_folder import (
+  ModelFolder,
+  check_special_tokens,
+  check_vocabulary,
+)
 from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
 
-# Sizes of a small encoder with random weights, for generated text.
-_SMALL = {
-  'model_type': 'bert',
-  'hidden_size': 16,
-  'num_hidden_layers': 2,
-  'num_attention_heads': 2,
-  'intermediate_size': 32,
-}
 _SPECIAL = 2  # tokens that the tokenizer puts around a text
 SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
 
@@ -47,6 +49,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
       - The config has no encoder folder, but the corpus is not generated.
       - The config allows documents or label names that are longer than the
         encoder can read.
+      - The config is for an encoder of another family.
       - The config needs a pooler, but the folder has none.
       - The workdir has the tokenizer or the sizes of another encoder.
     DataError: the folder does not exist, or has a fault. Only the headers of
@@ -69,12 +72,13 @@ def planned_architecture(config: Config) -> Architecture | None:
   For an encoder without a folder, the vocabulary size is SOME_WORDS.
 
   Raises:
+    ConfigError: the config is for an encoder of another family.
     DataError: the folder does not exist, or has a fault.
   """
   if not config.data.tokens.pretrained:
     return None
   if config.model.encoder.folder:
-    return ModelFolder.at(config.model.encoder.folder).architecture
+    return _model_folder(config).architecture
   return architecture_of(
     _small(config, SOME_WORDS), 'the encoder without a folder'
   )
@@ -123,10 +127,11 @@ def first_encoder(
     DataError: as in check_encoder.
   """
   if config.model.encoder.folder:
-    folder = ModelFolder.at(config.model.encoder.folder)
+    folder = _model_folder(config)
     return _tokenizer(folder, config), dict(folder.config)
   texts = (train.documents[row].text() for row in range(len(train)))
-  tokenizer = Subwords.fit(texts)
+  last = config.model.encoder.architecture.summary_last
+  tokenizer = Subwords.fit(texts, summary_last=last)
   return tokenizer, _small(config, len(tokenizer))
 
 
@@ -151,6 +156,8 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
   folder = _folder(config)
   weights, params = folder.parameters(), by_path(state.params)
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
+  # Only a pooler can be without pretrained weights; it keeps its fresh weights.
+  wanted = wanted.keys() & weights.keys()
   for path in wanted:
     everywhere = np.ones((1,) * weights[path].ndim, bool)
     params[path] = replace_values(params[path], everywhere, weights[path])
@@ -165,11 +172,7 @@ def _small(config: Config, words: int) -> dict[str, Any]:
   longest, head = config.data.tokens.max_tokens, config.model.head
   if head.describes:
     longest = max(longest, head.descriptor.max_words + _SPECIAL)
-  return {
-    **_SMALL,
-    'vocab_size': words,
-    'max_position_embeddings': longest,
-  }
+  return small_encoder(config.model.encoder.architecture, words, longest)
 
 
 def _check_generated(config: Config) -> None:
@@ -197,7 +200,7 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
     words = head.descriptor.max_words
     fields['config.model.head.descriptor.max_words'] = words, special
   for field, (length, more) in fields.items():
-    if length + more > longest:
+    if longest is not None and length + more > longest:
       included = f', including {more} special tokens' if more else ''
       raise ConfigError(
         f'{field}={length}: the encoder of {folder.path} reads at most '
@@ -222,11 +225,30 @@ def _check_kept(
     )
 
 
+def _model_folder(config: Config) -> ModelFolder:
+  """Returns the encoder's folder, and checks that its family is expected."""
+  encoder = config.model.encoder
+  folder = ModelFolder.at(encoder.folder)
+  if not isinstance(folder.architecture, encoder.architecture):
+    fitting = ' or '.join(
+      f'{kind.__name__}(...)'
+      for kind in kinds(PretrainedConfig)
+      if isinstance(folder.architecture, kind.architecture)
+    )
+    raise ConfigError(
+      f'config.model.encoder={type(encoder).__name__}(...): the "model_type" '
+      f'of {folder.path} is "{folder.config["model_type"]}"; set '
+      f'config.model.encoder={fitting}, or give another folder'
+    )
+  return folder
+
+
 def _folder(config: Config) -> ModelFolder:
   """Returns the encoder's folder, and checks that it has all weights."""
-  folder = ModelFolder.at(config.model.encoder.folder)
+  folder = _model_folder(config)
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
-  if lacking := sorted(set(wanted) - folder.paths()):
+  lacking = sorted(set(wanted) - folder.paths())
+  if lacking and folder.architecture.has_pooler:
     raise ConfigError(
       f'config.model.pooling.pooler=True: {folder.path} has no pooler '
       f'({", ".join(lacking)}); set config.model.pooling.pooler=False'
@@ -241,5 +263,11 @@ def _tokenizer(folder: ModelFolder, config: Config) -> Subwords:
     folder.architecture,
     tokenizer.source,
     config.model.encoder.spare_rows,
+  )
+  check_special_tokens(
+    len(tokenizer.before),
+    len(tokenizer.after),
+    folder.architecture,
+    tokenizer.source,
   )
   return tokenizer
