@@ -16,8 +16,8 @@ DATASET is one of the names in SYSTEMS below; the default is eurlex_4k. DIR is
 the folder of the dataset, with trn.json[.gz], tst.json[.gz], and the labels'
 names in lbl.json[.gz] or Y.txt. FOLDER is a copy of the Hugging Face model
 bert-base-uncased. The rare half of the labels has rows of half the width. The
-authors chose the best checkpoint on test; here, documents of train can be held
-out as dev with --config.data.hold_out_dev.
+authors chose the best checkpoint on test. Here, it is chosen on dev.json[.gz]
+if there is such a file; if not, the last checkpoint is used.
 
 Data: text files of the XC repository. Hardware: a GPU (add
 --config.train.compute_dtype=bfloat16). Expected: not run yet; the paper has
