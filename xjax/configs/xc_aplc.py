@@ -38,6 +38,8 @@ from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 
+SYSTEMS = ('eurlex_4k', 'wiki10_31k', 'amazoncat_13k')
+
 
 class _Sizes(NamedTuple):
   """Holds the sizes of a dataset in the authors' code."""
@@ -57,7 +59,6 @@ _SIZES = {
   'wiki10_31k': _Sizes(14_146, 6, 12, 512, 1e-3, _SLOW),
   'amazoncat_13k': _Sizes(1_186_239, 8, 48, 192, 2e-3, _FAST),
 }
-SYSTEMS = tuple(_SIZES)
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
