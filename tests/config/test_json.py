@@ -47,6 +47,7 @@ from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.contract import TreeConfig
+from xjax.score.trees.frequency import FrequencyTree
 
 
 def rich():
@@ -140,7 +141,14 @@ EARLIER = {
   DescriptorConfig: 'descriptor',
 }
 # These kinds had no such tags.
-LATER = {AdaptiveConfig, OwnData, AutoModel, AutoTrain, AutoTfidfConfig}
+LATER = {
+  AdaptiveConfig,
+  AutoModel,
+  AutoTfidfConfig,
+  AutoTrain,
+  FrequencyTree,
+  OwnData,
+}
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)

@@ -22,7 +22,6 @@ from xjax.losses.label_weights import PropensityWeights
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import (
   AdaptiveConfig,
-  by_frequency,
   logit_of_product,
   places,
 )
@@ -32,6 +31,7 @@ from xjax.score.heads.rows.update import FusedSGD
 from xjax.score.heads.streaming import head_loss
 from xjax.score.pooling import NoPooling, SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
+from xjax.score.trees.frequency import by_frequency
 from xjax.select.topk import dense_topk, head_topk
 
 B, D, L = 8, 8, 300

@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 import numpy as np
 
 from xjax.core.config_part import AT_LEAST_0, at_most, field
-from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
 from xjax.losses.bce import BCEConfig
@@ -26,6 +25,11 @@ from xjax.score.encoders.layers import LayerNorm
 from xjax.score.heads.contract import Frozen, Head, HeadConfig, HeadInputs
 from xjax.score.heads.ova import scores
 from xjax.score.heads.terms import gold_of
+from xjax.score.trees.frequency import (
+  by_frequency,
+  cutoff_faults,
+  part_starts,
+)
 
 _EPS = 1e-5  # of the layer norm
 
@@ -62,38 +66,23 @@ class AdaptiveConfig(HeadConfig):
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Adaptive':
-    self.check_labels(inputs.n_labels)
+    n_labels = inputs.n_labels
     return Adaptive(
-      inputs.n_labels,
+      n_labels,
       inputs.dim,
       chunk=self.chunk,
-      starts=self.starts(inputs.n_labels),
+      starts=part_starts(self.cutoffs, n_labels, 'config.model.head'),
       place=places(inputs.counts_L),
       last_width=self.last_width,
       rngs=rngs,
     )
 
-  def starts(self, n_labels: int) -> tuple[int, ...]:
-    """Returns the number of labels before each part.
-
-    Args:
-      n_labels: number of labels.
-    """
-    half = () if n_labels < 2 else (-(-n_labels // 2),)
-    return (0, *(self.cutoffs or half))
-
   def check_labels(self, n_labels: int) -> None:
-    if self.cutoffs and self.cutoffs[-1] >= n_labels:
-      raise ConfigError(
-        f'config.model.head.cutoffs={self.cutoffs}: each number must be less '
-        f'than the number of labels, {n_labels}; leave cutoffs empty to cut '
-        'the labels into halves'
-      )
+    part_starts(self.cutoffs, n_labels, 'config.model.head')
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
-    if any(a >= b for a, b in zip((0, *self.cutoffs), self.cutoffs)):
-      yield f'{path}.cutoffs={self.cutoffs}: must ascend, from at least 1'
+    yield from cutoff_faults(self.cutoffs, path)
     loss = config.train.loss
     if not isinstance(loss, BCEConfig):
       yield (
@@ -332,17 +321,6 @@ def logit_of_product(
   overflow, and without a probability that would be rounded to 0 or 1.
   """
   return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
-
-
-def by_frequency(counts_L: np.ndarray) -> np.ndarray:
-  """Returns the labels by falling frequency, int64 [L].
-
-  If labels are equally frequent, the lower index comes first.
-
-  Args:
-    counts_L: int [L], the number of training documents of each label.
-  """
-  return np.argsort(-np.asarray(counts_L, np.int64), kind='stable')
 
 
 def places(counts_L: np.ndarray | None) -> np.ndarray | None:

@@ -23,7 +23,7 @@ import numpy as np
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import LabelSpace
-from xjax.score.heads.adaptive import by_frequency
+from xjax.score.trees.frequency import by_frequency
 from xjax.train.checkpoint import (
   complete_steps,
   fault_of,
