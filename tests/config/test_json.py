@@ -38,6 +38,7 @@ from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
+from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
@@ -46,6 +47,7 @@ from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.contract import TreeConfig
+from xjax.score.trees.frequency import FrequencyTree
 
 
 def rich():
@@ -139,7 +141,14 @@ EARLIER = {
   DescriptorConfig: 'descriptor',
 }
 # These kinds had no such tags.
-LATER = {OwnData, AutoModel, AutoTrain, AutoTfidfConfig}
+LATER = {
+  AdaptiveConfig,
+  AutoModel,
+  AutoTfidfConfig,
+  AutoTrain,
+  FrequencyTree,
+  OwnData,
+}
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)

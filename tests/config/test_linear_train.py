@@ -17,16 +17,30 @@ from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.batched import OnDevices
 from xjax.score.linear.problem import Loss, SolverConfig
-from xjax.score.trees.clusters import Clusters, ClusterTree, LabelFeatures
+from xjax.score.trees.clusters import Clusters, ClusterTree
 from xjax.score.trees.complete import CompleteTree
 from xjax.score.trees.contract import TreeConfig
+from xjax.score.trees.frequency import FrequencyTree
 from xjax.score.trees.huffman import HuffmanTree
+from xjax.score.trees.label_features import LabelFeatures
 from xjax.score.trees.taxonomy import TaxonomyTree
 from xjax.score.trees.training import Blocks
+from xjax.score.trees.walks import RandomWalks
 
 TEXTS = SyntheticData(tokens=TfidfConfig())
 ROWS = XcFeaturesData(tokens=GivenFeaturesConfig())
-TREES = [ClusterTree(), CompleteTree(), HuffmanTree(), TaxonomyTree('x')]
+TREES = [
+  ClusterTree(),
+  ClusterTree(
+    clusters=Clusters.UNBALANCED,
+    features=LabelFeatures.JOINT,
+    smoothing=RandomWalks(),
+  ),
+  CompleteTree(),
+  FrequencyTree((3, 9)),
+  HuffmanTree(),
+  TaxonomyTree('x'),
+]
 
 
 def of_trees(tree=None, data=TEXTS, **train):
@@ -54,10 +68,24 @@ FAULTS = [
   (of_trees(threshold=-0.1), 'train.threshold=-0.1: must be at least 0'),
   (of_trees(workers=0), 'train.workers=0: must be at least 1'),
   (of_trees(loss='logistic'), 'Loss.SQUARED_HINGE or LOGISTIC'),
-  (of_trees(TreeConfig()), 'one of ClusterTree, CompleteTree, HuffmanTree'),
+  (of_trees(TreeConfig()), 'one of ClusterTree, CompleteTree, FrequencyTree'),
   (of_trees(ClusterTree(arity=1)), 'tree.arity=1: must be at least 2'),
   (of_trees(ClusterTree(max_leaf=0)), 'tree.max_leaf=0: must be at least 1'),
   (of_trees(CompleteTree(1)), 'tree.arity=1: must be at least 2'),
+  (of_trees(FrequencyTree((0, 3))), 'tree.cutoffs=(0, 3): must ascend'),
+  (of_trees(FrequencyTree((3, 3))), 'tree.cutoffs=(3, 3): must ascend'),
+  (
+    of_trees(ClusterTree(smoothing=RandomWalks(steps=0))),
+    'tree.smoothing.steps=0: must be at least 1',
+  ),
+  (
+    of_trees(ClusterTree(smoothing=RandomWalks(restart=1.0))),
+    'tree.smoothing.restart=1.0: must be from 0 to below 1',
+  ),
+  (
+    of_trees(ClusterTree(smoothing=RandomWalks(top=0))),
+    'tree.smoothing.top=0: must be at least 1',
+  ),
   (of_trees(HuffmanTree(1)), 'tree.arity=1: must be at least 2'),
   (
     of_trees(ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)),

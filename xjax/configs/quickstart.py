@@ -30,6 +30,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.cnn import CNNConfig
 from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -45,6 +46,7 @@ SYSTEMS = (
   'zero_cnn_lwan',
   'zero_bigru_lwan',
   'unified',
+  'aplc',
 )
 
 
@@ -88,6 +90,8 @@ def _model(system: str) -> ModelConfig:
       return ExactMatchModel()
     case 'bigru_att':
       return NeuralModel(words, bigru, SelfAttentionConfig(), OneVsAllConfig())
+    case 'aplc':
+      return NeuralModel(words, bigru, SelfAttentionConfig(), AdaptiveConfig())
     case 'han':
       han = HANConfig(units=64, zone_units=64, dropout=0.1)
       return NeuralModel(words, han, SelfAttentionConfig(), OneVsAllConfig())

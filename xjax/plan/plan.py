@@ -297,7 +297,8 @@ def _sent(
   local, sent = shape.documents // data, 0.0
   trained, _ = plan.split(plan.abstract.params)
   rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
-  dim = max(x.shape[-1] for x in jax.tree.leaves(rows) if len(x.shape) > 1)
+  vectors = (x for x in jax.tree.leaves(rows) if len(x.shape) > 1)
+  dim = max((x.shape[-1] for x in vectors), default=0)
   if not _is_one_vs_all(config):
     read = local * (shape.zones or shape.tokens)
   else:

@@ -145,7 +145,8 @@ class NeuralFit(Fit):
     - Vectors of documents have the size that the model reads. Labels have
       vectors if the head needs them.
     - train.best_metric has a value on dev.
-    - The corpus has enough rare labels for model.head.hidden_labels.
+    - The corpus has enough rare labels for model.head.hidden_labels, and a
+      number of labels that suits the head.
     - Before the first start of the run: each pattern for parameter names in the
       config has an effect, and at least one parameter is trained.
 
@@ -156,6 +157,8 @@ class NeuralFit(Fit):
     _check_batch(self.config.train.batch_size, len(corpus.split('train')))
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
+    model = self.config.model
+    model.head.check_labels(scored_labels(model, corpus.label_space))
     if not self.workdir.config.exists():
       _check_groups(self.config, corpus.label_space)
     if 'dev' in prior:

@@ -174,6 +174,7 @@ def plan_neural(
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
+      train_counts=counts,
       dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     ),

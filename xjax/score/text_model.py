@@ -42,7 +42,6 @@ from xjax.score.heads.contract import (
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.fused import RowStep, fused_loss
 from xjax.score.heads.rows.update import Slots
-from xjax.score.heads.streaming import head_loss
 from xjax.score.pooling import Mean, NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
 
@@ -197,8 +196,8 @@ class TextModel(nnx.Module):
     Returns:
       float32 scalar.
     """
-    return head_loss(
-      self.head if rngs is None else self.head.with_dropout(rngs),
+    head = self.head if rngs is None else self.head.with_dropout(rngs)
+    return head.loss(
       self.features(batch, rngs),
       batch.positives_BP,
       batch.mask_B,
@@ -298,6 +297,7 @@ def build(
   label_priors: np.ndarray | None = None,
   unseen: np.ndarray | None = None,
   hidden: np.ndarray | None = None,
+  train_counts: np.ndarray | None = None,
   dtype: jnp.dtype = jnp.float32,
   rngs: nnx.Rngs,
 ) -> TextModel:
@@ -317,6 +317,8 @@ def build(
       there are no such labels.
     hidden: bool [L], True for labels that a unified head treats as unseen, in
       order to calibrate its scores. None if there are no such labels.
+    train_counts: int [L], number of training documents of each label, or None
+      if the numbers are not known.
     dtype: dtype of activations and products.
     rngs: stream `params`.
 
@@ -348,6 +350,7 @@ def build(
     hidden_L=hidden,
     # Descriptors are means of word vectors, or outputs of the encoder.
     descriptor_dim=dim or encoder.dim,
+    counts_L=train_counts,
   )
   head = config.head.build(inputs, rngs)
   return TextModel(

@@ -12,6 +12,7 @@ import numpy as np
 WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
 DESCRIPTORS = 'head/descriptors'
+PLACES = 'head/place'
 
 
 def by_path(tree: Any) -> dict[str, Any]:

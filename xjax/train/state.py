@@ -203,13 +203,14 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
   Args:
     plan: plan of the model. In its initial states, biases are 0 and places are
       not set.
-    biases: [L] initial biases of the head; None leaves the biases at 0.
+    biases: [L] initial biases of the head; None leaves the biases at 0. A head
+      without biases ignores them.
   """
 
   def init(key: jax.Array) -> TrainState:
     state = plan.init(key)
     params = by_path(state.params)
-    if biases is not None:
+    if biases is not None and BIASES in params:
       first = np.asarray(biases, np.float32)
       params[BIASES] = put_labels(first, params[BIASES].sharding)
     slots = by_path(state.row_slots)

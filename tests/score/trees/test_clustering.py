@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.score.trees.clustering import balanced_kmeans
+from xjax.score.trees.clustering import balanced_kmeans, unbalanced_kmeans
 
 
 def points(rng, n, d=6):
@@ -25,6 +25,23 @@ def test_sizes_differ_by_at_most_one(seed, data, spherical):
   assert part.shape == (n,) and part.dtype == np.int64
   sizes = np.bincount(part, minlength=k)
   assert len(sizes) == k and sizes.max() - sizes.min() <= 1
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.data(), st.booleans())
+def test_without_a_limit_no_cluster_is_empty(seed, data, round_):
+  """Checks clusters whose numbers have no gap, and rows of zeros as well."""
+  n = data.draw(st.integers(1, 40))
+  k = data.draw(st.integers(1, n))
+  rows = points(np.random.default_rng(seed), n)
+  part = unbalanced_kmeans(rows, np.arange(n), k, 0, spherical=round_)
+  assert part.shape == (n,) and part.dtype == np.int64
+  sizes = np.bincount(part)
+  assert len(sizes) <= k and sizes.min() >= 1 and sizes.sum() == n
+  again = unbalanced_kmeans(
+    rows, np.arange(n), k, 0, spherical=round_, workers=3
+  )
+  np.testing.assert_array_equal(part, again)
 
 
 def two_groups(rng, spherical):

@@ -5,8 +5,15 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.score.trees import clusters
-from xjax.score.trees.clusters import pifa, strongest
+from xjax.data.schema import Label, LabelSpace
+from xjax.score.trees import label_features
+from xjax.score.trees.contract import TreeData
+from xjax.score.trees.label_features import (
+  LabelFeatures,
+  mix,
+  pifa,
+  strongest,
+)
 
 N, D, L = 12, 7, 5
 EMPTY = 2
@@ -49,9 +56,42 @@ def test_sums_of_documents_by_their_length(data):
 def test_some_labels_at_a_time_are_all_at_once(data, lengths, monkeypatch):
   rows, gold, _ = data
   whole = strongest(pifa(rows, gold, L, lengths), 2)
-  monkeypatch.setattr(clusters, '_ENTRIES', 5)
+  monkeypatch.setattr(label_features, '_ENTRIES', 5)
   found = pifa(rows, gold, L, lengths, 2)
   np.testing.assert_array_equal(found.toarray(), whole.toarray())
+
+
+def test_labels_of_documents_are_features_too(data):
+  """Checks the output and the joint space of Bonsai, Section 3.1."""
+  rows, gold, gold_NL = data
+  labels = tuple(Label(f'l{i}') for i in range(L))
+  space = LabelSpace(labels, gold_NL.sum(axis=0).astype(np.int32), N, L, 0)
+  given = TreeData(space, gold, rows)
+  both = np.hstack([rows.toarray(), gold_NL])
+  for kind, each in (
+    (LabelFeatures.CO_OCCURRENCE, gold_NL.astype(float)),
+    (LabelFeatures.JOINT, both),
+  ):
+    found = label_features.label_features(kind, given)
+    sums = gold_NL.T.astype(float) @ each
+    norm = np.linalg.norm(sums, axis=1, keepdims=True)
+    wanted = sums / np.where(norm > 0, norm, 1)
+    np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
+    assert found.dtype == np.float32 and not kind.needs_texts
+
+
+def test_features_of_several_labels_are_mixed(data, monkeypatch):
+  rows, gold, _ = data
+  features = pifa(rows, gold, L)
+  dense = np.random.default_rng(1).random((L, L)) * (np.eye(L) + np.eye(L, k=1))
+  weights = sparse.csr_array(dense.astype(np.float32))
+  wanted = dense @ features.toarray()
+  np.testing.assert_allclose(
+    mix(features, weights).toarray(), wanted, 1e-5, 1e-6
+  )
+  kept = strongest(mix(features, weights), 2).toarray()
+  monkeypatch.setattr(label_features, '_ENTRIES', 5)
+  np.testing.assert_array_equal(mix(features, weights, 2).toarray(), kept)
 
 
 def test_rows_are_left_as_they_were(data):

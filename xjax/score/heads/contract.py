@@ -22,6 +22,7 @@ import numpy as np
 
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.mesh import DATA, LABEL
+from xjax.losses.contract import ChunkLoss, LabelWeights
 
 
 class Frozen(nnx.Param):
@@ -78,6 +79,16 @@ class HeadConfig(ConfigPart, abstract=True):
       rngs: stream `params`.
     """
 
+  def check_labels(self, n_labels: int) -> None:
+    """Checks before training that the head suits the number of labels.
+
+    Args:
+      n_labels: number of labels to score.
+
+    Raises:
+      ConfigError: the config does not suit this number of labels.
+    """
+
   def check(self, config: Any, path: str) -> Iterator[str]:
     pooling = config.model.pooling
     kind = type(pooling).__name__
@@ -105,6 +116,8 @@ class HeadInputs:
       hidden labels.
     hidden_L: bool [L], True for labels that are hidden for calibration.
     descriptor_dim: size of the vector of a label's descriptor.
+    counts_L: int [L], the number of training documents of each label, or None
+      if the numbers are not known.
   """
 
   dim: int
@@ -113,6 +126,7 @@ class HeadInputs:
   seen_L: np.ndarray
   hidden_L: np.ndarray
   descriptor_dim: int
+  counts_L: np.ndarray | None = None
 
 
 class DescriptorWeights(enum.Enum):
@@ -253,6 +267,31 @@ class Head(nnx.Module):
       bool [C], or None if the loss includes all labels.
     """
     del chunk
+
+  def loss(
+    self,
+    features: Any,
+    positives_BP: jax.Array,
+    mask_B: jax.Array,
+    loss: ChunkLoss,
+    weights: LabelWeights | None = None,
+  ) -> jax.Array:
+    """Returns the sum of the loss over documents and labels.
+
+    By default, the loss is computed chunk by chunk (streaming.head_loss). A
+    head with a loss of its own replaces this method.
+
+    Args:
+      features: result of `prepare`.
+      positives_BP, mask_B, loss, weights: as in streaming.head_loss.
+
+    Returns:
+      float32 scalar.
+    """
+    # This module defines Head, which streaming imports.
+    from xjax.score.heads.streaming import head_loss
+
+    return head_loss(self, features, positives_BP, mask_B, loss, weights)
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
     """Returns the head that a training step uses. Some heads add dropout.

@@ -1,6 +1,6 @@
-"""Divides sparse rows into clusters of equal size by balanced k-means."""
+"""Divides sparse rows into clusters by k-means, of equal or of any size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import concurrent.futures
 
 from numba import njit
@@ -49,6 +49,48 @@ def balanced_kmeans(
   Returns:
     int64 [members], the cluster of each member.
   """
+  options = spherical, workers
+  return _lloyd(features, members, k, seed, *options, _assign)
+
+
+def unbalanced_kmeans(
+  features: sparse.csr_array,
+  members: np.ndarray,
+  k: int,
+  seed: int | Sequence[int],
+  *,
+  spherical: bool = True,
+  workers: int = 1,
+) -> np.ndarray:
+  """Divides rows into at most k clusters of any size, by Lloyd's algorithm.
+
+  Args:
+    features, members, k, seed, spherical, workers: as in balanced_kmeans.
+
+  Returns:
+    int64 [members], the cluster of each member. Clusters are numbered from 0,
+    and no cluster is empty.
+  """
+  options = spherical, workers
+  part = _lloyd(features, members, k, seed, *options, _most_similar)
+  return np.unique(part, return_inverse=True)[1]
+
+
+def _lloyd(
+  features: sparse.csr_array,
+  members: np.ndarray,
+  k: int,
+  seed: int | Sequence[int],
+  spherical: bool,
+  workers: int,
+  assign: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+  """Returns the cluster of each member, which `assign` chooses in each round.
+
+  Args:
+    features, members, k, seed, spherical, workers: as in balanced_kmeans.
+    assign: function of similarities [members, k] that returns clusters.
+  """
   rng = np.random.default_rng(seed)
   rows = _drop_unused_features(features[members])
   first = rng.choice(len(members), k, replace=False)
@@ -56,7 +98,7 @@ def balanced_kmeans(
   before = -np.inf
   for _ in range(_ROUNDS):
     similar = _similarities(rows, centres, spherical, workers)
-    part = _assign(similar)
+    part = assign(similar)
     mean = similar[np.arange(len(members)), part].mean(dtype=np.float64)
     if mean - before < _GAIN * abs(mean):
       break
@@ -105,6 +147,11 @@ def _centre(
   else:
     sizes = np.bincount(part, minlength=centres.shape[1])
   centres /= np.maximum(sizes, np.float32(1e-12)).astype(np.float32)
+
+
+def _most_similar(similar: np.ndarray) -> np.ndarray:
+  """Assigns each row to the most similar cluster."""
+  return similar.argmax(axis=1)
 
 
 def _assign(similar: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Builds label trees from balanced clusters, and computes labels' features."""
+"""Builds label trees from clusters of labels that are alike."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -11,32 +11,19 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, field
-from xjax.core.types import Ragged
-from xjax.data.text.words import split_terms
-from xjax.score.trees.clustering import balanced_kmeans
+from xjax.score.trees.clustering import balanced_kmeans, unbalanced_kmeans
 from xjax.score.trees.contract import TreeConfig, TreeData
+from xjax.score.trees.label_features import (
+  LabelFeatures,
+  label_features,
+  mix,
+  normalize,
+)
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+from xjax.score.trees.walks import NoSmoothing, SmoothingConfig
 
 # A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.
 Part = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
-
-_ENTRIES = 2**22  # entries of documents that are summed at a time
-
-
-class LabelFeatures(enum.Enum):
-  """Chooses the features by which labels are clustered.
-
-  Attributes:
-    PIFA: positive-instance features. They are the sum of the features of a
-      label's documents, scaled to length 1.
-    PIFA_BY_LENGTH: as PIFA, with two changes. Each document's features are
-      first divided by the document's number of words. The sum is not scaled.
-    NAMES: the TF-IDF features of the labels' names.
-  """
-
-  PIFA = 'pifa'
-  PIFA_BY_LENGTH = 'pifa_by_length'
-  NAMES = 'names'
 
 
 class Clusters(enum.Enum):
@@ -46,15 +33,20 @@ class Clusters(enum.Enum):
     K_MEANS: divides the set into all clusters at once.
     TWO_MEANS: divides the set into two clusters, then each cluster into two
       again, and so on.
+    UNBALANCED: as K_MEANS, but clusters may have any size (Bonsai, Khandagale
+      et al. 2020). A cluster with at most max_leaf labels is not divided. The
+      tree is at most as deep as with K_MEANS, so a cluster on the lowest level
+      can have more than max_leaf labels.
   """
 
   K_MEANS = 'k_means'
   TWO_MEANS = 'two_means'
+  UNBALANCED = 'unbalanced'
 
 
 @dataclasses.dataclass
 class ClusterTree(TreeConfig):
-  """Builds a tree of balanced clusters of labels, from the root down."""
+  """Builds a tree of clusters of labels, from the root down."""
 
   arity: int = field(
     16,
@@ -65,8 +57,9 @@ class ClusterTree(TreeConfig):
   )
   max_leaf: int = field(
     80,
-    'Largest number of labels of a cluster on the lowest level. The labels of '
-    'a cluster are trained in groups of at most 16.',
+    'Largest number of labels of a cluster on the lowest level (UNBALANCED '
+    'clusters can be larger). The labels of a cluster are trained in groups of '
+    'at most 16.',
     AT_LEAST_1,
     tiny=4,
   )
@@ -87,6 +80,11 @@ class ClusterTree(TreeConfig):
     'If True, similar labels have a large cosine. If False, similar labels '
     'have a small distance.',
   )
+  smoothing: SmoothingConfig = field(
+    NoSmoothing,
+    'How the features of a label are mixed with the features of labels that '
+    'occur with it.',
+  )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     if self.clusters is Clusters.TWO_MEANS and self.arity & (self.arity - 1):
@@ -95,7 +93,7 @@ class ClusterTree(TreeConfig):
         f'{path}.clusters=Clusters.TWO_MEANS'
       )
     where = f'{path}.features={self.features}'
-    if self.features is not LabelFeatures.PIFA and config.data.sparse:
+    if self.features.needs_texts and config.data.sparse:
       yield (
         f'{where}: needs texts; set config.data.tokens=TfidfConfig(...), or '
         'use LabelFeatures.PIFA, which needs no texts'
@@ -108,9 +106,16 @@ class ClusterTree(TreeConfig):
 
   def build(self, data: TreeData) -> LabelTree:
     """Builds the tree, as TreeConfig.build describes."""
-    features = self._label_features(data)
+    n = self.max_features
+    features = label_features(self.features, data, n)
+    n_labels = data.space.n_trained
+    weights = self.smoothing.weights(
+      data.gold, n_labels, data.seed, data.workers
+    )
+    if weights is not None:
+      features = mix(features, weights, n)
     if self.spherical:
-      features = _normalize(features)
+      features = normalize(features)
     return self.of_features(features, data.seed, data.workers)
 
   def of_features(
@@ -123,22 +128,15 @@ class ClusterTree(TreeConfig):
       seed: the seed of all random choices.
       workers: number of threads. The result does not depend on this number.
     """
-    halved = self.clusters is Clusters.TWO_MEANS
-    degrees_of = halving_degrees if halved else cluster_degrees
-    degrees = degrees_of(features.shape[0], self.arity, self.max_leaf)
+    n_labels, max_leaf = features.shape[0], self.max_leaf
+    degrees_of, whole = cluster_degrees, 0
+    if self.clusters is Clusters.TWO_MEANS:
+      degrees_of = halving_degrees
+    degrees = degrees_of(n_labels, self.arity, max_leaf)
+    if self.clusters is Clusters.UNBALANCED:
+      degrees, whole = [self.arity] * len(degrees), max_leaf
     part = functools.partial(_part, self, features, workers)
-    return clustered_tree(features.shape[0], degrees, part, seed)
-
-  def _label_features(self, data: TreeData) -> sparse.csr_array:
-    n_labels, n = data.space.n_trained, self.max_features
-    if self.features is LabelFeatures.NAMES:
-      names = [' '.join((x.name, *x.alt)) for x in data.space.labels]
-      features = data.featurise(names[:n_labels])
-      return strongest(features, n) if n else features
-    lengths = None
-    if self.features is LabelFeatures.PIFA_BY_LENGTH:
-      lengths = np.array([len(split_terms(x.text())) for x in data.documents])
-    return pifa(data.rows, data.gold, n_labels, lengths, n)
+    return clustered_tree(n_labels, degrees, part, seed, whole)
 
 
 def _part(
@@ -153,6 +151,8 @@ def _part(
   options = {'spherical': config.spherical, 'workers': workers}
   if config.clusters is Clusters.K_MEANS:
     return balanced_kmeans(features, labels, k, seed, **options)
+  if config.clusters is Clusters.UNBALANCED:
+    return unbalanced_kmeans(features, labels, k, seed, **options)
   clusters = np.zeros(len(labels), np.int64)
   for halving in range((k - 1).bit_length()):
     # Cluster c becomes the clusters 2 c and 2 c + 1. The order is reversed, so
@@ -212,7 +212,11 @@ def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def clustered_tree(
-  n_labels: int, degrees: Sequence[int], part: Part, seed: int
+  n_labels: int,
+  degrees: Sequence[int],
+  part: Part,
+  seed: int,
+  whole: int = 0,
 ) -> LabelTree:
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
@@ -222,12 +226,16 @@ def clustered_tree(
     part: divides labels into clusters. No cluster is empty.
     seed: `part` gets a seed that consists of this number and of the node's
       place in the tree.
+    whole: a cluster with at most this number of labels is not divided.
   """
   parent, label = [-1], [NO_LABEL]
   groups = [(0, np.arange(n_labels))]
   for depth, degree in enumerate(degrees):
     below = []
     for place, (node, labels) in enumerate(groups):
+      if len(labels) <= whole:
+        below.append((node, labels))
+        continue
       clusters = part(labels, min(degree, len(labels)), (seed, depth, place))
       for cluster in range(clusters.max() + 1):
         below.append((len(parent), labels[clusters == cluster]))
@@ -238,80 +246,3 @@ def clustered_tree(
     parent += [node] * len(labels)
     label += labels.tolist()
   return LabelTree.of(parent, label, n_labels)
-
-
-def pifa(
-  rows: sparse.csr_array,
-  gold: Ragged,
-  n_labels: int,
-  lengths: np.ndarray | None = None,
-  n: int = 0,
-) -> sparse.csr_array:
-  """Sums the features of each label's documents (PIFA).
-
-  PIFA stands for positive-instance features.
-
-  Args:
-    rows: float32 [N, D], the features of the documents.
-    gold: N rows of labels.
-    n_labels: number of labels, L.
-    lengths: int [N], the number of words of each document. Each document's
-      features are divided by this number, and the sums are not scaled (Bertalis
-      et al., Section 3.3). So frequent labels mostly have larger sums. If
-      `lengths` is None, each sum is divided by its L2 norm (as in CascadeXML
-      and PECOS).
-    n: number of values to keep for each label. The values with the largest
-      absolute values are kept. 0 keeps all values.
-
-  Returns:
-    float32 [L, D]. A label without documents has an empty row.
-  """
-  # With int64 offsets, the product would copy the rows' indices to int64.
-  offsets = gold.indptr.astype(np.int32)
-  parts = np.ones(len(gold.values), np.float32), gold.values, offsets
-  weights = sparse.csr_array(parts, (len(gold), n_labels))
-  if lengths is not None:
-    scale_N = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
-    weights = weights.multiply(scale_N[:, None])
-  weights = weights.T.tocsr()
-  # The time of a product depends on the number of all features, so labels with
-  # few documents share a product.
-  entries = np.repeat(np.diff(rows.indptr), gold.lengths)
-  entries_L = np.bincount(gold.values, entries, n_labels)
-  parts = np.cumsum(entries_L) // _ENTRIES
-  starts = np.flatnonzero(np.diff(parts, prepend=-1))
-  features = []
-  for first, last in zip(starts, [*starts[1:], n_labels]):
-    sums = weights[first:last] @ rows
-    if lengths is None:
-      sums = _normalize(sums)
-    features.append(strongest(sums, n) if n else sums)
-  return sparse.vstack(features, 'csr')
-
-
-def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
-  """Keeps in each row the n values with the largest absolute values.
-
-  If absolute values are equal, the first values of the row are kept.
-
-  Args:
-    features: float32 [L, D].
-    n: at least 1. Rows with at most n values do not change.
-  """
-  starts, data = features.indptr, features.data
-  kept = np.ones(len(data), bool)
-  for row in np.flatnonzero(np.diff(starts) > n):
-    span = slice(starts[row], starts[row + 1])
-    kept[span] = False
-    kept[span.start + np.argsort(-np.abs(data[span]), kind='stable')[:n]] = True
-  ends = np.append(0, np.cumsum(kept))[starts]
-  parts = data[kept], features.indices[kept].astype(np.int32), ends
-  return sparse.csr_array(parts, features.shape)
-
-
-def _normalize(rows: sparse.csr_array) -> sparse.csr_array:
-  """Scales rows to length 1, in place."""
-  # Prediction needs this module, but not the library, which loads slowly.
-  from sklearn.preprocessing import normalize
-
-  return normalize(rows, copy=False)

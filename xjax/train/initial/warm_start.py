@@ -23,6 +23,7 @@ import numpy as np
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import LabelSpace
+from xjax.score.trees.frequency import by_frequency
 from xjax.train.checkpoint import (
   complete_steps,
   fault_of,
@@ -43,6 +44,7 @@ from xjax.train.inputs import Inputs
 from xjax.train.parameters import (
   DESCRIPTORS,
   PIECE_VECTORS,
+  PLACES,
   WORD_VECTORS,
   by_path,
   from_paths,
@@ -176,10 +178,11 @@ def warm_start(
   workdir, step = find_start(source)
   checkpoint = workdir.checkpoints, step
   theirs, ours = saved_params(*checkpoint), by_path(state.params)
-  rows = {'labels': _label_rows(space, workdir.label_space())}
+  spaces = space, workdir.label_space()
+  rows = {'labels': _label_rows(*spaces)}
   rows |= _vocabulary_rows(ours, theirs, inputs, workdir)
-  same_head = _head_paths(ours) == _head_paths(theirs)
-  report = _report(ours, theirs, rows, _untrained_rows(state), same_head)
+  head_fault = _head_fault(ours, theirs, spaces)
+  report = _report(ours, theirs, rows, _untrained_rows(state), head_fault)
   if not report.loaded:
     raise ConfigError(
       f'train.init_from={source}: no parameter of the checkpoint fits this '
@@ -190,7 +193,7 @@ def warm_start(
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
   merged = _merged(ours, theirs, rows, report.loaded.keys(), checkpoint)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
-  describes = same_head and _width(ours) == _width(theirs) != ()
+  describes = not head_fault and _width(ours) == _width(theirs) != ()
   return state, workdir if describes else None
 
 
@@ -226,6 +229,35 @@ def _head_paths(params: Iterable[str]) -> set[str]:
   These paths depend on the kind of the head, but not on the storage.
   """
   return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
+
+
+def _head_fault(
+  ours: Mapping[str, jax.Array],
+  theirs: Mapping[str, jax.ShapeDtypeStruct],
+  spaces: tuple[LabelSpace, LabelSpace],
+) -> str:
+  """Returns why no parameter of the other run's head fits, or ''.
+
+  Args:
+    ours, theirs: parameters of both runs, by path.
+    spaces: label spaces of both runs.
+  """
+  if _head_paths(ours) != _head_paths(theirs):
+    return 'has another meaning in a head of another kind'
+  if PLACES not in ours:
+    return ''
+  # These heads have tables of labels in the order by frequency. A table of the
+  # same size may have other labels.
+  paths = _head_paths(ours)
+  same_sizes = all(ours[x].shape == theirs[x].shape for x in paths)
+  ids = [space.ids[: space.n_trained] for space in spaces]
+  if same_sizes and ids[0] == ids[1]:
+    orders = [
+      by_frequency(space.train_counts[: len(ids[0])]) for space in spaces
+    ]
+    if np.array_equal(*orders):
+      return ''
+  return 'belongs to labels in another order by frequency'
 
 
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
@@ -271,7 +303,7 @@ def _report(
   theirs: Mapping[str, jax.ShapeDtypeStruct],
   rows: Mapping[str, np.ndarray],
   untrained_rows: Set[str],
-  same_head: bool,
+  head_fault: str,
 ) -> WarmStartReport:
   """Reports which parameters will be loaded, and why others will not be loaded.
 
@@ -286,8 +318,8 @@ def _report(
       report.fresh.append(name)
     elif name in untrained_rows:
       report.skipped[name] = 'not trained, so it keeps its own values'
-    elif name.startswith(_HEAD) and not same_head:
-      report.skipped[name] = 'has another meaning in a head of another kind'
+    elif name.startswith(_HEAD) and head_fault:
+      report.skipped[name] = head_fault
     else:
       _add_fit(
         name, param, theirs[name], rows.get(_row_kind(name, param)), report

@@ -1,0 +1,57 @@
+r"""Trains MiniLM with adaptive label clusters (APLC) on EURLEX57K.
+
+This is the head of Ye et al., "Pretrained Generalized Autoregressive Model with
+Adaptive Probabilistic Label Clusters for Extreme Multi-label Text
+Classification", ICML 2020, https://arxiv.org/abs/2007.02439, but with the small
+encoder all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957)
+instead of XLNet. The half of the labels that is rare has rows of half the
+width. Documents are read as in eurlex57k_minilm.py (header and recitals).
+
+  xjax train --config=eurlex57k_aplc \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_aplc
+
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
+labels: all labels that occur in train, dev or test. If you have no test split,
+write the ids of these labels to a file and set --config.data.labels=FILE. The
+encoder, the pooler and the head have learning rates of their own, as in the
+paper.
+
+Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet; the learning
+rates are guesses. Time: about that of eurlex57k_minilm.
+"""
+
+from xjax.config.neural_train import NeuralTrain, Schedule
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.adaptive import AdaptiveConfig
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals'),
+      tokens=SubwordsConfig(max_tokens=128, buckets=(64, 96, 128)),
+    ),
+    model=NeuralModel(
+      NoEmbedding(), BertConfig(), ClsConfig(pooler=True), AdaptiveConfig()
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=2400,
+      learning_rate=5e-3,
+      rates=('encoder/*=0.04', 'pooling/*=0.1'),
+      warmup=100,
+      schedule=Schedule.LINEAR,
+      optimizer=AdamW(weight_decay=0.0),
+      clip_norm=1.0,
+      checkpoint_every=600,
+      judge_every=1200,
+    ),
+  )
