@@ -42,6 +42,9 @@ class HeadConfig(ConfigPart, abstract=True):
       explain the scores.
     describes: whether descriptors represent the labels, so that further labels
       can be added by name.
+    row_biases: whether each label has a bias of its own, the label rows `bias`.
+      Training starts these biases at the logits of the labels' priors. Other
+      heads get the logits when they are built (HeadInputs.bias_L).
     on_all_devices: whether the label rows are divided over all devices, not
       only over the label axis. If so, the head's `axes` is ALL_DEVICES.
     fusable: whether training can change the label rows in the pass that
@@ -56,6 +59,7 @@ class HeadConfig(ConfigPart, abstract=True):
   pooled: ClassVar[bool] = False
   attends: ClassVar[bool] = False
   describes: ClassVar[bool] = False
+  row_biases: ClassVar[bool] = True
   on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
   hidden_labels = 0
@@ -150,6 +154,7 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
 
   attends = True
   describes = True
+  row_biases = False  # a label's bias also depends on its descriptor
 
   descriptor: DescriptorConfig = field(
     DescriptorConfig, 'How descriptors become vectors.'
