@@ -37,7 +37,9 @@ from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
+from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
+from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
@@ -139,7 +141,14 @@ EARLIER = {
   DescriptorConfig: 'descriptor',
 }
 # These kinds had no such tags.
-LATER = {OwnData, AutoModel, AutoTrain, AutoTfidfConfig}
+LATER = {
+  AttentionMLPConfig,
+  AutoModel,
+  AutoTfidfConfig,
+  AutoTrain,
+  BiLSTMConfig,
+  OwnData,
+}
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 import dataclasses
 
-from flax import nnx, struct
+from flax import nnx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
@@ -61,17 +61,6 @@ class AttentionMLPConfig(HeadConfig):
     )
 
 
-@struct.dataclass
-class MLPFeatures(TokenFeatures):
-  """Holds encoded tokens, and their products with the MLP's first kernel.
-
-  Attributes:
-    first_BTM: h_t W_1, 0 beyond a document's length.
-  """
-
-  first_BTM: jax.Array
-
-
 class AttentionMLP(AttentionHead):
   """Scores each label by its attention to the tokens, then by a shared MLP.
 
@@ -83,7 +72,8 @@ class AttentionMLP(AttentionHead):
     logit_l = MLP(v_l)
 
   The MLP has ReLU layers, then a layer with one output. Only a_l belongs to the
-  label. So labels with few documents profit from the MLP of all labels.
+  label. So labels with few documents profit from the MLP of all labels. But in
+  a document of one token, all labels have the same logit.
 
   The code uses v_l W_1 = sum_t alpha_tl (h_t W_1), where W_1 is the MLP's first
   kernel. The products h_t W_1 are computed once for all labels (`prepare`), and
@@ -139,15 +129,15 @@ class AttentionMLP(AttentionHead):
       mean = (1 / (1 + np.exp(-np.asarray(bias, np.float64)))).mean()
       self.biases[-1][...] += np.log(mean) - np.log1p(-mean)
 
-  def prepare(self, features: TokenFeatures) -> MLPFeatures:
+  def prepare(self, features: TokenFeatures) -> TokenFeatures:
     """Computes the products of tokens with the MLP's first kernel."""
     hidden_BTD = features.hidden_BTD
     kernel_DM = self.kernels[0][...].astype(hidden_BTD.dtype)
-    first_BTM = product(hidden_BTD, kernel_DM, (2, 0), into=hidden_BTD.dtype)
-    return MLPFeatures(hidden_BTD, features.lengths_B, first_BTM)
+    values_BTM = product(hidden_BTD, kernel_DM, (2, 0), into=hidden_BTD.dtype)
+    return TokenFeatures(hidden_BTD, features.lengths_B, values_BTM)
 
   def logits(
-    self, features: MLPFeatures, chunk: Mapping[str, jax.Array]
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
     """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     dtype = features.hidden_BTD.dtype
@@ -155,7 +145,7 @@ class AttentionMLP(AttentionHead):
     score_BTC = product(features.hidden_BTD, queries_CD, (2, 1))
     score_BTC += token_mask(features)[:, :, None]
     alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
-    x = product(alpha_BTC, features.first_BTM, (1, 1), shared=1)
+    x = product(alpha_BTC, features.values_BTM, (1, 1), shared=1)
     for kernel, bias in zip(self.kernels[1:], self.biases[:-1]):
       x = jax.nn.relu(x + bias[...]).astype(dtype)
       x = product(x, kernel[...].astype(dtype), (2, 0))

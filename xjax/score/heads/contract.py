@@ -190,10 +190,13 @@ class TokenFeatures:
   Attributes:
     hidden_BTD: features, 0 beyond a document's length.
     lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
+    values_BTM: vectors that a head has computed from the features, to be summed
+      with attention weights. None if the features themselves are summed.
   """
 
   hidden_BTD: jax.Array
   lengths_B: jax.Array
+  values_BTM: jax.Array | None = None
 
   @property
   def real_BT(self) -> jax.Array:
