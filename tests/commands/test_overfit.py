@@ -1,4 +1,7 @@
-"""Checks that every shipped system, made small, learns 32 documents."""
+"""Checks that every shipped system, made small, learns 32 documents.
+
+Also checks that systems of the quickstart beat the popularity prior.
+"""
 
 import dataclasses
 import importlib
@@ -7,9 +10,10 @@ import pathlib
 import pytest
 
 from xjax.config.run import shrink
+from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
-from xjax.judge.predict import predict
+from xjax.judge.predict import popularity, predict
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bert import BertConfig
@@ -20,6 +24,7 @@ pytestmark = pytest.mark.thorough
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}
+SIZES['mlp'] = (48,)
 RATES = dict.fromkeys(
   ['dropout', 'attention_dropout', 'word_dropout', 'row_dropout'], 0.0
 )
@@ -105,3 +110,22 @@ def test_learns_by_heart(config, tmp_path, devices):
     predictions = predict(model, model.batches(split), split, model.space, 16)
   metrics = judge(predictions, config.eval.criteria())['xjax']['all']
   assert metrics['RP@5'] > 0.97
+
+
+# A minute of training on two CPU cores.
+MINUTE = {'attention_xml': 600}
+
+
+@pytest.mark.parametrize('system', MINUTE)
+def test_beats_the_popularity_prior_within_a_minute(system, tmp_path, devices):
+  config = quickstart.get_config(system)
+  steps = MINUTE[system]
+  train = dataclasses.replace(
+    config.train, steps=min(steps, config.train.steps)
+  )
+  with devices(1):
+    result = fit(dataclasses.replace(config, train=train), tmp_path)
+  split = result.corpus.split('dev')
+  prior = popularity(result.corpus.label_space, split, config.eval.depth)
+  floor = judge(prior, config.eval.criteria())['xjax']['all']['RP@5']
+  assert result.metrics['dev']['xjax']['all']['RP@5'] > floor + 0.2

@@ -278,6 +278,14 @@ def test_integers_are_floats():
   assert 'config.train.clip_value' in faults('train.clip_value', '5')
 
 
+def test_an_outlier_is_no_smaller_than_recent_gradients():
+  for ratio in (0.0, 1.0, 5.0):
+    assert faults('train.clip_outliers', ratio) == ''
+  for ratio in (0.5, -1.0, float('inf')):
+    fault = faults('train.clip_outliers', ratio)
+    assert fault.endswith('must be 0 or at least 1')
+
+
 def faults(path: str, value: object) -> str:
   try:
     check_config(broken(path, value))

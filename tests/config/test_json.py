@@ -37,8 +37,10 @@ from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
+from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
+from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
@@ -143,9 +145,11 @@ EARLIER = {
 # These kinds had no such tags.
 LATER = {
   AdaptiveConfig,
+  AttentionMLPConfig,
   AutoModel,
   AutoTfidfConfig,
   AutoTrain,
+  BiLSTMConfig,
   FrequencyTree,
   OwnData,
 }

@@ -25,6 +25,7 @@ from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS
 
 RECIPE = {
+  'clip_outliers': 1.0,
   'rates': ('head/*=0.5',),
   'freeze': ('embedding/*',),
   'loss': FocalConfig(gamma=1.0),

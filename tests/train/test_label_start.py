@@ -16,6 +16,7 @@ from xjax.data.schema import LabelSpace
 from xjax.run import neural_training as neural
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots
@@ -26,6 +27,7 @@ from xjax.score.text_model import NeuralModel, build, smoothed_priors
 from xjax.train.fused_rows import FREQUENT
 
 WORDS, N_TRAIN = 9, 4000
+MEAN_HEAD = AttentionMLPConfig(chunk=512, mlp=(4,))
 HEADS = {
   'attention': (NoPooling(), LabelAttentionConfig(chunk=512), {}),
   'one_vs_all': (
@@ -100,6 +102,24 @@ def test_programs_do_not_grow_with_labels(head, monkeypatch):
   few, many = map(len, texts)
   # One label has as many places for left-out parts as 1500 labels.
   assert abs(many - few) < 100 and many < 100_000
+
+
+def test_a_head_without_biases_of_labels_begins_at_the_mean_prior(monkeypatch):
+  monkeypatch.setattr(neural, 'with_label_start', lambda plan, biases: plan)
+  config = config_of('attention')
+  model = dataclasses.replace(config.model, head=MEAN_HEAD)
+  config = dataclasses.replace(config, model=model)
+  texts = []
+  for labels in (1, 1500):
+    mesh, space = make_mesh(MeshConfig(2, 4)), space_of(labels)
+    plan = neural.plan_neural(config, space, WORDS, mesh)
+    with jax.set_mesh(mesh):
+      texts.append(plan.init.lower(jax.random.key(0)).as_text())
+      state = plan.init(jax.random.key(0))
+    bias = np.asarray(state.params['head']['biases'][1][...])
+    mean = smoothed_priors(space.train_counts, N_TRAIN).mean()
+    np.testing.assert_allclose(1 / (1 + np.exp(-bias)), mean, rtol=1e-5)
+  assert abs(len(texts[0]) - len(texts[1])) < 100
 
 
 def test_means_begin_as_the_rows_do():

@@ -1,3 +1,5 @@
+import collections
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 
 from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import Adam, AdamW
-from xjax.train.optimizer import make_optimizer, make_schedule
+from xjax.train.optimizer import clip_outliers, make_optimizer, make_schedule
 from xjax.train.parameters import by_path
 
 
@@ -71,6 +73,57 @@ def test_clipping_element_wise_and_by_norm():
   )
   found = adam_input(NeuralTrain(**fields), grads)
   np.testing.assert_allclose(found['a'], [3, -20], rtol=1e-4)
+
+
+def by_the_public_code(norms, factor):
+  """Norms after clipping, by the rule of AttentionXML without its bound 1."""
+  recent, clipped = collections.deque([np.inf], maxlen=5), []
+  for norm in norms:
+    largest = max(recent)
+    clipped.append(min(norm, factor * largest))
+    recent.append(min(norm, 2 * largest))
+  return clipped
+
+
+def test_outliers_are_clipped_by_recent_norms():
+  growth = [1.0, 2.0, 0.5, 1.0, 1.5, 9.0, 40.0, 1e9, 1e9, 1e9, 1e9, 3.0, 0.0]
+  norms = [*growth, *[1.0] * 6, 7.0, 5.0]
+  optimizer = clip_outliers(5.0)
+  state, clipped = optimizer.init(None), []
+  direction = {'a': jnp.array([0.6, 0.0]), 'b': jnp.array([-0.8])}
+  for norm in norms:
+    grads = {name: x * norm for name, x in direction.items()}
+    grads, state = jax.jit(optimizer.update)(grads, state)
+    clipped.append(float(optax.tree.norm(grads)))
+    np.testing.assert_allclose(
+      grads['a'][0] * -0.8, grads['b'][0] * 0.6, rtol=1e-5
+    )
+  expected = by_the_public_code(norms, 5)
+  np.testing.assert_allclose(clipped, expected, rtol=1e-5)
+  assert sum(np.less(clipped, norms)) >= 4 and clipped[-1] == 5
+
+
+def test_the_bound_of_recent_norms_is_a_bound_of_the_gradient():
+  fields = {'learning_rate': 1.0, 'optimizer': Adam(0.0, 0.0, 1e6)}
+  config = NeuralTrain(clip_outliers=5.0, clip_norm=5.0, **fields)
+  optimizer = make_optimizer(config)
+  params = {'w': jnp.zeros(1)}
+  state, recent = optimizer.init(params), collections.deque([np.inf], maxlen=5)
+  for norm in (0.5, 0.2, 30.0, 0.3, 0.1, 0.2, 0.9, 4.0, 12.0, 80.0, 0.1):
+    limit = 5 * max(recent)
+    recent.append(min(norm, 2 * max(recent), 1))
+    updates, state = optimizer.update({'w': jnp.array([norm])}, state, params)
+    np.testing.assert_allclose(
+      -updates['w'] * 1e6, min(norm, limit, 5), rtol=1e-3
+    )
+
+
+def test_gradients_of_zero_do_not_stop_training():
+  optimizer = clip_outliers(5.0)
+  state = optimizer.init(None)
+  for norm in [0.0] * 9 + [3.0]:
+    grads, state = optimizer.update(jnp.array([norm]), state)
+    np.testing.assert_array_equal(grads, [norm])
 
 
 def test_first_adam_step_has_the_learning_rate():

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import dataclasses
 import difflib
 import enum
+import math
 import re
 from typing import Any
 
@@ -22,6 +23,7 @@ from xjax.core.config_part import (
   POSITIVE,
   RATIO,
   SHARE,
+  Bound,
   at_most,
   field,
 )
@@ -35,6 +37,10 @@ from xjax.losses.label_weights import EvenWeights
 from xjax.score.heads.rows.update import ByOptimizer, RowsConfig
 from xjax.score.text_model import NeuralModel
 
+# Below 1, all gradients would be clipped more and more.
+_OUTLIERS = Bound(
+  lambda ratio: ratio == 0 or 1 <= ratio < math.inf, '0 or at least 1'
+)
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 
 
@@ -159,6 +165,13 @@ class NeuralTrain(TrainConfig):
     'The largest norm of the whole gradient. A larger gradient is scaled down '
     'to this norm. 0 means no clipping.',
     AMOUNT,
+  )
+  clip_outliers: float = field(
+    0.0,
+    'The largest norm of the whole gradient, divided by the largest norm of '
+    'the last five gradients. A larger gradient is scaled down to this norm '
+    '(AttentionXML uses 5). 0 means no clipping.',
+    _OUTLIERS,
   )
   rows: RowsConfig = field(
     ByOptimizer, 'How the label rows of OneVsAllConfig are trained.'

@@ -27,10 +27,12 @@ from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.score.config import ExactMatchModel, ModelConfig
 from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.cnn import CNNConfig
 from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
+from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -47,6 +49,7 @@ SYSTEMS = (
   'zero_bigru_lwan',
   'unified',
   'aplc',
+  'attention_xml',
 )
 
 
@@ -107,3 +110,6 @@ def _model(system: str) -> ModelConfig:
       tuned = dataclasses.replace(words, init_scale=1.0, dropout=0.3)
       bigru = dataclasses.replace(bigru, dropout=0.3)
       return NeuralModel(tuned, bigru, head=UnifiedConfig(hidden_labels=5))
+    case 'attention_xml':
+      bilstm = BiLSTMConfig(units=64, dropout=0.1)
+      return NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(64,)))

@@ -162,16 +162,16 @@ def plan_neural(
   hidden = hidden_labels(config, counts)
 
   priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
-  describes = config.model.head.describes
+  row_biases = config.model.head.row_biases
   plan = plan_state(
     lambda rngs: build(
       config.model,
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # In heads with descriptors, the bias of a label is not a single
-      # parameter. So these heads compute their first biases from the priors.
-      label_priors=priors if describes else None,
+      # If the bias of a label is not a parameter of its own, the head computes
+      # its first biases from the priors.
+      label_priors=None if row_biases else priors,
       unseen=unseen,
       hidden=hidden,
       train_counts=counts,
@@ -184,7 +184,7 @@ def plan_neural(
     train.average,
     fused_rows(train, counts),
   )
-  return with_label_start(plan, None if describes else initial_biases(priors))
+  return with_label_start(plan, initial_biases(priors) if row_biases else None)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

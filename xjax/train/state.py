@@ -210,7 +210,7 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
   def init(key: jax.Array) -> TrainState:
     state = plan.init(key)
     params = by_path(state.params)
-    if biases is not None and BIASES in params:
+    if biases is not None:
       first = np.asarray(biases, np.float32)
       params[BIASES] = put_labels(first, params[BIASES].sharding)
     slots = by_path(state.row_slots)

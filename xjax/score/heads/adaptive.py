@@ -42,6 +42,7 @@ class AdaptiveConfig(HeadConfig):
   """
 
   pooled = True
+  row_biases = False
 
   chunk: int = field(
     8192,

@@ -43,6 +43,9 @@ class HeadConfig(ConfigPart, abstract=True):
       explain the scores.
     describes: whether descriptors represent the labels, so that further labels
       can be added by name.
+    row_biases: whether each label has a bias of its own, the label rows `bias`.
+      Training starts these biases at the logits of the labels' priors. Other
+      heads get the logits when they are built (HeadInputs.bias_L).
     on_all_devices: whether the label rows are divided over all devices, not
       only over the label axis. If so, the head's `axes` is ALL_DEVICES.
     fusable: whether training can change the label rows in the pass that
@@ -57,6 +60,7 @@ class HeadConfig(ConfigPart, abstract=True):
   pooled: ClassVar[bool] = False
   attends: ClassVar[bool] = False
   describes: ClassVar[bool] = False
+  row_biases: ClassVar[bool] = True
   on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
   hidden_labels = 0
@@ -164,6 +168,7 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
 
   attends = True
   describes = True
+  row_biases = False  # a label's bias also depends on its descriptor
 
   descriptor: DescriptorConfig = field(
     DescriptorConfig, 'How descriptors become vectors.'
@@ -201,11 +206,14 @@ class TokenFeatures:
     lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
     summary_last: whether the token [CLS] is a document's last token, not its
       first.
+    values_BTM: vectors that a head has computed from the features, to be summed
+      with attention weights. None if the features themselves are summed.
   """
 
   hidden_BTD: jax.Array
   lengths_B: jax.Array
   summary_last: bool = struct.field(pytree_node=False, default=False)
+  values_BTM: jax.Array | None = None
 
   @property
   def real_BT(self) -> jax.Array:

@@ -1,0 +1,60 @@
+r"""Trains AttentionXML on header and recitals of EURLEX57K, on two CPU cores.
+
+This is the flat system of You et al., "AttentionXML: Label Tree-based
+Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
+Classification", NeurIPS 2019, https://arxiv.org/abs/1811.01727: a BiLSTM whose
+first state is learnt, attention of each label, an MLP that all labels share,
+and a mean of the weights over the second half of training. Sizes are smaller
+than in the paper. It reads the first 128 words. It starts from the word vectors
+of eurlex57k_small, which the first command trains on the corpus.
+
+  xjax embeddings --config=eurlex57k_bigru_lwan_l2v \
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
+  xjax train --config=eurlex57k_attention_xml \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_attention_xml
+
+To start from random vectors, set --config.model.embedding.vectors= and
+--config.model.embedding.frozen=False.
+
+Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: about 50
+minutes (an estimate).
+"""
+
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.optimizer import SWAConfig
+from xjax.config.run import Config
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bilstm import BiLSTMConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.attention_mlp import AttentionMLPConfig
+from xjax.score.text_model import NeuralModel
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals'),
+      tokens=WordsConfig(max_tokens=128, buckets=(32, 64, 96, 128)),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dropout=0.2,
+        word_dropout=0.0,
+        vectors='runs/eurlex57k_l2v.bin',
+        frozen=True,
+      ),
+      encoder=BiLSTMConfig(units=128, dropout=0.3),
+      head=AttentionMLPConfig(mlp=(128,)),
+    ),
+    train=NeuralTrain(
+      batch_size=64,
+      steps=6000,
+      learning_rate=2e-3,
+      warmup=100,
+      clip_outliers=5.0,
+      average=SWAConfig(start=3000, every=100),
+      checkpoint_every=1000,
+      judge_every=1000,
+    ),
+  )

@@ -1,0 +1,123 @@
+r"""Trains AttentionXML on raw text of EUR-Lex-4K, Wiki10-31K or AmazonCat-13K.
+
+This is the flat system of You et al., "AttentionXML: Label Tree-based
+Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
+Classification", NeurIPS 2019, https://arxiv.org/abs/1811.01727, with the sizes
+and the training of its public code: a BiLSTM whose first state is learnt,
+attention of each label, and an MLP that all labels share; Adam, clipping of
+outliers, a mean of the weights, and dev nDCG@5 of this mean every 100 steps. It
+reads the first 500 words.
+
+  xjax train --config=xc_attention_xml \
+    --config.data.dir=DIR --workdir=runs/attention_xml
+  xjax train --config=xc_attention_xml:amazoncat_13k \
+    --config.data.dir=DIR --workdir=runs/attention_xml_amazoncat
+
+The variants are eurlex_4k (the default), wiki10_31k and amazoncat_13k. DIR has
+trn.json, dev.json and tst.json, and the labels' names in lbl.json or Y.txt, as
+raw text of the Extreme Classification Repository has. Move some documents from
+trn.json to dev.json: the public code takes 200 (amazoncat_13k: 4,000). The word
+vectors are GloVe's 840B vectors of size 300; give their file as
+--config.model.embedding.vectors=FILE.
+
+The public code takes the mean of the loss over labels, and xjax the sum. So
+Adam's eps and the bound of the gradient's norm are multiplied by the number of
+labels.
+
+Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
+Time: not measured.
+"""
+
+import dataclasses
+
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.optimizer import Adam, SWAConfig
+from xjax.config.run import Config
+from xjax.data.config import WordsConfig
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.score.encoders.bilstm import BiLSTMConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.attention_mlp import AttentionMLPConfig
+from xjax.score.text_model import NeuralModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+  """Holds the sizes of a dataset's system.
+
+  Attributes:
+    labels: number of labels.
+    epoch: number of steps of an epoch.
+    epochs: number of epochs.
+    mean_from: epoch after which the mean of the weights starts.
+    batch_size: documents of a step.
+    units: size of one direction of the BiLSTM.
+    mlp: sizes of the MLP's hidden layers.
+    frozen: whether word vectors are left as they are.
+  """
+
+  labels: int
+  epoch: int
+  epochs: int = 30
+  mean_from: int = 10
+  batch_size: int = 40
+  units: int = 256
+  mlp: tuple[int, ...] = (256,)
+  frozen: bool = True
+
+
+SYSTEMS = {
+  'eurlex_4k': Sizes(labels=3956, epoch=382),
+  'wiki10_31k': Sizes(labels=30938, epoch=349, mean_from=4),
+  'amazoncat_13k': Sizes(
+    labels=13330,
+    epoch=5912,
+    epochs=10,
+    mean_from=2,
+    batch_size=200,
+    units=512,
+    mlp=(512, 256),
+    frozen=False,
+  ),
+}
+
+
+def get_config(system: str = 'eurlex_4k') -> Config:
+  """Returns the config of a dataset, which is a key of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  sizes = SYSTEMS[system]
+  return Config(
+    data=XcRepoData(
+      tokens=WordsConfig(
+        max_tokens=500,
+        buckets=(100, 200, 300, 400, 500),
+        min_count=1,
+        max_words=500_000,
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dim=300,
+        dropout=0.2,
+        word_dropout=0.0,
+        vectors='glove.840B.300d.txt',
+        frozen=sizes.frozen,
+      ),
+      encoder=BiLSTMConfig(units=sizes.units, dropout=0.5),
+      head=AttentionMLPConfig(mlp=sizes.mlp),
+    ),
+    train=NeuralTrain(
+      batch_size=sizes.batch_size,
+      steps=sizes.epochs * sizes.epoch,
+      learning_rate=1e-3,
+      optimizer=Adam(eps=1e-8 * sizes.labels),
+      clip_outliers=5.0,
+      clip_norm=5.0 * sizes.labels,
+      average=SWAConfig(start=sizes.mean_from * sizes.epoch, every=100),
+      checkpoint_every=1000,
+      judge_every=100,
+      best_metric='all/nDCG@5',
+      patience=50,
+    ),
+  )
