@@ -145,7 +145,8 @@ class ChunkLoss:
       weight_C: float32, factor of each label's loss, or None if all are 1.
 
     Returns:
-      loss: float32, the sum over documents and labels.
+      loss: float32, the sum over documents and labels, which is 0 if the loss
+        is normalised.
       dlogits_BC: float32, the derivative, which is 0 where logits are -inf.
     """
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Computes a chunk's loss, and its derivative with respect to the logits."""
+"""Computes the loss of a few labels, and its derivative by their logits."""
 
 from typing import NamedTuple
 
@@ -90,6 +90,57 @@ def chunk_loss(
   return total, dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
 
 
+def slot_loss(
+  loss: ChunkLoss,
+  logits_BA: Float32[Array, 'B A'],
+  gold_BA: Bool[Array, 'B A'],
+  weights_BA: Float32[Array, 'B A'] | None = None,
+  scale_B: Float32[Array, ' B'] | None = None,
+) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
+  """Computes the loss of labels that documents need not share, summed.
+
+  The results for a chunk of labels are those of chunk_loss, to the last bit of
+  the derivative.
+
+  Args:
+    loss: the loss. If it is normalised, its normaliser is known.
+    logits_BA: logits of each document's labels. The value -inf marks entries
+      without a label, which add nothing to the loss.
+    gold_BA: True for gold labels, which have finite logits.
+    weights_BA: factor of each label's loss, or None if all are 1. A normalised
+      loss uses only the weights of gold labels.
+    scale_B: factor of each document's loss, or None if all are 1.
+
+  Returns:
+    The sum of the losses, and its derivative with respect to the logits.
+  """
+  if not loss.normalised and scale_B is not None:
+    weights_BA = 1.0 if weights_BA is None else weights_BA
+    weights_BA = jnp.broadcast_to(weights_BA * scale_B[:, None], gold_BA.shape)
+  gold_loss_BA, dgold_BA = loss.gold(jnp.where(gold_BA, logits_BA, 0.0))
+  if weights_BA is not None:
+    gold_loss_BA, dgold_BA = gold_loss_BA * weights_BA, dgold_BA * weights_BA
+  gold_loss_BA = jnp.where(gold_BA, gold_loss_BA, 0.0)
+  dgold_BA = jnp.where(gold_BA, dgold_BA, 0.0)
+  if loss.normalised:
+    total, dlogits_BA = loss.absent(logits_BA)
+    dlogits_BA += dgold_BA
+    if scale_B is not None:
+      gold_loss_BA *= scale_B[:, None]
+      dlogits_BA *= scale_B[:, None]
+    return total + gold_loss_BA.sum(), dlogits_BA
+  logits_BA = jnp.where(gold_BA, -jnp.inf, logits_BA)
+  if weights_BA is None:
+    total, dlogits_BA = loss.absent(logits_BA)
+  else:
+    # All entries are labels of one document here, because `absent` has the same
+    # weights for all documents.
+    flat = logits_BA.reshape(1, -1), weights_BA.reshape(-1)
+    total, dlogits_1X = loss.absent(*flat)
+    dlogits_BA = dlogits_1X.reshape(logits_BA.shape)
+  return total + gold_loss_BA.sum(), dlogits_BA + dgold_BA
+
+
 class Normaliser(NamedTuple):
   """Holds sums over the labels of some chunks, for a normalised loss.
 
@@ -128,13 +179,24 @@ class Normaliser(NamedTuple):
     if chunk.weights is not None:
       weight_BP = chunk.weights.positive_L[at_BP]
     logits_BC = _mask_logits(logits_BC, gold, chunk)
+    return self.plus(logits_BC, jnp.where(inside_BP, weight_BP, 0.0))
+
+  def plus(
+    self, logits_BC: Float32[Array, 'B C'], gold_BP: Float32[Array, 'B P']
+  ) -> 'Normaliser':
+    """Returns the sums after more labels are added.
+
+    Args:
+      logits_BC: logits of the labels, -inf for labels that the loss excludes.
+      gold_BP: weights of the gold labels among them, 0 elsewhere.
+    """
     highest_B = jnp.maximum(self.highest_B, logits_BC.max(axis=1))
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     new_B = jnp.exp(logits_BC - base_B[:, None]).sum(axis=1)
     return Normaliser(
       highest_B,
       self.sum_B * jnp.exp(self.highest_B - base_B) + new_B,
-      self.gold_B + jnp.where(inside_BP, weight_BP, 0.0).sum(axis=1),
+      self.gold_B + gold_BP.sum(axis=1),
     )
 
   def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:
