@@ -136,8 +136,12 @@ class _Static:
 
     return jax.vmap(of_document)(features, rows)
 
+  def places(self, ids_BA: jax.Array, rows: nnx.State) -> 'Places':
+    """Finds the rows of labels on this device (see places_of)."""
+    return places_of(ids_BA, rows, self.n_labels, self.axes)
 
-class _Places(NamedTuple):
+
+class Places(NamedTuple):
   """Says where a device has the rows of labels.
 
   Attributes:
@@ -154,14 +158,21 @@ class _Places(NamedTuple):
     return jax.tree.map(lambda x: x[self.row_BA], rows)
 
 
-def _places(static: _Static, rows: nnx.State, ids_BA: jax.Array) -> _Places:
-  """Finds the rows of labels on this device."""
+def places_of(
+  ids_BA: Int32[Array, 'B A'], rows: Any, n_labels: int, axes: tuple[str, ...]
+) -> Places:
+  """Finds the rows of labels on this device.
+
+  Args:
+    ids_BA: labels, PAD elsewhere.
+    rows: tree of arrays, this shard's label rows.
+    n_labels: number of labels of the head.
+    axes: mesh axes over which label rows are divided.
+  """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
-  row_BA = ids_BA - lax.axis_index(static.axes) * per_shard
-  own_BA = (
-    (row_BA >= 0) & (row_BA < per_shard) & _scored(ids_BA, static.n_labels)
-  )
-  return _Places(jnp.where(own_BA, row_BA, 0), own_BA)
+  row_BA = ids_BA - lax.axis_index(axes) * per_shard
+  own_BA = (row_BA >= 0) & (row_BA < per_shard) & _scored(ids_BA, n_labels)
+  return Places(jnp.where(own_BA, row_BA, 0), own_BA)
 
 
 def _scored(ids_BA: jax.Array, n_labels: int) -> jax.Array:
@@ -212,7 +223,7 @@ def _own_logits(
   rows: nnx.State,
   shared: nnx.State,
   features: Any,
-  places: _Places,
+  places: Places,
 ) -> jax.Array:
   """Returns logits_BA, which are 0 for labels of other devices."""
 
@@ -230,7 +241,7 @@ def _own_logits(
 def _shard_logits(static, rows, shared, features, ids_BA):
   """Returns the logits of this device's documents."""
   everywhere = chunks.all_documents((features, ids_BA), static.axes)
-  places = _places(static, rows, everywhere[1])
+  places = static.places(everywhere[1], rows)
   logits_BA = _own_logits(static, rows, shared, everywhere[0], places)
   logits_BA = chunks.own_documents(logits_BA, static.axes)
   return jnp.where(_scored(ids_BA, static.n_labels), logits_BA, -jnp.inf)
@@ -244,7 +255,7 @@ def _shard_pull(
   rows: nnx.State,
   shared: nnx.State,
   features: Any,
-  places: _Places,
+  places: Places,
   terms: Terms,
 ) -> tuple[jax.Array, Any, Any, Any]:
   """Computes the sum of some terms over labels, and its gradients.
@@ -336,7 +347,7 @@ def _shard_logits_backward(static, rows, shared, features, ids_BA, dlogits_BA):
   documents = features, ids_BA, dlogits_BA
   documents = chunks.all_documents(documents, static.axes)
   features, ids_BA, dlogits_BA = documents
-  places = _places(static, rows, ids_BA)
+  places = static.places(ids_BA, rows)
   dlogits_BA = jnp.where(places.own_BA, dlogits_BA, 0.0)
 
   def terms(logits_BA, start, size):
@@ -382,11 +393,11 @@ def _shard_loss(static, loss, mean, rows, shared, features, weights, batch):
   """Returns one shard's loss and gradients for rows, shared and features."""
   documents = chunks.all_documents((features, *batch), static.axes)
   features, shortlist, mask_B, weights_BA = documents
-  row_BA, own_BA = _places(static, rows, shortlist.ids_BA)
+  row_BA, own_BA = static.places(shortlist.ids_BA, rows)
   learns_L = HeadParts(static.graphdef, rows, shared).learns(rows, shared)
   if learns_L is not None:
     own_BA &= learns_L[row_BA]
-  places = _Places(row_BA, own_BA & mask_B[:, None])
+  places = Places(row_BA, own_BA & mask_B[:, None])
   gold_BA = shortlist.gold_BA & places.own_BA
   weights_BA = entry_weights(places.gather(weights), gold_BA, weights_BA)
   scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
