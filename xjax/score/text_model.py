@@ -41,7 +41,9 @@ from xjax.score.heads.contract import (
 )
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.fused import RowStep, fused_loss
+from xjax.score.heads.rows.shortlist_step import fused_shortlist_loss
 from xjax.score.heads.rows.update import Slots
+from xjax.score.heads.shortlist import shortlist_loss
 from xjax.score.heads.streaming import head_loss
 from xjax.score.pooling import NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
@@ -166,6 +168,8 @@ class TextModel(nnx.Module):
   ) -> jax.Array:
     """Returns the sum of the loss over labels and real documents.
 
+    If the batch has a shortlist, the sum is over the labels on the shortlist.
+
     Args:
       batch: documents with gold labels. Rows that only fill the batch add 0.
       loss: loss of a chunk of labels.
@@ -175,14 +179,13 @@ class TextModel(nnx.Module):
     Returns:
       float32 scalar.
     """
-    return head_loss(
-      self.head if rngs is None else self.head.with_dropout(rngs),
-      self.features(batch, rngs),
-      batch.positives_BP,
-      batch.mask_B,
-      loss,
-      weights,
-    )
+    head = self.head if rngs is None else self.head.with_dropout(rngs)
+    features, mask_B = self.features(batch, rngs), batch.mask_B
+    if batch.shortlist is not None:
+      return shortlist_loss(
+        head, features, batch.shortlist, mask_B, loss, weights
+      )
+    return head_loss(head, features, batch.positives_BP, mask_B, loss, weights)
 
   def fused_loss(
     self,
@@ -194,6 +197,8 @@ class TextModel(nnx.Module):
   ) -> tuple[jax.Array, tuple[nnx.State, Slots]]:
     """Returns the loss, and the head's label rows after one training step.
 
+    If the batch has a shortlist, only rows of labels on the shortlist change.
+
     Args:
       batch, loss, rngs, weights: arguments of `loss`.
       rows: how the label rows are changed.
@@ -202,14 +207,13 @@ class TextModel(nnx.Module):
       loss: float32 scalar, the loss before the step.
       pair: the label rows, and the slots of the update rule, after the step.
     """
+    features, mask_B = self.features(batch, rngs), batch.mask_B
+    if batch.shortlist is not None:
+      return fused_shortlist_loss(
+        self.head, features, batch.shortlist, mask_B, loss, rows, weights
+      )
     return fused_loss(
-      self.head,
-      self.features(batch, rngs),
-      batch.positives_BP,
-      batch.mask_B,
-      loss,
-      rows,
-      weights,
+      self.head, features, batch.positives_BP, mask_B, loss, rows, weights
     )
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
