@@ -149,22 +149,38 @@ class Picked(NamedTuple):
 
   def cut(self, rows: Any) -> Any:
     """Returns these rows of every array in a tree."""
+    # XLA on CPUs gathers bfloat16 rows from float32 copies. With the barrier,
+    # it copies only these rows; without, it copies the array before the loop.
+    rows, row_C = lax.optimization_barrier((rows, self.row_C))
     return jax.tree.map(
-      lambda x: x.at[self.row_C].get(
-        mode='clip', indices_are_sorted=True, unique_indices=True
-      ),
-      rows,
+      lambda x: x.at[row_C].get(mode='clip', **_ASCENDING), rows
     )
 
   def write(self, rows: Any, new: Any) -> Any:
     """Returns arrays in which these rows are replaced (see write_rows)."""
-    return jax.tree.map(
-      lambda old, x: old.at[self.row_C].set(
-        x, mode='drop', indices_are_sorted=True, unique_indices=True
-      ),
-      rows,
-      new,
-    )
+    return jax.tree.map(self._write, rows, new)
+
+  def _write(self, rows: jax.Array, new: jax.Array) -> jax.Array:
+    """Returns an array in which these rows are replaced."""
+
+    def together(rows: jax.Array, new: jax.Array) -> jax.Array:
+      return rows.at[self.row_C].set(new, mode='drop', **_ASCENDING)
+
+    def one_by_one(rows: jax.Array, new: jax.Array) -> jax.Array:
+      def write(i: jax.Array, rows: jax.Array) -> jax.Array:
+        row = lax.dynamic_slice_in_dim(new, i, 1)
+        return lax.dynamic_update_slice_in_dim(rows, row, self.row_C[i], 0)
+
+      inside = (self.row_C < len(rows)).sum(dtype=jnp.int32)
+      return lax.fori_loop(0, inside, write, rows)
+
+    if rows.dtype != jnp.bfloat16:
+      return together(rows, new)
+    # XLA on CPUs would convert the entire array to float32 to scatter rows.
+    return lax.platform_dependent(rows, new, cpu=one_by_one, default=together)
+
+
+_ASCENDING = {'indices_are_sorted': True, 'unique_indices': True}
 
 
 def labels(
