@@ -41,7 +41,7 @@ from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedAdagrad, RowsConfig
+from xjax.score.heads.rows.update import FusedAdagrad, FusedAdam, RowsConfig
 from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel
@@ -139,7 +139,7 @@ EARLIER = {
   DescriptorConfig: 'descriptor',
 }
 # These kinds had no such tags.
-LATER = {OwnData, AutoModel, AutoTrain, AutoTfidfConfig}
+LATER = {OwnData, AutoModel, AutoTrain, AutoTfidfConfig, FusedAdam}
 
 
 @pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)

@@ -79,6 +79,7 @@ class FusedRows:
       rate=jnp.float32(self.rate(step)),
       decay=jnp.float32(self.weight_decay),
       key=jax.random.bits(jax.random.fold_in(key, _ROUNDING)),
+      step=step,
     )
 
 

@@ -49,11 +49,13 @@ class Pace(NamedTuple):
     decay: float32, decoupled weight decay. A step also multiplies the weights
       by 1 - rate * decay. Biases do not decay.
     key: uint32 for stochastic rounding, made from the seed and the step number.
+    step: int32, number of steps before this step.
   """
 
   rate: jax.Array
   decay: jax.Array
   key: jax.Array
+  step: jax.Array | int = 0
 
 
 class RowStep(NamedTuple):
@@ -332,7 +334,7 @@ def _step_rows(
   rule_slots = place.write(rule_slots, new_slots)
   # The slots are read again after they are written. If the direction used
   # new_slots, XLA would keep a second copy of the slots.
-  direction = rule.direction(gradient, place.cut(rule_slots))
+  direction = rule.direction(gradient, place.cut(rule_slots), pace.step)
   values_CD = decode_weights(chunk_rows, jnp.float32)
   change_CD = -pace.rate * (direction.kernel_CD + pace.decay * values_CD)
   left_out = {}
