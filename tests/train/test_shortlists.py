@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.mesh import make_mesh, put_batch
@@ -31,6 +32,11 @@ ATTENTION = NeuralModel(
 DENSE = NeuralModel(
   EMBEDDING, NoEncoder(), MeanConfig(), OneVsAllConfig(chunk=4)
 )
+
+
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
 
 
 def batch(real, size):
