@@ -183,6 +183,17 @@ class LabelLoss(ChunkLoss):
     """
     raise NotImplementedError
 
+  def summed(
+    self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the sum of the losses of all labels, and its derivative.
+
+    Args:
+      logits_BC, targets_BC: arguments of __call__.
+    """
+    loss_BC, dlogits_BC = self(logits_BC, targets_BC)
+    return total(loss_BC), dlogits_BC
+
   def gold(
     self, logits_BP: Float32[Array, 'B P']
   ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:

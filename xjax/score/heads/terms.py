@@ -7,6 +7,7 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32
 
+from xjax.core.numerics import total
 from xjax.core.types import PAD
 from xjax.losses.contract import ChunkLoss, LabelWeights
 
@@ -81,13 +82,13 @@ def chunk_loss(
     logits_BC = logits_BC.at[row_B1, write_BP].set(-jnp.inf, mode='drop')
   weights = chunk.weights
   negative_C = None if weights is None else weights.negative_L
-  total, dlogits_BC = loss.absent(logits_BC, negative_C)
+  loss_sum, dlogits_BC = loss.absent(logits_BC, negative_C)
   loss_BP, dlogits_BP = loss.gold(gold_logits_BP)
   if weights is not None:
     positive_BP = weights.positive_L[at_BP]
     loss_BP, dlogits_BP = loss_BP * positive_BP, dlogits_BP * positive_BP
-  total += jnp.where(inside_BP, loss_BP, 0.0).sum()
-  return total, dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
+  loss_sum += jnp.where(inside_BP, loss_BP, 0.0).sum()
+  return loss_sum, dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
 
 
 def slot_loss(
@@ -103,7 +104,7 @@ def slot_loss(
   the derivative.
 
   Args:
-    loss: the loss. If it is normalised, its normaliser is known.
+    loss: a LabelLoss, or a normalised loss whose normaliser is known.
     logits_BA: logits of each document's labels. The value -inf marks entries
       without a label, which add nothing to the loss.
     gold_BA: True for gold labels, which have finite logits.
@@ -114,31 +115,23 @@ def slot_loss(
   Returns:
     The sum of the losses, and its derivative with respect to the logits.
   """
-  if not loss.normalised and scale_B is not None:
-    weights_BA = 1.0 if weights_BA is None else weights_BA
-    weights_BA = jnp.broadcast_to(weights_BA * scale_B[:, None], gold_BA.shape)
+  if not loss.normalised and weights_BA is None and scale_B is None:
+    return loss.summed(logits_BA, gold_BA)
+  if not loss.normalised:
+    loss_BA, dlogits_BA = loss(logits_BA, gold_BA)
+    for factor in (weights_BA, None if scale_B is None else scale_B[:, None]):
+      if factor is not None:
+        loss_BA, dlogits_BA = loss_BA * factor, dlogits_BA * factor
+    return total(loss_BA), dlogits_BA
   gold_loss_BA, dgold_BA = loss.gold(jnp.where(gold_BA, logits_BA, 0.0))
   if weights_BA is not None:
     gold_loss_BA, dgold_BA = gold_loss_BA * weights_BA, dgold_BA * weights_BA
   gold_loss_BA = jnp.where(gold_BA, gold_loss_BA, 0.0)
-  dgold_BA = jnp.where(gold_BA, dgold_BA, 0.0)
-  if loss.normalised:
-    total, dlogits_BA = loss.absent(logits_BA)
-    dlogits_BA += dgold_BA
-    if scale_B is not None:
-      gold_loss_BA *= scale_B[:, None]
-      dlogits_BA *= scale_B[:, None]
-    return total + gold_loss_BA.sum(), dlogits_BA
-  logits_BA = jnp.where(gold_BA, -jnp.inf, logits_BA)
-  if weights_BA is None:
-    total, dlogits_BA = loss.absent(logits_BA)
-  else:
-    # All entries are labels of one document here, because `absent` has the same
-    # weights for all documents.
-    flat = logits_BA.reshape(1, -1), weights_BA.reshape(-1)
-    total, dlogits_1X = loss.absent(*flat)
-    dlogits_BA = dlogits_1X.reshape(logits_BA.shape)
-  return total + gold_loss_BA.sum(), dlogits_BA + dgold_BA
+  dlogits_BA = loss.absent(logits_BA)[1] + jnp.where(gold_BA, dgold_BA, 0.0)
+  if scale_B is not None:
+    gold_loss_BA *= scale_B[:, None]
+    dlogits_BA *= scale_B[:, None]
+  return gold_loss_BA.sum(), dlogits_BA
 
 
 class Normaliser(NamedTuple):
