@@ -105,3 +105,15 @@ def test_fused_rows_change_on_shortlists_only():
   _, everywhere, _ = train(without, DENSE, config)
   changed = (everywhere['head/kernel'] != before['head/kernel']).all(axis=1)
   assert changed[:LABELS].all()
+
+
+def test_rows_of_attention_change_on_shortlists_only():
+  config = NeuralTrain(rows=FusedAdam(learning_rate=0.1), learning_rate=0.01)
+  host = batch(real=3, size=2)
+  before, after, losses = train(host, ATTENTION, config)
+  assert (np.diff(losses) < 0).all()
+  changed = (after['head/output'] != before['head/output']).all(axis=1)
+  asked = np.setdiff1d(host.shortlist.ids_BA[:3], [PAD])
+  np.testing.assert_array_equal(np.flatnonzero(changed), asked)
+  (words,) = (name for name in after if name.startswith('embedding/'))
+  assert (after[words] != before[words]).any()

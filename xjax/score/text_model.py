@@ -40,6 +40,8 @@ from xjax.score.heads.contract import (
   TokenFeatures,
 )
 from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.rows.any_head import any_head_loss
 from xjax.score.heads.rows.fused import RowStep, fused_loss
 from xjax.score.heads.rows.shortlist_step import fused_shortlist_loss
 from xjax.score.heads.rows.update import Slots
@@ -208,13 +210,15 @@ class TextModel(nnx.Module):
       pair: the label rows, and the slots of the update rule, after the step.
     """
     features, mask_B = self.features(batch, rngs), batch.mask_B
-    if batch.shortlist is not None:
-      return fused_shortlist_loss(
-        self.head, features, batch.shortlist, mask_B, loss, rows, weights
+    if batch.shortlist is None:
+      return fused_loss(
+        self.head, features, batch.positives_BP, mask_B, loss, rows, weights
       )
-    return fused_loss(
-      self.head, features, batch.positives_BP, mask_B, loss, rows, weights
-    )
+    fused, head = fused_shortlist_loss, self.head
+    if not isinstance(head, OneVsAll):
+      fused = any_head_loss
+      head = head if rngs is None else head.with_dropout(rngs)
+    return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
     """Returns how much each label attends to each token (`attention_weights`).

@@ -78,6 +78,23 @@ HEADS = {
 EACH_HEAD = pytest.mark.parametrize('kind', HEADS)
 
 
+def thorough(*values):
+  """Marks a case that takes seconds, and whose like is tried already."""
+  return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+MESHES = [
+  (kind, (2, 4)) if kind in ('OneVsAll', 'Unified') else thorough(kind, (2, 4))
+  for kind in HEADS
+] + [
+  (kind, mesh)
+  if (kind, mesh) in (('OneVsAll', (8, 1)), ('LabelAttention', (1, 8)))
+  else thorough(kind, mesh)
+  for kind in HEADS
+  for mesh in ((1, 8), (8, 1))
+]
+
+
 def mesh_of(data, label):
   devices = np.array(jax.devices()[: data * label]).reshape(data, label)
   return jax.sharding.Mesh(devices, (DATA, LABEL))
@@ -160,8 +177,12 @@ def of_shortlist(given, loss=bce, **more):
   )
 
 
-@EACH_HEAD
-@pytest.mark.parametrize('loss', [bce, Softmax()])
+@pytest.mark.parametrize(
+  ('kind', 'loss'),
+  [(kind, bce) for kind in HEADS]
+  + [('OneVsAll', Softmax())]
+  + [thorough(kind, Softmax()) for kind in list(HEADS)[1:]],
+)
 def test_all_labels_give_the_loss_of_streaming(kind, loss):
   weights = label_weights()
   given = everything()
@@ -202,10 +223,15 @@ def test_logits_are_those_of_the_whole_head(kind):
   np.testing.assert_allclose(
     found_BA[real_BA], expected_BA[real_BA], rtol=1e-6, atol=1e-6
   )
-  for mesh in ((2, 4), (1, 8), (8, 1)):
-    np.testing.assert_allclose(
-      logits_at(kind, ids_BA, mesh)[0], found_BA, rtol=1e-6, atol=1e-6
-    )
+
+
+@pytest.mark.parametrize(('kind', 'mesh'), MESHES)
+def test_logits_are_the_same_on_meshes(kind, mesh):
+  _, ids_BA = drawn()
+  one_BA, found_BA = (
+    logits_at(kind, ids_BA, shape)[0] for shape in ((1, 1), mesh)
+  )
+  np.testing.assert_allclose(found_BA, one_BA, rtol=1e-6, atol=1e-6)
 
 
 def dense_loss(given, loss, weights=None, slots_BA=None, mean=False):
@@ -278,16 +304,22 @@ def test_gradients_of_heads_are_those_of_masked_logits(kind):
   assert_same(gradients(kind, of_shortlist(drawn())), expected, 2e-6)
 
 
-@EACH_HEAD
-@pytest.mark.parametrize('mesh', [(2, 4), (1, 8), (8, 1)])
+@pytest.mark.parametrize(('kind', 'mesh'), MESHES)
 def test_meshes(kind, mesh):
   total = of_shortlist(drawn(), Softmax(), weights=label_weights(), mean=True)
   expected = gradients(kind, total, chunk=A)
   assert_same(gradients(kind, total, mesh), expected, 2e-6)
 
 
-@pytest.mark.parametrize('mesh', [(1, 1), (2, 4), (8, 1)])
-@pytest.mark.parametrize('kind', ['OneVsAll', 'Unified'])
+@pytest.mark.parametrize(
+  ('kind', 'mesh'),
+  [
+    ('OneVsAll', (2, 4)),
+    ('Unified', (8, 1)),
+    thorough('OneVsAll', (8, 1)),
+    thorough('Unified', (2, 4)),
+  ],
+)
 def test_logits_have_gradients(kind, mesh):
   """Any loss of logits can be differentiated, on any mesh."""
   gold_BL, ids_BA = drawn()

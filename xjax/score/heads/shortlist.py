@@ -48,8 +48,8 @@ def shortlist_logits(
   Returns:
     float32, -inf where ids_BA is PAD.
   """
-  graphdef, rows, shared = split_head(head)
-  static = _Static(graphdef, head.n_labels, head.chunk, head.axes)
+  _, rows, shared = split_head(head)
+  static = Structure.of(head)
   return _logits(static, rows, shared, features, ids_BA)
 
 
@@ -87,8 +87,8 @@ def shortlist_loss(
   Returns:
     float32 scalar.
   """
-  graphdef, rows, shared = split_head(head)
-  static = _Static(graphdef, head.n_labels, head.chunk, head.axes)
+  _, rows, shared = split_head(head)
+  static = Structure.of(head)
   batch = shortlist, mask_B, slot_weights_BA
   return _loss((static, loss, mean), rows, shared, features, weights, batch)
 
@@ -115,13 +115,19 @@ def lost_positives(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Static:
+class Structure:
   """Holds the structure of the head, and the sizes of its scoring."""
 
   graphdef: nnx.GraphDef
   n_labels: int
   chunk: int
   axes: tuple[str, ...]
+
+  @classmethod
+  def of(cls, head: Head) -> 'Structure':
+    """Returns the structure of a head."""
+    graphdef = split_head(head).graphdef
+    return cls(graphdef, head.n_labels, head.chunk, head.axes)
 
   def logits(
     self, features: Any, rows: nnx.State, shared: nnx.State
@@ -218,8 +224,8 @@ def _cut(entries: Any, start: jax.Array, size: int) -> Any:
   return jax.tree.map(cut, entries)
 
 
-def _own_logits(
-  static: _Static,
+def own_logits(
+  static: Structure,
   rows: nnx.State,
   shared: nnx.State,
   features: Any,
@@ -242,7 +248,7 @@ def _shard_logits(static, rows, shared, features, ids_BA):
   """Returns the logits of this device's documents."""
   everywhere = chunks.all_documents((features, ids_BA), static.axes)
   places = static.places(everywhere[1], rows)
-  logits_BA = _own_logits(static, rows, shared, everywhere[0], places)
+  logits_BA = own_logits(static, rows, shared, everywhere[0], places)
   logits_BA = chunks.own_documents(logits_BA, static.axes)
   return jnp.where(_scored(ids_BA, static.n_labels), logits_BA, -jnp.inf)
 
@@ -250,8 +256,8 @@ def _shard_logits(static, rows, shared, features, ids_BA):
 Terms = Callable[[jax.Array, jax.Array, int], tuple[jax.Array, jax.Array]]
 
 
-def _shard_pull(
-  static: _Static,
+def pull_shard(
+  static: Structure,
   rows: nnx.State,
   shared: nnx.State,
   features: Any,
@@ -354,7 +360,7 @@ def _shard_logits_backward(static, rows, shared, features, ids_BA, dlogits_BA):
     del logits_BA
     return jnp.float32(0), _cut(dlogits_BA, start, size)
 
-  return _shard_pull(static, rows, shared, features, places, terms)[1:]
+  return pull_shard(static, rows, shared, features, places, terms)[1:]
 
 
 _logits.defvjp(_logits_forward, _logits_backward)
@@ -393,19 +399,63 @@ def _shard_loss(static, loss, mean, rows, shared, features, weights, batch):
   """Returns one shard's loss and gradients for rows, shared and features."""
   documents = chunks.all_documents((features, *batch), static.axes)
   features, shortlist, mask_B, weights_BA = documents
-  row_BA, own_BA = static.places(shortlist.ids_BA, rows)
-  learns_L = HeadParts(static.graphdef, rows, shared).learns(rows, shared)
-  if learns_L is not None:
-    own_BA &= learns_L[row_BA]
-  places = Places(row_BA, own_BA & mask_B[:, None])
+  places = static.places(shortlist.ids_BA, rows)
+  places = learnt_places(static, rows, shared, places, mask_B)
   gold_BA = shortlist.gold_BA & places.own_BA
   weights_BA = entry_weights(places.gather(weights), gold_BA, weights_BA)
   scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
+  targets = Targets(gold_BA, weights_BA, scale_B)
+  head = rows, shared, features
+  return loss_of_places(static, loss, *head, places, targets)
+
+
+def learnt_places(
+  static: Structure,
+  rows: nnx.State,
+  shared: nnx.State,
+  places: Places,
+  mask_B: jax.Array,
+) -> Places:
+  """Returns the places without labels and documents that the loss excludes."""
+  own_BA = places.own_BA & mask_B[:, None]
+  learns_L = HeadParts(static.graphdef, rows, shared).learns(rows, shared)
+  if learns_L is not None:
+    own_BA &= learns_L[places.row_BA]
+  return Places(places.row_BA, own_BA)
+
+
+class Targets(NamedTuple):
+  """Holds the arguments of slot_loss that do not depend on the logits."""
+
+  gold_BA: jax.Array
+  weights_BA: jax.Array | None
+  scale_B: jax.Array | None
+
+
+def loss_of_places(
+  static: Structure,
+  loss: ChunkLoss,
+  rows: nnx.State,
+  shared: nnx.State,
+  features: Any,
+  places: Places,
+  targets: Targets,
+) -> tuple[jax.Array, Any, Any, Any]:
+  """Computes the loss of all devices, and one shard's gradients.
+
+  Args:
+    static, rows, shared, features, places: arguments of pull_shard.
+    loss: loss of labels.
+    targets: gold labels and weights of the places.
+
+  Returns:
+    The results of pull_shard.
+  """
+  gold_BA, weights_BA, scale_B = targets
   if loss.normalised:
-    logits_BA = _own_logits(static, rows, shared, features, places)
-    logits_BA = jnp.where(places.own_BA, logits_BA, -jnp.inf)
-    sums = Normaliser.start(len(mask_B)).plus(
-      logits_BA,
+    logits_BA = own_logits(static, rows, shared, features, places)
+    sums = Normaliser.start(len(gold_BA)).plus(
+      jnp.where(places.own_BA, logits_BA, -jnp.inf),
       jnp.where(gold_BA, 1.0 if weights_BA is None else weights_BA, 0.0),
     )
     loss = sums.normalised(loss, static.axes)
@@ -416,4 +466,4 @@ def _shard_loss(static, loss, mean, rows, shared, features, weights, batch):
     logits_BA = jnp.where(own_BA, logits_BA, -jnp.inf)
     return slot_loss(loss, logits_BA, *gold, scale_B)
 
-  return _shard_pull(static, rows, shared, features, places, terms)
+  return pull_shard(static, rows, shared, features, places, terms)

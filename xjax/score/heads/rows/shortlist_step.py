@@ -17,7 +17,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float, Float32
+from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import BATCH
 from xjax.core.types import Shortlist
@@ -121,7 +121,7 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
   per_shard = len(rows['bias'])
   row_BA = jnp.where(own_BA, places.row_BA, per_shard)
   capacity = min(row_BA.size, chunks.shard_rows(rows, static.n_labels))
-  row_U, used = _distinct(row_BA.reshape(-1), capacity, per_shard)
+  row_U, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
   entries = _by_column(row_U, row_BA, own_BA, gold_BA, weights_BA)
   scan = functools.partial(
     chunks.scan_chunks, rows=capacity, chunk=static.chunk, used=used
@@ -162,9 +162,9 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
   return last.results(axes, document_BD.dtype)
 
 
-def _distinct(
-  row_X: jax.Array, capacity: int, per_shard: int
-) -> tuple[jax.Array, jax.Array]:
+def distinct_rows(
+  row_X: Int32[Array, ' X'], capacity: int, per_shard: int
+) -> tuple[Int32[Array, ' U'], Int32[Array, '']]:
   """Sorts row numbers and removes repeated ones.
 
   Args:

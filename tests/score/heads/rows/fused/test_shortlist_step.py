@@ -88,8 +88,15 @@ def before(step):
   return {name: np.asarray(x) for name, x in arrays.items()}
 
 
-@pytest.mark.parametrize('chunk', [48, 4000])
-@pytest.mark.parametrize('storage', Storage)
+@pytest.mark.parametrize(
+  ('storage', 'chunk'),
+  [(storage, 48) for storage in Storage]
+  + [(Storage.FLOAT8, 4000)]
+  + [
+    pytest.param(storage, 4000, marks=pytest.mark.thorough)
+    for storage in list(Storage)[:3]
+  ],
+)
 def test_all_labels_change_as_in_the_fused_pass(step_trial, storage, chunk):
   step = step_trial(rule=SGD(0.9), storage=storage, chunk=chunk, key=5)
   lists = all_labels(step)
@@ -150,7 +157,12 @@ def expected_rows(step, lists, **more):
 
 @pytest.mark.parametrize(
   ('loss', 'mesh'),
-  [(bce, (1, 1)), (Softmax(), (2, 4)), (bce, (1, 8)), (bce, (8, 1))],
+  [
+    (bce, (1, 1)),
+    (Softmax(), (2, 4)),
+    pytest.param(bce, (1, 8), marks=pytest.mark.thorough),
+    pytest.param(bce, (8, 1), marks=pytest.mark.thorough),
+  ],
 )
 def test_other_rows_stay(step_trial, loss, mesh):
   """Entries and labels have weights, and the mean over entries is taken."""
