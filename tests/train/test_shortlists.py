@@ -107,6 +107,7 @@ def test_fused_rows_change_on_shortlists_only():
   assert changed[:LABELS].all()
 
 
+@pytest.mark.thorough
 def test_rows_of_attention_change_on_shortlists_only():
   config = NeuralTrain(rows=FusedAdam(learning_rate=0.1), learning_rate=0.01)
   host = batch(real=3, size=2)

@@ -24,6 +24,11 @@ B, L, A = 16, 307, 11
 FEW = np.random.default_rng(8).permutation(L)[:60]  # labels of all shortlists
 
 
+def thorough(*values):
+  """Marks a case whose like is tried already."""
+  return pytest.param(*values, marks=pytest.mark.thorough)
+
+
 def all_labels(step):
   """Returns shortlists of all labels, each in an order of its own."""
   rng = np.random.default_rng(2)
@@ -90,11 +95,15 @@ def before(step):
 
 @pytest.mark.parametrize(
   ('storage', 'chunk'),
-  [(storage, 48) for storage in Storage]
-  + [(Storage.FLOAT8, 4000)]
-  + [
-    pytest.param(storage, 4000, marks=pytest.mark.thorough)
-    for storage in list(Storage)[:3]
+  [
+    (Storage.FLOAT32, 48),
+    (Storage.BFLOAT16, 48),
+    thorough(Storage.COMPENSATED, 48),
+    (Storage.FLOAT8, 48),
+    thorough(Storage.FLOAT32, 4000),
+    thorough(Storage.BFLOAT16, 4000),
+    thorough(Storage.COMPENSATED, 4000),
+    (Storage.FLOAT8, 4000),
   ],
 )
 def test_all_labels_change_as_in_the_fused_pass(step_trial, storage, chunk):
@@ -160,8 +169,8 @@ def expected_rows(step, lists, **more):
   [
     (bce, (1, 1)),
     (Softmax(), (2, 4)),
-    pytest.param(bce, (1, 8), marks=pytest.mark.thorough),
-    pytest.param(bce, (8, 1), marks=pytest.mark.thorough),
+    thorough(bce, (1, 8)),
+    thorough(bce, (8, 1)),
   ],
 )
 def test_other_rows_stay(step_trial, loss, mesh):
@@ -186,7 +195,15 @@ def test_other_rows_stay(step_trial, loss, mesh):
   assert (kernel_UD != first['kernel'][used]).any(axis=1).all()
 
 
-@pytest.mark.parametrize('storage', Storage)
+@pytest.mark.parametrize(
+  'storage',
+  [
+    thorough(Storage.FLOAT32),
+    thorough(Storage.BFLOAT16),
+    Storage.COMPENSATED,
+    Storage.FLOAT8,
+  ],
+)
 def test_rows_and_slots_of_other_labels_rest(step_trial, storage):
   step = step_trial(rule=SGD(0.9), storage=storage, chunk=7)
   first, (_, _, after) = before(step), taken(step, some_labels(step))
@@ -230,7 +247,15 @@ def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
 LARGE, D, CHUNK = 60_001, 32, 64
 
 
-@pytest.mark.parametrize('storage', Storage)
+@pytest.mark.parametrize(
+  'storage',
+  [
+    thorough(Storage.FLOAT32),
+    Storage.BFLOAT16,
+    Storage.COMPENSATED,
+    thorough(Storage.FLOAT8),
+  ],
+)
 def test_rows_are_overwritten_where_they_lie(step_trial, storage):
   rule = AdagradRow() if storage is Storage.FLOAT8 else SGD(0.9)
   step = step_trial(rule=rule, storage=storage)
