@@ -100,8 +100,7 @@ def slot_loss(
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
   """Computes the loss of labels that documents need not share, summed.
 
-  The results for a chunk of labels are those of chunk_loss, to the last bit of
-  the derivative.
+  For a chunk of labels, the results are those of chunk_loss.
 
   Args:
     loss: a LabelLoss, or a normalised loss whose normaliser is known.
