@@ -104,7 +104,11 @@ def test_defaults_pass():
     ('model.head', DescriptorHeadConfig(), 'of UnifiedConfig, ZeroShotConfig'),
     ('train', TrainConfig(), 'one of AutoTrain, LinearTrain, NeuralTrain'),
     ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Softmax'),
-    ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedAdagrad, FusedSGD'),
+    (
+      'train.rows',
+      RowsConfig(),
+      'one of ByOptimizer, FusedAdagrad, FusedAdam, FusedSGD',
+    ),
     ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),
     (
       'train.label_weights',

@@ -44,7 +44,7 @@ from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedAdagrad, RowsConfig
+from xjax.score.heads.rows.update import FusedAdagrad, FusedAdam, RowsConfig
 from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel
@@ -151,6 +151,7 @@ LATER = {
   AutoTrain,
   BiLSTMConfig,
   FrequencyTree,
+  FusedAdam,
   OwnData,
 }
 

@@ -14,7 +14,7 @@ from xjax.core.mesh_config import (
   mesh_shape,
   shares,
 )
-from xjax.core.types import Batch
+from xjax.core.types import Batch, Shortlist
 
 DATA = 'data'
 LABEL = 'label'
@@ -22,10 +22,11 @@ LABEL = 'label'
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 
 # Linear models and label trees predict without JAX, so core/types.py, which
-# defines Batch, does not import JAX.
-jax.tree_util.register_dataclass(
-  Batch, [field.name for field in dataclasses.fields(Batch)], []
-)
+# defines Batch and Shortlist, does not import JAX.
+for _kind in (Batch, Shortlist):
+  jax.tree_util.register_dataclass(
+    _kind, [field.name for field in dataclasses.fields(_kind)], []
+  )
 
 
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:

@@ -42,6 +42,28 @@ AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 
 
 @dataclasses.dataclass(frozen=True)
+class Shortlist:
+  """Holds the labels that each document of a batch is asked about.
+
+  In training, all gold labels of a document should be among them
+  (score.heads.shortlist.lost_positives counts the others). core/mesh.py makes
+  Shortlist a pytree of JAX.
+
+  Attributes:
+    ids_BA: int32 label indices in any order, and PAD in the other entries. A
+      document has each label at most once.
+    gold_BA: bool, True for gold labels. It is read only in training, and only
+      where ids_BA is not PAD.
+    prior_BA: float32, the log score of what proposed the label, or 0 if there
+      is no such score. Losses do not add it to logits.
+  """
+
+  ids_BA: 'jax.Array'
+  gold_BA: 'jax.Array'
+  prior_BA: 'jax.Array'
+
+
+@dataclasses.dataclass(frozen=True)
 class Batch:
   """Holds a padded batch of documents: NumPy on hosts, jax.Array on a mesh.
 
@@ -65,6 +87,7 @@ class Batch:
       rows of the document's device. None if segments_BT is None.
     features_BTD: float32 vectors of an external encoder, 0 beyond a document's
       length. None for other inputs.
+    shortlist: the labels that training scores; None means all labels.
   """
 
   tokens_BT: 'jax.Array | None'
@@ -76,6 +99,7 @@ class Batch:
   segments_BT: 'jax.Array | None' = None
   first_B: 'jax.Array | None' = None
   features_BTD: 'jax.Array | None' = None
+  shortlist: Shortlist | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -57,10 +57,22 @@ class BCE(LabelLoss):
     """Returns the loss of labels that are not gold; see ChunkLoss.absent."""
     if weight_C is not None:
       return super().absent(logits_BC, weight_C)
-    loss = lax.platform_dependent(
-      logits_BC, cpu=_folded, default=lambda z_BC: jax.nn.softplus(z_BC).sum()
-    )
-    return loss, jax.nn.sigmoid(logits_BC)
+    return _softplus_sum(logits_BC), jax.nn.sigmoid(logits_BC)
+
+  def summed(
+    self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the sum of the losses of all labels; see LabelLoss.summed."""
+    # The loss of a gold label is softplus(-z).
+    loss = _softplus_sum(jnp.where(targets_BC, -logits_BC, logits_BC))
+    return loss, jax.nn.sigmoid(logits_BC) - targets_BC
+
+
+def _softplus_sum(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
+  """Returns the sum of softplus(z), by the fastest method of each platform."""
+  return lax.platform_dependent(
+    logits_BC, cpu=_folded, default=lambda z_BC: jax.nn.softplus(z_BC).sum()
+  )
 
 
 def _folded(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:

@@ -145,7 +145,8 @@ class ChunkLoss:
       weight_C: float32, factor of each label's loss, or None if all are 1.
 
     Returns:
-      loss: float32, the sum over documents and labels.
+      loss: float32, the sum over documents and labels, which is 0 if the loss
+        is normalised.
       dlogits_BC: float32, the derivative, which is 0 where logits are -inf.
     """
     raise NotImplementedError
@@ -181,6 +182,17 @@ class LabelLoss(ChunkLoss):
         gold.
     """
     raise NotImplementedError
+
+  def summed(
+    self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the sum of the losses of all labels, and its derivative.
+
+    Args:
+      logits_BC, targets_BC: arguments of __call__.
+    """
+    loss_BC, dlogits_BC = self(logits_BC, targets_BC)
+    return total(loss_BC), dlogits_BC
 
   def gold(
     self, logits_BP: Float32[Array, 'B P']

@@ -40,8 +40,12 @@ from xjax.score.heads.contract import (
   TokenFeatures,
 )
 from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.rows.any_head import any_head_loss
 from xjax.score.heads.rows.fused import RowStep, fused_loss
+from xjax.score.heads.rows.shortlist_step import fused_shortlist_loss
 from xjax.score.heads.rows.update import Slots
+from xjax.score.heads.shortlist import shortlist_loss
 from xjax.score.pooling import Mean, NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
 
@@ -187,6 +191,8 @@ class TextModel(nnx.Module):
   ) -> jax.Array:
     """Returns the sum of the loss over labels and real documents.
 
+    If the batch has a shortlist, the sum is over the labels on the shortlist.
+
     Args:
       batch: documents with gold labels. Rows that only fill the batch add 0.
       loss: loss of a chunk of labels.
@@ -197,13 +203,12 @@ class TextModel(nnx.Module):
       float32 scalar.
     """
     head = self.head if rngs is None else self.head.with_dropout(rngs)
-    return head.loss(
-      self.features(batch, rngs),
-      batch.positives_BP,
-      batch.mask_B,
-      loss,
-      weights,
-    )
+    features, mask_B = self.features(batch, rngs), batch.mask_B
+    if batch.shortlist is not None:
+      return shortlist_loss(
+        head, features, batch.shortlist, mask_B, loss, weights
+      )
+    return head.loss(features, batch.positives_BP, mask_B, loss, weights)
 
   def fused_loss(
     self,
@@ -215,6 +220,8 @@ class TextModel(nnx.Module):
   ) -> tuple[jax.Array, tuple[nnx.State, Slots]]:
     """Returns the loss, and the head's label rows after one training step.
 
+    If the batch has a shortlist, only rows of labels on the shortlist change.
+
     Args:
       batch, loss, rngs, weights: arguments of `loss`.
       rows: how the label rows are changed.
@@ -223,15 +230,16 @@ class TextModel(nnx.Module):
       loss: float32 scalar, the loss before the step.
       pair: the label rows, and the slots of the update rule, after the step.
     """
-    return fused_loss(
-      self.head,
-      self.features(batch, rngs),
-      batch.positives_BP,
-      batch.mask_B,
-      loss,
-      rows,
-      weights,
-    )
+    features, mask_B = self.features(batch, rngs), batch.mask_B
+    if batch.shortlist is None:
+      return fused_loss(
+        self.head, features, batch.positives_BP, mask_B, loss, rows, weights
+      )
+    fused, head = fused_shortlist_loss, self.head
+    if not isinstance(head, OneVsAll):
+      fused = any_head_loss
+      head = head if rngs is None else head.with_dropout(rngs)
+    return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
     """Returns how much each label attends to each token (`attention_weights`).

@@ -13,8 +13,9 @@ import optax
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.types import PAD
-from xjax.score.heads.contract import ALL_DEVICES
+from xjax.score.heads.contract import Head, row_spec
 from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.rows.any_head import row_shape
 from xjax.score.heads.rows.fused import Pace
 from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.score.heads.rows.storage import Storage
@@ -44,7 +45,7 @@ class FusedRows:
   weight_decay: float
   compensated: np.ndarray
 
-  def slots(self, head: OneVsAll) -> nnx.State:
+  def slots(self, head: Head) -> nnx.State:
     """Returns the slots (arrays kept between steps) for a new head's rows.
 
     The slots are sharded like the rows. Storage.COMPENSATED adds two slots.
@@ -52,9 +53,9 @@ class FusedRows:
     the index of the label's rounding errors. The indices are PAD until
     with_label_start() sets them.
     """
-    labels, dim = head.kernel.shape
+    labels, dim = row_shape(head)
     arrays = self.rule.slots(labels, dim)
-    if head.storage is Storage.COMPENSATED:
+    if isinstance(head, OneVsAll) and head.storage is Storage.COMPENSATED:
       slots = jax.eval_shape(lambda: kahan_slots(self.compensated, dim))
       left_out = slots[LEFT_OUT]
       arrays[LEFT_OUT] = jnp.zeros(left_out.shape, left_out.dtype)
@@ -62,7 +63,8 @@ class FusedRows:
     return nnx.State(
       {
         name: nnx.Param(
-          array, out_sharding=(ALL_DEVICES, *[None] * (array.ndim - 1))
+          array,
+          out_sharding=(*row_spec(head.axes), *[None] * (array.ndim - 1)),
         )
         for name, array in arrays.items()
       }
@@ -79,6 +81,7 @@ class FusedRows:
       rate=jnp.float32(self.rate(step)),
       decay=jnp.float32(self.weight_decay),
       key=jax.random.bits(jax.random.fold_in(key, _ROUNDING)),
+      step=step,
     )
 
 

@@ -1,7 +1,7 @@
 """Loops over a shard's label rows, one chunk of labels at a time."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
@@ -27,7 +27,11 @@ def shard_rows(rows: Any, n_labels: int) -> int:
 
 
 def scan_chunks(
-  body: Callable[[Any, jax.Array, int], Any], carry: Any, rows: int, chunk: int
+  body: Callable[[Any, jax.Array, int], Any],
+  carry: Any,
+  rows: int,
+  chunk: int,
+  used: jax.Array | None = None,
 ) -> Any:
   """Calls body(carry, start, size) for each chunk of rows, one after the other.
 
@@ -39,12 +43,31 @@ def scan_chunks(
     carry: tree of arrays, passed from chunk to chunk.
     rows: number of rows.
     chunk: largest number of rows of a chunk.
+    used: int32, number of rows that are in use, or None for all. Chunks after
+      these rows are skipped.
 
   Returns:
     The carry after the last chunk.
   """
   size = chunk_size(rows, chunk)
   whole = rows // size
+  if used is not None:
+    # Loops skip chunks without copies of the carry, unlike lax.cond.
+    carry = lax.fori_loop(
+      0,
+      jnp.minimum(whole, -(-used // size)),
+      lambda i, carry: body(carry, i * size, size),
+      carry,
+    )
+    if rows % size:
+      start = jnp.int32(whole * size)
+      carry = lax.fori_loop(
+        0,
+        (used > start).astype(jnp.int32),
+        lambda _, carry: body(carry, start, rows % size),
+        carry,
+      )
+    return carry
   if whole == 1:
     carry = body(carry, jnp.int32(0), size)
   else:
@@ -87,6 +110,77 @@ def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
     rows,
     new,
   )
+
+
+class Span(NamedTuple):
+  """Stands for consecutive rows of a shard.
+
+  Attributes:
+    start: int32, the first row, counted in the shard.
+    size: number of rows.
+  """
+
+  start: jax.Array
+  size: int
+
+  @property
+  def row_C(self) -> jax.Array:
+    """Returns the rows, counted in the shard, int32."""
+    return self.start + jnp.arange(self.size, dtype=jnp.int32)
+
+  def cut(self, rows: Any) -> Any:
+    """Returns these rows of every array in a tree."""
+    return cut(rows, self.start, self.size)
+
+  def write(self, rows: Any, new: Any) -> Any:
+    """Returns arrays in which these rows are replaced (see write_rows)."""
+    return write_rows(rows, new, self.start)
+
+
+class Picked(NamedTuple):
+  """Stands for rows of a shard that are not consecutive.
+
+  Attributes:
+    row_C: int32, ascending, each row once, counted in the shard. Numbers beyond
+      the shard stand for no row: any row is read, and nothing is written.
+  """
+
+  row_C: jax.Array
+
+  def cut(self, rows: Any) -> Any:
+    """Returns these rows of every array in a tree."""
+    # XLA on CPUs gathers bfloat16 rows from float32 copies. With the barrier,
+    # it copies only these rows; without, it copies the array before the loop.
+    rows, row_C = lax.optimization_barrier((rows, self.row_C))
+    return jax.tree.map(
+      lambda x: x.at[row_C].get(mode='clip', **_ASCENDING), rows
+    )
+
+  def write(self, rows: Any, new: Any) -> Any:
+    """Returns arrays in which these rows are replaced (see write_rows)."""
+    return jax.tree.map(self._write, rows, new)
+
+  def _write(self, rows: jax.Array, new: jax.Array) -> jax.Array:
+    """Returns an array in which these rows are replaced."""
+
+    def together(rows: jax.Array, new: jax.Array) -> jax.Array:
+      return rows.at[self.row_C].set(new, mode='drop', **_ASCENDING)
+
+    def one_by_one(rows: jax.Array, new: jax.Array) -> jax.Array:
+      def write(i: jax.Array, rows: jax.Array) -> jax.Array:
+        row = lax.dynamic_slice_in_dim(new, i, 1)
+        return lax.dynamic_update_slice_in_dim(rows, row, self.row_C[i], 0)
+
+      inside = (self.row_C < len(rows)).sum(dtype=jnp.int32)
+      return lax.fori_loop(0, inside, write, rows)
+
+    if rows.dtype != jnp.bfloat16:
+      return together(rows, new)
+    # XLA on CPUs would convert the entire array to float32 to scatter rows.
+    return lax.platform_dependent(rows, new, cpu=one_by_one, default=together)
+
+
+_ASCENDING = {'indices_are_sorted': True, 'unique_indices': True}
 
 
 def labels(

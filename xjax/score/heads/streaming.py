@@ -7,6 +7,7 @@ gradient is needed. A normalised loss takes one more pass over the chunks. Renee
 method works for any head.
 """
 
+from collections.abc import Callable
 import functools
 from typing import Any
 
@@ -100,7 +101,7 @@ def _shard_gradients(
   graphdef, loss, n_labels, chunk, axes = static
   parts = HeadParts(graphdef, rows, shared)
   gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
-  floats, replace_floats = _split_floats(chunks.all_documents(features, axes))
+  floats, replace_floats = split_floats(chunks.all_documents(features, axes))
 
   def logits(chunk_rows, shared, floats):
     return parts.logits(replace_floats(floats), chunk_rows, shared)
@@ -154,7 +155,7 @@ def _shard_gradients(
   )
 
 
-def _split_floats(features):
+def split_floats(features: Any) -> tuple[list[jax.Array], Callable[..., Any]]:
   """Selects the leaves that have gradients.
 
   Args:

@@ -1,4 +1,4 @@
-"""Computes a chunk's loss, and its derivative with respect to the logits."""
+"""Computes the loss of a few labels, and its derivative by their logits."""
 
 from typing import NamedTuple
 
@@ -7,6 +7,7 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32
 
+from xjax.core.numerics import total
 from xjax.core.types import PAD
 from xjax.losses.contract import ChunkLoss, LabelWeights
 
@@ -81,13 +82,55 @@ def chunk_loss(
     logits_BC = logits_BC.at[row_B1, write_BP].set(-jnp.inf, mode='drop')
   weights = chunk.weights
   negative_C = None if weights is None else weights.negative_L
-  total, dlogits_BC = loss.absent(logits_BC, negative_C)
+  loss_sum, dlogits_BC = loss.absent(logits_BC, negative_C)
   loss_BP, dlogits_BP = loss.gold(gold_logits_BP)
   if weights is not None:
     positive_BP = weights.positive_L[at_BP]
     loss_BP, dlogits_BP = loss_BP * positive_BP, dlogits_BP * positive_BP
-  total += jnp.where(inside_BP, loss_BP, 0.0).sum()
-  return total, dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
+  loss_sum += jnp.where(inside_BP, loss_BP, 0.0).sum()
+  return loss_sum, dlogits_BC.at[row_B1, write_BP].add(dlogits_BP, mode='drop')
+
+
+def slot_loss(
+  loss: ChunkLoss,
+  logits_BA: Float32[Array, 'B A'],
+  gold_BA: Bool[Array, 'B A'],
+  weights_BA: Float32[Array, 'B A'] | None = None,
+  scale_B: Float32[Array, ' B'] | None = None,
+) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
+  """Computes the loss of labels that documents need not share, summed.
+
+  For a chunk of labels, the results are those of chunk_loss.
+
+  Args:
+    loss: a LabelLoss, or a normalised loss whose normaliser is known.
+    logits_BA: logits of each document's labels. The value -inf marks entries
+      without a label, which add nothing to the loss.
+    gold_BA: True for gold labels, which have finite logits.
+    weights_BA: factor of each label's loss, or None if all are 1. A normalised
+      loss uses only the weights of gold labels.
+    scale_B: factor of each document's loss, or None if all are 1.
+
+  Returns:
+    The sum of the losses, and its derivative with respect to the logits.
+  """
+  if not loss.normalised and weights_BA is None and scale_B is None:
+    return loss.summed(logits_BA, gold_BA)
+  if not loss.normalised:
+    loss_BA, dlogits_BA = loss(logits_BA, gold_BA)
+    for factor in (weights_BA, None if scale_B is None else scale_B[:, None]):
+      if factor is not None:
+        loss_BA, dlogits_BA = loss_BA * factor, dlogits_BA * factor
+    return total(loss_BA), dlogits_BA
+  gold_loss_BA, dgold_BA = loss.gold(jnp.where(gold_BA, logits_BA, 0.0))
+  if weights_BA is not None:
+    gold_loss_BA, dgold_BA = gold_loss_BA * weights_BA, dgold_BA * weights_BA
+  gold_loss_BA = jnp.where(gold_BA, gold_loss_BA, 0.0)
+  dlogits_BA = loss.absent(logits_BA)[1] + jnp.where(gold_BA, dgold_BA, 0.0)
+  if scale_B is not None:
+    gold_loss_BA *= scale_B[:, None]
+    dlogits_BA *= scale_B[:, None]
+  return gold_loss_BA.sum(), dlogits_BA
 
 
 class Normaliser(NamedTuple):
@@ -128,13 +171,24 @@ class Normaliser(NamedTuple):
     if chunk.weights is not None:
       weight_BP = chunk.weights.positive_L[at_BP]
     logits_BC = _mask_logits(logits_BC, gold, chunk)
+    return self.plus(logits_BC, jnp.where(inside_BP, weight_BP, 0.0))
+
+  def plus(
+    self, logits_BC: Float32[Array, 'B C'], gold_BP: Float32[Array, 'B P']
+  ) -> 'Normaliser':
+    """Returns the sums after more labels are added.
+
+    Args:
+      logits_BC: logits of the labels, -inf for labels that the loss excludes.
+      gold_BP: weights of the gold labels among them, 0 elsewhere.
+    """
     highest_B = jnp.maximum(self.highest_B, logits_BC.max(axis=1))
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     new_B = jnp.exp(logits_BC - base_B[:, None]).sum(axis=1)
     return Normaliser(
       highest_B,
       self.sum_B * jnp.exp(self.highest_B - base_B) + new_B,
-      self.gold_B + jnp.where(inside_BP, weight_BP, 0.0).sum(axis=1),
+      self.gold_B + gold_BP.sum(axis=1),
     )
 
   def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:

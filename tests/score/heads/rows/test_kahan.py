@@ -48,7 +48,7 @@ def after(mesh, chunks=1, frequent=True):
           jnp.full_like(cut, CHANGE),
           random_bits(jnp.uint32(number), ids_C, D),
           {**slots, LEFT_OUT: left_out},
-          jnp.int32(start),
+          start + jnp.arange(len(cut), dtype=jnp.int32),
         )
         kernel_RD = kernel_RD.at[start : start + size].set(new)
       return kernel_RD, left_out

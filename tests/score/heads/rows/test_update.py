@@ -2,9 +2,15 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from xjax.score.heads.rows.update import SGD, AdagradRow, RowGradient
+from xjax.score.heads.rows.update import (
+  SGD,
+  AdagradRow,
+  LazyAdam,
+  RowGradient,
+)
 
 
 def gradient(kernel_CD, bias_C):
@@ -15,10 +21,10 @@ FIRST = gradient([[3.0, 4.0], [0.0, 0.0]], [0.0, 2.0])
 SECOND = gradient([[-1.0, 2.0], [1.0, 0.0]], [5.0, 0.0])
 
 
-def taken(rule, gradient, slots):
+def taken(rule, gradient, slots, step=0):
   """Where the rule goes, and what it remembers then."""
   slots = rule.update_slots(gradient, slots)
-  return rule.direction(gradient, slots), slots
+  return rule.direction(gradient, slots, jnp.int32(step)), slots
 
 
 def test_sgd_remembers_nothing():
@@ -75,7 +81,22 @@ def test_the_first_steps_of_adagrad_are_of_one_length():
   np.testing.assert_allclose(length, np.sqrt(3), rtol=1e-3)
 
 
-@pytest.mark.parametrize('rule', [SGD(), SGD(0.9), AdagradRow(1e-6)])
+def test_adam_is_that_of_optax():
+  rule, reference = (
+    LazyAdam(0.8, 0.99, 1e-3),
+    optax.scale_by_adam(0.8, 0.99, 1e-3),
+  )
+  slots, state = rule.slots(2, 2), reference.init(FIRST)
+  for step, now in enumerate((FIRST, SECOND, FIRST)):
+    towards, slots = taken(rule, now, slots, step)
+    expected, state = reference.update(now, state)
+    for found, exact in zip(towards, expected):
+      np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  'rule', [SGD(), SGD(0.9), AdagradRow(1e-6), LazyAdam()]
+)
 def test_slots_have_a_row_per_label(rule):
   slots = rule.slots(5, 3)
   assert slots.keys() == set(rule.names)

@@ -11,6 +11,7 @@ takes one more pass over the rows. Each device has rows of its own and reads all
 documents, so no part of a row is sent between devices.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -48,11 +49,13 @@ class Pace(NamedTuple):
     decay: float32, decoupled weight decay. A step also multiplies the weights
       by 1 - rate * decay. Biases do not decay.
     key: uint32 for stochastic rounding, made from the seed and the step number.
+    step: int32, number of steps before this step.
   """
 
   rate: jax.Array
   decay: jax.Array
   key: jax.Array
+  step: jax.Array | int = 0
 
 
 class RowStep(NamedTuple):
@@ -71,8 +74,8 @@ class RowStep(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Static:
-  """Holds the static arguments of the pass.
+class Pass:
+  """Holds the static arguments of a pass over rows.
 
   JAX compiles the pass again if one of these arguments changes.
   """
@@ -84,6 +87,13 @@ class _Static:
   n_labels: int
   chunk: int
   axes: tuple[str, ...]
+
+  @classmethod
+  def of(cls, head: OneVsAll, loss: ChunkLoss, rule: RowRule) -> 'Pass':
+    """Returns the static arguments of a pass over the rows of a head."""
+    graphdef = split_head(head).graphdef
+    sizes = head.n_labels, head.chunk, head.axes
+    return cls(graphdef, loss, rule, head.storage, *sizes)
 
 
 def fused_loss(
@@ -117,17 +127,8 @@ def fused_loss(
     the step. The second result is a pair: the rows (as in split_head) and the
     slots, both after the step.
   """
-  graphdef, rows, shared = split_head(head)
-  del shared  # the bottleneck's kernel, which `prepare` has applied already
-  static = _Static(
-    graphdef,
-    loss,
-    step.rule,
-    head.storage,
-    head.n_labels,
-    head.chunk,
-    head.axes,
-  )
+  rows = split_head(head).rows
+  static = Pass.of(head, loss, step.rule)
   pure = nnx.to_pure_dict(rows)
   arrays = (pure, step.slots, step.pace, document_BD, label_weights)
   total, pure, slots = _fused(static, *arrays, positives_BP, mask_B)
@@ -164,13 +165,36 @@ def _backward(static, d_document_BD, cotangents):
 _fused.defvjp(_forward, _backward)
 
 
-class _Carry(NamedTuple):
-  """Holds the arrays that the loop passes from chunk to chunk."""
+class PassCarry(NamedTuple):
+  """Holds the arrays that a pass hands from chunk to chunk.
+
+  Attributes:
+    total: float32, sum of the loss.
+    d_document_BD: float32, gradient of all documents that this device scores.
+    rows, slots: rows and slots of the shard, changed where a chunk has them.
+  """
 
   total: jax.Array
   d_document_BD: jax.Array
   rows: dict[str, jax.Array]
   slots: dict[str, jax.Array]
+
+  @classmethod
+  def start(cls, rows: Rows, slots: Slots, all_BD: jax.Array) -> 'PassCarry':
+    """Returns the arrays before the first chunk."""
+    zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
+    return cls(jnp.float32(0), zero_BD, rows, slots)
+
+  def results(self, axes: tuple[str, ...], dtype: jnp.dtype) -> tuple:
+    """Returns the loss, the rows, the slots and the documents' gradient.
+
+    Args:
+      axes: mesh axes over which label rows are divided.
+      dtype: dtype of the documents of this device.
+    """
+    d_own_BD = chunks.own_documents(self.d_document_BD, axes)
+    total = lax.psum(self.total, (DATA, LABEL))
+    return total, self.rows, self.slots, d_own_BD.astype(dtype)
 
 
 def _shard_step(
@@ -191,57 +215,89 @@ def _shard_step(
     chunk=static.chunk,
   )
 
-  def ids(start, size):
-    return chunks.labels(rows, axes, start, size)
-
   def chunk_at(start, size):
-    ids_C = ids(start, size)
+    ids_C = chunks.labels(rows, axes, start, size)
     chunk_weights = chunks.cut(weights_L, start, size)
     return Chunk(ids_C[0], ids_C < static.n_labels, chunk_weights)
 
   def add_chunk(normaliser, start, size):
     chunk_rows = chunks.cut(rows, start, size)
     kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
-    logits_BC = _logits(all_BD, chunk_rows, kernel_CD)
+    logits_BC = chunk_logits(all_BD, chunk_rows, kernel_CD)
     return normaliser.with_chunk(logits_BC, gold, chunk_at(start, size))
 
   loss = static.loss
   if loss.normalised:
     normaliser = scan(add_chunk, Normaliser.start(len(all_BD)))
     loss = normaliser.normalised(loss, axes)
-  exponents = {name: rows[name] for name in rows if name == 'exponent'}
+  exponents = exponents_of(rows)
 
   def body(carry, start, size):
-    # Without the barrier, XLA would copy the old rows and read the copy after
-    # the new rows are written. Exponents are read from the old rows.
-    chunk_rows = chunks.cut(carry.rows | exponents, start, size)
-    chunk_rows = lax.optimization_barrier(chunk_rows)
-    kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
-    logits_BC = _logits(all_BD, chunk_rows, kernel_CD)
-    new, dlogits_BC = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
-    rounded_BC = dlogits_BC.astype(all_BD.dtype)
-    gradient = RowGradient(
-      product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
-    )
-    # The divisor includes masked documents, as the docstring of fused_loss
-    # explains.
-    gradient = jax.tree.map(lambda g: g / len(gold.mask_B), gradient)
-    bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
-    chunk_rows, slots = _step_rows(
-      static, chunk_rows, carry.slots, gradient, pace, bits_CD, start
-    )
-    carried = chunks.write_rows(carry.rows, chunk_rows, start)
-    d_new_BD = product(rounded_BC, kernel_CD, (1, 0)) + carry.d_document_BD
-    return _Carry(carry.total + new, d_new_BD, carried, slots)
+    def terms(logits_BC):
+      return chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
 
-  zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
-  last = scan(body, _Carry(jnp.float32(0), zero_BD, rows, slots))
-  d_own_BD = chunks.own_documents(last.d_document_BD, axes)
-  total = lax.psum(last.total, (DATA, LABEL))
-  return total, last.rows, last.slots, d_own_BD.astype(document_BD.dtype)
+    span = chunks.Span(start, size)
+    return change_chunk(static, carry, all_BD, pace, exponents, span, terms)
+
+  last = scan(body, PassCarry.start(rows, slots, all_BD))
+  return last.results(axes, document_BD.dtype)
 
 
-def _logits(
+def exponents_of(rows: Rows) -> dict[str, jax.Array]:
+  """Returns the rows' exponents, in a dict that is empty if there are none."""
+  return {name: rows[name] for name in rows if name == 'exponent'}
+
+
+Terms = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def change_chunk(
+  static: Pass,
+  carry: PassCarry,
+  all_BD: jax.Array,
+  pace: Pace,
+  exponents: Rows,
+  place: chunks.Span | chunks.Picked,
+  terms: Terms,
+) -> PassCarry:
+  """Changes a chunk of rows by one step.
+
+  Args:
+    static: rule, storage and sizes.
+    carry: sums of the earlier chunks, and the rows and slots of the shard.
+    all_BD: vectors of all documents that this device scores. The gradient of
+      rows is divided by their number.
+    pace: learning rate, decay and rounding key.
+    exponents: exponents of the rows before the pass.
+    place: which rows of the shard the chunk has.
+    terms: logits_BC -> (sum of the loss, its derivative by logits_BC).
+  """
+  # Without the barrier, XLA would copy the old rows and read the copy after the
+  # new rows are written. Exponents are read from the old rows.
+  chunk_rows = lax.optimization_barrier(place.cut(carry.rows | exponents))
+  kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
+  new, dlogits_BC = terms(chunk_logits(all_BD, chunk_rows, kernel_CD))
+  rounded_BC = dlogits_BC.astype(all_BD.dtype)
+  gradient = RowGradient(
+    product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
+  )
+  # The divisor includes masked documents, as the docstring of fused_loss
+  # explains.
+  gradient = jax.tree.map(lambda g: g / len(all_BD), gradient)
+  first = lax.axis_index(static.axes) * len(carry.rows['bias'])
+  bits_CD = random_bits(pace.key, first + place.row_C, all_BD.shape[1])
+  chunk_rows, slots = _step_rows(
+    static, chunk_rows, carry.slots, gradient, pace, bits_CD, place
+  )
+  return PassCarry(
+    carry.total + new,
+    product(rounded_BC, kernel_CD, (1, 0)) + carry.d_document_BD,
+    place.write(carry.rows, chunk_rows),
+    slots,
+  )
+
+
+def chunk_logits(
   document_BD: jax.Array, rows: Rows, kernel_CD: jax.Array
 ) -> jax.Array:
   """Returns logits_BC of a chunk, float32."""
@@ -249,13 +305,13 @@ def _logits(
 
 
 def _step_rows(
-  static: _Static,
+  static: Pass,
   chunk_rows: Rows,
   slots: Slots,
   gradient: RowGradient,
   pace: Pace,
   bits_CD: jax.Array,
-  start: jax.Array,
+  place: chunks.Span | chunks.Picked,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
   """Changes the rows of a chunk by one step.
 
@@ -266,25 +322,25 @@ def _step_rows(
     gradient: gradient of the chunk's rows.
     pace: learning rate, decay and rounding key.
     bits_CD: uint32 random bits, for stochastic rounding.
-    start: the chunk's first row, counted in the shard.
+    place: which rows of the shard the chunk has.
 
   Returns:
     The rows of the chunk, and the slots of all rows of the shard. Both are the
     arrays after the step.
   """
-  size, rule = len(gradient.bias_C), static.rule
+  rule = static.rule
   rule_slots = {name: slots[name] for name in rule.names}
-  new_slots = rule.update_slots(gradient, chunks.cut(rule_slots, start, size))
-  rule_slots = chunks.write_rows(rule_slots, new_slots, start)
+  new_slots = rule.update_slots(gradient, place.cut(rule_slots))
+  rule_slots = place.write(rule_slots, new_slots)
   # The slots are read again after they are written. If the direction used
   # new_slots, XLA would keep a second copy of the slots.
-  direction = rule.direction(gradient, chunks.cut(rule_slots, start, size))
+  direction = rule.direction(gradient, place.cut(rule_slots), pace.step)
   values_CD = decode_weights(chunk_rows, jnp.float32)
   change_CD = -pace.rate * (direction.kernel_CD + pace.decay * values_CD)
   left_out = {}
   if static.storage is Storage.COMPENSATED:
     kernel_CD, left_out[LEFT_OUT] = kahan_step(
-      values_CD, change_CD, bits_CD, slots, start
+      values_CD, change_CD, bits_CD, slots, place.row_C
     )
     new = {'kernel': kernel_CD}
   else:

@@ -74,7 +74,7 @@ def kahan_step(
   change_CD: Float32[Array, 'C D'],
   bits_CD: UInt32[Array, 'C D'],
   slots: dict[str, jax.Array],
-  start: jax.Array,
+  row_C: Int32[Array, ' C'],
 ) -> tuple[BFloat16[Array, 'C D'], UInt16[Array, 'places D']]:
   """Adds a change and the stored rounding errors to the rows of a chunk.
 
@@ -84,14 +84,14 @@ def kahan_step(
     bits_CD: random bits, for the stochastic rounding of rows that are not
       compensated.
     slots: this shard's part of the slots (kahan_slots).
-    start: first row of the chunk, counted in the shard.
+    row_C: the chunk's rows, counted in the shard. Numbers beyond the shard
+      stand for no row.
 
   Returns:
     The rows of the chunk and the shard's slot LEFT_OUT, both after the change.
   """
   place_L, left_out_by_place = slots[PLACE], slots[LEFT_OUT]
-  row_C = start + jnp.arange(len(values_CD))
-  place_C = place_L[row_C]
+  place_C = place_L.at[row_C].get(mode='fill', fill_value=PAD)
   blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)  # blocks of this shard
   rows, places = len(place_L) // blocks, len(left_out_by_place) // blocks
   at_C = row_C // rows * places + place_C
