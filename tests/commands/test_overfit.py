@@ -113,7 +113,7 @@ def test_learns_by_heart(config, tmp_path, devices):
 
 
 # A minute of training on two CPU cores.
-MINUTE = {'attention_xml': 600}
+MINUTE = {'aplc': 600, 'attention_xml': 600}
 
 
 @pytest.mark.parametrize('system', MINUTE)

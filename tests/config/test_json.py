@@ -39,6 +39,7 @@ from xjax.losses.softmax import SoftmaxConfig
 from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
+from xjax.score.encoders.xlnet import XLNetConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
@@ -153,6 +154,7 @@ LATER = {
   FrequencyTree,
   FusedAdam,
   OwnData,
+  XLNetConfig,
 }
 
 

@@ -156,7 +156,7 @@ def test_heads_without_attention_say_which_have_it(predictor):
   for change, says in (
     (
       {'model': model},
-      'OneVsAllConfig cannot be explained.*: LabelAttentionConfig',
+      'OneVsAllConfig cannot be explained.*: .*LabelAttentionConfig',
     ),
     ({'data': data}, 'attend to zones'),
   ):

@@ -134,7 +134,7 @@ class AttentionMLP(AttentionHead):
     hidden_BTD = features.hidden_BTD
     kernel_DM = self.kernels[0][...].astype(hidden_BTD.dtype)
     values_BTM = product(hidden_BTD, kernel_DM, (2, 0), into=hidden_BTD.dtype)
-    return TokenFeatures(hidden_BTD, features.lengths_B, values_BTM)
+    return TokenFeatures(hidden_BTD, features.lengths_B, values_BTM=values_BTM)
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
