@@ -1,5 +1,6 @@
 """Modules of one's own, as --import and config files import them."""
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -26,7 +27,12 @@ class {name}(DocumentMetric):
 def folder(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(sys, 'path', [path for path in sys.path if path])
-  return tmp_path
+  before = set(sys.modules)
+  yield tmp_path
+  for name in set(sys.modules) - before:
+    if name.startswith('own_'):
+      del sys.modules[name]
+  gc.collect()  # the metrics of other tests are those of xjax
 
 
 def write_metric(folder, module, metric):

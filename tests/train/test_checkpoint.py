@@ -272,6 +272,7 @@ def test_any_damage_to_any_file_falls_back_to_the_one_before(
     assert intact_steps(tmp_path) == [1, 2]
   path.unlink()
   caplog.set_level(logging.WARNING)
+  caplog.clear()
   with Checkpoints(tmp_path, 3) as checkpoints:
     assert checkpoints.steps == [1]
     state, _ = checkpoints.restore(1, plan.abstract, batches())
@@ -310,6 +311,7 @@ def test_unfinished_checkpoints_go_without_a_word(
   (tmp_path / '2' / 'files.json').unlink()
   (tmp_path / '3.orbax-checkpoint-tmp').mkdir()
   caplog.set_level(logging.WARNING)
+  caplog.clear()
   with Checkpoints(tmp_path, 3) as checkpoints:
     assert checkpoints.steps == [1]
   assert caplog.text == ''
