@@ -157,6 +157,11 @@ class Workdir:
     return self.path / 'model'
 
   @property
+  def levels(self) -> pathlib.Path:
+    """Returns the path of the levels of clusters that a neural model uses."""
+    return self.model / 'levels.npz'
+
+  @property
   def corpus(self) -> pathlib.Path:
     return self.path / 'corpus.json'
 
