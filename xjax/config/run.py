@@ -137,4 +137,21 @@ def shrink(config: Config) -> Config:
     stage = StageVectors(weight=vectors.weight).tiny()
     model = dataclasses.replace(tiny.model, vectors=stage)
     return dataclasses.replace(tiny, model=model)
+  if hasattr(tiny.model, 'shortlist'):
+    return _with_own_proposer(tiny)
+  return tiny
+
+
+def _with_own_proposer(tiny: Config) -> Config:
+  """Returns a config whose shortlists need no finished run."""
+  # Only neural models have shortlists. Other models need no JAX, which these
+  # modules import.
+  from xjax.config.stages import StageShortlist
+  from xjax.score.shortlists import RunShortlist
+
+  lists = tiny.model.shortlist
+  if isinstance(lists, RunShortlist):
+    stage = StageShortlist(lists.size, lists.prior).tiny()
+    model = dataclasses.replace(tiny.model, shortlist=stage)
+    return dataclasses.replace(tiny, model=model)
   return tiny

@@ -9,8 +9,9 @@ from xjax.config.run import Config
 from xjax.config.train import TrainConfig
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.errors import ConfigError
-from xjax.data.config import TokensConfig, WordsConfig
+from xjax.data.config import TfidfConfig, TokensConfig, WordsConfig
 from xjax.score.config import ModelConfig, VectorsConfig
+from xjax.score.shortlists import RankedShortlist
 
 if typing.TYPE_CHECKING:
   from xjax.config.neural_train import NeuralTrain
@@ -104,3 +105,20 @@ class StageVectors(VectorsConfig):
           f'{path}.stage.model={type(self.stage.model).__name__}(...): must be '
           'NeuralModel(...), which has an encoder'
         )
+
+
+def _tree_stage() -> StageConfig:
+  from xjax.config.train import TreeTrain
+  from xjax.score.config import TreeModel
+
+  tree = TreeModel(), TreeTrain()
+  return StageConfig(TfidfConfig(), (), *tree)
+
+
+@dataclasses.dataclass
+class StageShortlist(RankedShortlist):
+  """Ranks the labels that a model lists, which is trained as a stage first."""
+
+  stage: StageConfig = field(
+    _tree_stage, 'The stage that trains the model that proposes labels.'
+  )

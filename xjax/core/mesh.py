@@ -22,10 +22,13 @@ LABEL = 'label'
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 
 # Linear models and label trees predict without JAX, so core/types.py, which
-# defines Batch and Shortlist, does not import JAX.
+# defines Batch and Shortlist, does not import JAX. Devices get no batch of
+# other models.
 for _kind in (Batch, Shortlist):
+  _names = [field.name for field in dataclasses.fields(_kind)]
+  _arrays = [name for name in _names if name != 'proposed']
   jax.tree_util.register_dataclass(
-    _kind, [field.name for field in dataclasses.fields(_kind)], []
+    _kind, _arrays, [], sorted({*_names} - {*_arrays})
   )
 
 

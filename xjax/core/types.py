@@ -56,11 +56,14 @@ class Shortlist:
       where ids_BA is not PAD.
     prior_BA: float32, the log score of what proposed the label, or 0 if there
       is no such score. Losses do not add it to logits.
+    weights_BA: float32, how much each entry counts in the loss. None if all
+      entries count equally.
   """
 
   ids_BA: 'jax.Array'
   gold_BA: 'jax.Array'
   prior_BA: 'jax.Array'
+  weights_BA: 'jax.Array | None' = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +91,8 @@ class Batch:
     features_BTD: float32 vectors of an external encoder, 0 beyond a document's
       length. None for other inputs.
     shortlist: the labels that training scores; None means all labels.
+    proposed: batches of the same documents for other models, whose doc_B are
+      rows of this batch. Only hosts use them.
   """
 
   tokens_BT: 'jax.Array | None'
@@ -100,6 +105,7 @@ class Batch:
   first_B: 'jax.Array | None' = None
   features_BTD: 'jax.Array | None' = None
   shortlist: Shortlist | None = None
+  proposed: 'tuple[Batch, ...]' = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from xjax.core.mesh_config import (
   MeshConfig,
 )
 from xjax.core.processes.lock import is_locked
+from xjax.core.types import Ragged
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
@@ -35,14 +36,20 @@ from xjax.run.neural_training import (
   check_mesh,
   hidden_labels,
   label_rows_divide,
+  make_scorer,
   plan_neural,
   scored_labels,
 )
 from xjax.run.predictor import Predictor
+from xjax.run.stages.proposals import (
+  check_room,
+  check_shortlist,
+  new_proposals,
+  saved_proposals,
+)
 from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
-from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import (
   complete_steps,
   intact_steps,
@@ -78,9 +85,16 @@ _TRIES = 5  # a second apart
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit(Fit):
-  """Fits a neural model in the workdir of a run."""
+  """Fits a neural model in the workdir of a run.
+
+  Attributes:
+    costs: how much each gold label of the split train counts in the loss; None
+      if all count equally.
+  """
 
   models = (NeuralModel,)
+
+  costs: Ragged | None = None
 
   @staticmethod
   def load(
@@ -105,16 +119,15 @@ class NeuralFit(Fit):
     else:
       vocab = folder.vocabulary()
     mesh = _present_mesh(config)
-    inputs = Inputs(config, vocab, share_of(mesh))
+    proposals = saved_proposals(config, folder)
+    inputs = proposals.inputs(Inputs(config, vocab, share_of(mesh)))
     plan = plan_neural(
       config, space, inputs.vocab_size, mesh, folder.architecture()
     )
     step, params = _read_best(folder, plan.abstract.params, step)
-    n_labels = scored_labels(config.model, space)
-    kind, method = config.train.loss.score_kind, config.eval.calibration
-    scorer = ModelScorer(
-      plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
-    )
+    parts = plan.graphdef, params, mesh
+    scorer = make_scorer(config, space, proposals, *parts)
+    kind, method = scorer.score_kind, config.eval.calibration
     calibration = load_calibration(folder, method, step, kind)
     return Predictor(config, space, inputs, scorer, step, folder, calibration)
 
@@ -127,6 +140,7 @@ class NeuralFit(Fit):
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))
+    check_shortlist(config, self.workdir)
     steps = complete_steps(self.workdir.checkpoints)
     if steps and steps[-1]:
       _check_steps(config, self.workdir, steps[-1])
@@ -159,6 +173,7 @@ class NeuralFit(Fit):
     hidden_labels(self.config, corpus.label_space.train_counts)
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
+    check_room(self.config, corpus)
     if not self.workdir.config.exists():
       _check_groups(self.config, corpus.label_space)
     if 'dev' in prior:
@@ -184,7 +199,9 @@ class NeuralFit(Fit):
     else:
       vocab = _vocabulary(config, corpus, folder)
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
-    run = NeuralRun.prepare(config, corpus, inputs, folder)
+    proposals = new_proposals(config, folder, corpus, preemption, self.costs)
+    inputs = proposals.inputs(inputs)
+    run = NeuralRun.prepare(config, corpus, inputs, folder, proposals)
     scorer = run.scorer()
     end = run.train(scorer, preemption, self.profile)
     best = chosen_step(folder, end.step, end.best_step)

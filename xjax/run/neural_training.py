@@ -27,6 +27,7 @@ from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.contract import LabelWeights
 from xjax.run.judging import dev_judge
+from xjax.run.stages.proposals import Proposals, combination_of
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
@@ -36,6 +37,7 @@ from xjax.score.text_model import (
   smoothed_priors,
 )
 from xjax.select.model_scorer import ModelScorer
+from xjax.select.shortlist_scorer import ShortlistScorer
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.fused_rows import fused_rows
 from xjax.train.initial.descriptors import (
@@ -187,6 +189,38 @@ def plan_neural(
   return with_label_start(plan, initial_biases(priors) if row_biases else None)
 
 
+def make_scorer(
+  config: Config,
+  space: LabelSpace,
+  proposals: Proposals,
+  graphdef: nnx.GraphDef,
+  params: nnx.State | None,
+  mesh: jax.sharding.Mesh,
+) -> ModelScorer:
+  """Returns the scorer of a run.
+
+  Args:
+    config: config of the run.
+    space: label space of the run.
+    proposals: the shortlists of the run.
+    graphdef, params, mesh: arguments of ModelScorer.
+  """
+  n_labels, kind = (
+    scored_labels(config.model, space),
+    config.train.loss.score_kind,
+  )
+  parts = graphdef, params, mesh, n_labels, kind, config.eval.recall
+  if proposals.proposer is None:
+    return ModelScorer(*parts)
+  combination, weight = combination_of(config)
+  return ShortlistScorer(
+    *parts,
+    proposer=proposals.proposer,
+    combination=combination,
+    weight=weight,
+  )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class NeuralRun:
   """Trains a neural model in the workdir of a run.
@@ -198,6 +232,7 @@ class NeuralRun:
     workdir: folder of the run.
     mesh: the devices.
     plan: structure of the state.
+    proposals: the shortlists; by default, all labels are scored.
   """
 
   config: Config
@@ -206,10 +241,16 @@ class NeuralRun:
   workdir: Workdir
   mesh: jax.sharding.Mesh
   plan: StatePlan
+  proposals: Proposals = Proposals()
 
   @classmethod
   def prepare(
-    cls, config: Config, corpus: Corpus, inputs: Inputs, workdir: Workdir
+    cls,
+    config: Config,
+    corpus: Corpus,
+    inputs: Inputs,
+    workdir: Workdir,
+    proposals: Proposals | None = None,
   ) -> 'NeuralRun':
     """Plans the run on the mesh of its config."""
     mesh = make_mesh(config.mesh)
@@ -221,16 +262,13 @@ class NeuralRun:
       mesh,
       workdir.architecture(),
     )
-    return cls(config, corpus, inputs, workdir, mesh, plan)
+    proposals = proposals or Proposals()
+    return cls(config, corpus, inputs, workdir, mesh, plan, proposals)
 
   def scorer(self) -> ModelScorer:
     """Returns a scorer whose parameters are not set yet."""
-    n_labels = scored_labels(self.config.model, self.corpus.label_space)
-    kind = self.config.train.loss.score_kind
-    recall = self.config.eval.recall
-    return ModelScorer(
-      self.plan.graphdef, None, self.mesh, n_labels, kind, recall
-    )
+    space, parts = self.corpus.label_space, (self.plan.graphdef, None)
+    return make_scorer(self.config, space, self.proposals, *parts, self.mesh)
 
   def train(
     self,
@@ -256,7 +294,9 @@ class NeuralRun:
     """
     config, corpus = self.config.train, self.corpus
     batches = self.inputs.train_batches(
-      corpus.split('train'), corpus.label_space.n_trained
+      corpus.split('train'),
+      corpus.label_space.n_trained,
+      self.proposals.shortlists,
     )
     iterator = iter(batches.dataset())
     judge: Judge | None = None
@@ -335,7 +375,8 @@ class NeuralRun:
         )
       return state, position
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
-    position, source = Position(), self.config.train.init_from
+    source = self.proposals.start or self.config.train.init_from
+    position = Position()
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
     embedding, vocab = self.config.model.embedding, self.inputs.vocab

@@ -401,6 +401,8 @@ class Predictor:
       self.inputs.warmup()
       self.lists(example, 1)
       return
+    for stage in self.stages.values():
+      stage.warmup()
     size = self._compiled_size(1)
     batches = self.inputs.example_batches()
     with progress(batches, 'compiling', unit='batch') as shown:

@@ -48,6 +48,7 @@ from xjax.score.heads.rows.update import Slots
 from xjax.score.heads.shortlist import shortlist_loss
 from xjax.score.pooling import Mean, NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
+from xjax.score.shortlists import AllLabels, ShortlistConfig
 
 
 @dataclasses.dataclass
@@ -68,6 +69,9 @@ class NeuralModel(ModelConfig):
   )
   head: HeadConfig = field(
     LabelAttentionConfig, 'Computes the scores of labels.'
+  )
+  shortlist: ShortlistConfig = field(
+    AllLabels, 'The labels of a document that are scored.'
   )
 
   def check_tokens(self, config: Any) -> Iterator[str]:

@@ -28,6 +28,7 @@ from xjax.data.batches.feature_files import (
 )
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing, possible_rows
+from xjax.data.batches.shortlists import TrainShortlists
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.batches.zones import Zones
 from xjax.data.formats.contract import DataConfig
@@ -220,12 +221,19 @@ class Inputs:
     """
     return 0 if self.vocab is None else len(self.vocab)
 
-  def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
+  def train_batches(
+    self,
+    split: Split,
+    n_labels: int,
+    shortlists: TrainShortlists | None = None,
+  ) -> TrainBatches:
     """Returns shuffled batches for training, with the rows of this process.
 
     Args:
       split: training split.
       n_labels: int; gold labels with an index of n_labels or more are left out.
+      shortlists: makes the shortlists of the documents; None if training scores
+        all labels.
     """
     config = self.config
     return TrainBatches(
@@ -238,6 +246,7 @@ class Inputs:
       workers=config.data.workers,
       padding=self._padding,
       packing=self._packing(config.train.accumulate),
+      shortlists=shortlists,
     )
 
   def split_batches(self, split: Split) -> EvalBatches:

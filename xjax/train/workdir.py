@@ -162,6 +162,11 @@ class Workdir:
     return self.model / 'levels.npz'
 
   @property
+  def shortlists(self) -> pathlib.Path:
+    """Returns the path of the nodes that are proposed in training."""
+    return self.model / 'shortlists.npz'
+
+  @property
   def corpus(self) -> pathlib.Path:
     return self.path / 'corpus.json'
 

@@ -1,5 +1,6 @@
 """Shortlists against streaming over all labels, and against dense masks."""
 
+import dataclasses
 import functools
 
 from flax import nnx
@@ -166,8 +167,10 @@ def assert_same(found, expected, rtol=1e-6):
     assert np.linalg.norm(found[name] - exact) <= rtol * length, name
 
 
-def of_shortlist(given, loss=bce, **more):
-  shortlist = shortlist_of(*given)
+def of_shortlist(given, loss=bce, entry_weights=None, **more):
+  shortlist = dataclasses.replace(
+    shortlist_of(*given), weights_BA=entry_weights
+  )
   return lambda head, features: shortlist_loss(
     head, features, shortlist, jnp.asarray(MASK), loss, **more
   )
@@ -293,8 +296,7 @@ def test_losses_are_those_of_masked_logits(loss, mean):
   """Each gold label, document and entry counts by its weights."""
   slots_BA = np.random.default_rng(6).uniform(0, 3, (B, A)).astype(np.float32)
   more = {'weights': label_weights(), 'mean': mean}
-  entries = {'slot_weights_BA': jnp.asarray(slots_BA)}
-  found = of_shortlist(drawn(), loss, **more, **entries)
+  found = of_shortlist(drawn(), loss, jnp.asarray(slots_BA), **more)
   expected = dense_loss(drawn(), loss, slots_BA=slots_BA, **more)
   assert_same(
     gradients('OneVsAll', found), gradients('OneVsAll', expected), 2e-6

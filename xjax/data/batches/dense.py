@@ -11,6 +11,7 @@ the number of threads and processes.
 """
 
 from collections.abc import Iterator, Sequence
+import dataclasses
 import sys
 import threading
 import typing
@@ -23,6 +24,7 @@ from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing
+from xjax.data.batches.shortlists import TrainShortlists
 from xjax.data.batches.zones import Zones
 from xjax.data.text.words import PAD_ID, UNKNOWN_ID
 
@@ -234,6 +236,7 @@ class TrainBatches(_Buckets):
     workers: int = 2,
     padding: int = PAD_ID,
     packing: Packing | None = None,
+    shortlists: TrainShortlists | None = None,
   ) -> None:
     """Prepares the buckets without reading any document.
 
@@ -248,6 +251,8 @@ class TrainBatches(_Buckets):
       padding: the token id that fills rows after documents.
       packing: defines which documents share rows; all rows then have the length
         of the last bucket. With None, each document has its own row.
+      shortlists: makes the shortlists of the documents; None if training scores
+        all labels.
 
     Raises:
       ConfigError: buckets do not ascend, the longest document is longer than
@@ -269,13 +274,18 @@ class TrainBatches(_Buckets):
     counts = np.bincount(self._bucket_N)
     self.steps_per_epoch = int((-(-counts // batch_size)).sum())
     self._seed, self._workers = seed, workers
+    self._shortlists = shortlists
     self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     self._lock = threading.Lock()
 
   def __getitem__(self, index: int) -> Batch:
     epoch, step = divmod(index, self.steps_per_epoch)
     rows, buckets = self._plan(epoch)
-    return self._batch(rows[step], buckets[step])
+    batch = self._batch(rows[step], buckets[step])
+    if self._shortlists is None:
+      return batch
+    shortlist = self._shortlists.of(batch.doc_B, batch.positives_BP)
+    return dataclasses.replace(batch, shortlist=shortlist)
 
   def dataset(self) -> 'grain.IterDataset':
     """Returns a dataset of batches without end.

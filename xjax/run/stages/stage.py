@@ -4,6 +4,8 @@ The files of a stage are a workdir of their own, in stages/ of the run's
 workdir. So the run needs no file of another run, and a killed stage resumes.
 """
 
+from typing import Any
+
 from absl import logging
 
 from xjax.config.run import Config
@@ -12,6 +14,7 @@ from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Corpus
 from xjax.run.api.saved import save_run
+from xjax.run.judging import prior_metrics
 from xjax.run.load import kind_of_run, load
 from xjax.run.predictor import Predictor
 from xjax.run.stages.vectors import ENCODER, DocumentVectors
@@ -47,7 +50,11 @@ def check_run(source: str, path: str) -> tuple[str, int | None]:
 
 
 def train_stage(
-  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
+  config: Config,
+  folder: Workdir,
+  corpus: Corpus,
+  preemption: Preemption,
+  **parts: Any,
 ) -> Predictor:
   """Trains the model of a stage, or resumes its training.
 
@@ -56,6 +63,7 @@ def train_stage(
     folder: folder of the stage.
     corpus: the corpus of the run.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+    parts: further attributes of the stage's Fit.
 
   Returns:
     The best model of the stage.
@@ -65,10 +73,10 @@ def train_stage(
     Preempted: SIGTERM or Ctrl-C came; another call resumes the stage.
   """
   with folder.locked():
-    run = kind_of_run(config)(config, folder)
+    run = kind_of_run(config)(config, folder, **parts)
     folder.compare(config)
     run.check_start()
-    run.check_corpus(corpus, {})
+    run.check_corpus(corpus, prior_metrics(corpus, config.eval))
     folder.record_corpus(corpus)
     folder.open(config)
     if is_host0():
@@ -136,14 +144,19 @@ def vectors_of_new_run(
       copy_run(vectors.workdir, stage, _FIELD)
     case StageVectors(stage=StageConfig() as trained):
       model = train_stage(trained.run_config(config), stage, corpus, preemption)
-      _record(folder, stage)
+      record(folder, stage)
       return DocumentVectors.of(model, vectors.weight)
-  _record(folder, stage)
+  record(folder, stage)
   return saved_vectors(config, folder)
 
 
-def _record(folder: Workdir, stage: Workdir) -> None:
-  """Records the digest of the complete stage of a run."""
+def record(folder: Workdir, stage: Workdir) -> None:
+  """Records the digest of the complete stage of a run.
+
+  Args:
+    folder: workdir of the run.
+    stage: workdir of the stage.
+  """
   if is_host0():
     with folder.recording(stage.digest_list):
       pass  # the stage has written the file already

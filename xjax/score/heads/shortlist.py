@@ -60,7 +60,6 @@ def shortlist_loss(
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
   weights: LabelWeights | None = None,
-  slot_weights_BA: Float32[Array, 'B A'] | None = None,
   mean: bool = False,
 ) -> Float32[Array, '']:
   """Computes the loss over each document's shortlist, summed over documents.
@@ -72,15 +71,13 @@ def shortlist_loss(
     head, features: arguments of shortlist_logits.
     shortlist: the labels. Labels without gold_BA count as not gold. PAD and
       labels that the head does not learn add nothing to the loss. prior_BA is
-      not used.
+      not used. weights_BA has no gradient; it can hold the costs of
+      XR-Transformer (Zhang et al. 2021, Section 3.2).
     mask_B: bool, False for rows that only fill the batch. These rows add
       nothing to the loss.
     loss: loss of labels. A normalised loss sums over the shortlist only, and
       scores the labels twice.
     weights: weights of the labels (see streaming.head_loss).
-    slot_weights_BA: further weights, one for each entry of the shortlists, such
-      as the costs of XR-Transformer (Zhang et al. 2021, Section 3.2). They have
-      no gradient.
     mean: whether the loss of a document is divided by the length of its
       shortlist, PAD not counted.
 
@@ -89,7 +86,7 @@ def shortlist_loss(
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head)
-  batch = shortlist, mask_B, slot_weights_BA
+  batch = shortlist, mask_B
   return _loss((static, loss, mean), rows, shared, features, weights, batch)
 
 
@@ -201,19 +198,21 @@ def entry_share(
 def entry_weights(
   weights: LabelWeights | None,
   gold_BA: Bool[Array, 'B A'],
-  slot_weights_BA: Float32[Array, 'B A'] | None,
+  shortlist: Shortlist,
 ) -> Float32[Array, 'B A'] | None:
   """Returns the weight of each entry in the loss, or None if all are 1.
 
   Args:
     weights: the weights [B, A] of the entries' labels, or None if all are 1.
     gold_BA: True for gold labels.
-    slot_weights_BA: further weights of the entries, or None if all are 1.
+    shortlist: the shortlists, which may have further weights.
   """
   if weights is None:
-    return slot_weights_BA
+    return shortlist.weights_BA
   weights_BA = jnp.where(gold_BA, weights.positive_L, weights.negative_L)
-  return weights_BA if slot_weights_BA is None else weights_BA * slot_weights_BA
+  if shortlist.weights_BA is None:
+    return weights_BA
+  return weights_BA * shortlist.weights_BA
 
 
 def _cut(entries: Any, start: jax.Array, size: int) -> Any:
@@ -398,11 +397,11 @@ _loss.defvjp(_loss_forward, _loss_backward)
 def _shard_loss(static, loss, mean, rows, shared, features, weights, batch):
   """Returns one shard's loss and gradients for rows, shared and features."""
   documents = chunks.all_documents((features, *batch), static.axes)
-  features, shortlist, mask_B, weights_BA = documents
+  features, shortlist, mask_B = documents
   places = static.places(shortlist.ids_BA, rows)
   places = learnt_places(static, rows, shared, places, mask_B)
   gold_BA = shortlist.gold_BA & places.own_BA
-  weights_BA = entry_weights(places.gather(weights), gold_BA, weights_BA)
+  weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
   scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
   targets = Targets(gold_BA, weights_BA, scale_B)
   head = rows, shared, features

@@ -29,10 +29,10 @@ class LevelsConfig(ConfigPart):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     sizes = self.sizes
-    if not sizes or min(sizes) < 1 or list(sizes) != sorted(set(sizes)):
+    if min(sizes, default=1) < 1 or list(sizes) != sorted(set(sizes)):
       yield (
-        f'{path}.sizes={sizes}: must be one or more ascending numbers of '
-        'clusters, each at least 1'
+        f'{path}.sizes={sizes}: must be ascending numbers of clusters, each at '
+        'least 1'
       )
     if config.data.sparse or config.data.tokens.dense:
       yield f'{path}: needs texts, whose TF-IDF features group the labels'

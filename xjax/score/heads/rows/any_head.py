@@ -59,7 +59,6 @@ def any_head_loss(
   loss: ChunkLoss,
   step: RowStep,
   label_weights: LabelWeights | None = None,
-  slot_weights_BA: Float32[Array, 'B A'] | None = None,
   mean: bool = False,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
@@ -71,7 +70,7 @@ def any_head_loss(
   Args:
     head: a head with float32 rows, and at most one bias per label.
     features: result of the head's `prepare`.
-    shortlist, mask_B, loss, slot_weights_BA, mean: arguments of shortlist_loss.
+    shortlist, mask_B, loss, mean: arguments of shortlist_loss.
     step: how the rows are changed. Its slots have the sizes of row_shape.
     label_weights: argument `weights` of shortlist_loss.
 
@@ -82,7 +81,7 @@ def any_head_loss(
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head), loss, step.rule, mean
-  batch = shortlist, mask_B, slot_weights_BA
+  batch = shortlist, mask_B
   arrays = rows, step.slots, step.pace, label_weights, batch
   total, rows, slots = _changed(static, arrays, shared, features)
   return total, (nnx.split_state(rows, Frozen, ...)[1], slots)
@@ -128,12 +127,12 @@ def _shard_step(static, loss, rule, mean, arrays, shared, features):
   """
   rows, slots, pace, weights, batch = arrays
   documents = chunks.all_documents((features, *batch), static.axes)
-  features, shortlist, mask_B, weights_BA = documents
+  features, shortlist, mask_B = documents
   ids_BA = jnp.where(mask_B[:, None], shortlist.ids_BA, PAD)
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   places = static.places(ids_BA, rows)
   gold_BA = shortlist.gold_BA & places.own_BA
-  weights_BA = entry_weights(places.gather(weights), gold_BA, weights_BA)
+  weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
   row_BA = jnp.where(places.own_BA, places.row_BA, per_shard)
   # All devices that have these rows must agree on the distinct labels.
   row_X = row_BA.reshape(-1)

@@ -47,7 +47,6 @@ def fused_shortlist_loss(
   loss: ChunkLoss,
   step: RowStep,
   label_weights: LabelWeights | None = None,
-  slot_weights_BA: Float32[Array, 'B A'] | None = None,
   mean: bool = False,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
@@ -61,7 +60,7 @@ def fused_shortlist_loss(
 
   Args:
     head, document_BD, step: arguments of fused_loss.
-    shortlist, mask_B, loss, slot_weights_BA, mean: arguments of shortlist_loss.
+    shortlist, mask_B, loss, mean: arguments of shortlist_loss.
     label_weights: argument `weights` of shortlist_loss.
 
   Returns:
@@ -72,7 +71,7 @@ def fused_shortlist_loss(
   rows = split_head(head).rows
   static = Pass.of(head, loss, step.rule), mean
   pure = nnx.to_pure_dict(rows)
-  batch = shortlist, mask_B, slot_weights_BA
+  batch = shortlist, mask_B
   arrays = pure, step.slots, step.pace, document_BD, label_weights, batch
   total, pure, slots = _fused(static, *arrays)
   nnx.replace_by_pure_dict(rows, pure)
@@ -112,11 +111,11 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
   """Runs the step on one shard of the label rows (see fused._shard_step)."""
   axes = static.axes
   documents = chunks.all_documents((document_BD, *batch), axes)
-  all_BD, shortlist, mask_B, weights_BA = documents
+  all_BD, shortlist, mask_B = documents
   places = places_of(shortlist.ids_BA, rows, static.n_labels, axes)
   own_BA = places.own_BA & mask_B[:, None]
   gold_BA = shortlist.gold_BA & own_BA
-  weights_BA = entry_weights(places.gather(weights), gold_BA, weights_BA)
+  weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
   scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
   per_shard = len(rows['bias'])
   row_BA = jnp.where(own_BA, places.row_BA, per_shard)

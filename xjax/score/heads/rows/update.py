@@ -69,7 +69,8 @@ class FusedRowsConfig(RowsConfig, abstract=True):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     kind = f'{path}={type(self).__name__}(...)'
-    if not config.model.head.fusable:
+    model = config.model
+    if not (model.head.fusable or model.shortlist.proposes):
       head = kinds_that('fusable', HeadConfig)
       yield f'{kind}: needs config.model.head={head}'
     if config.train.accumulate > 1:

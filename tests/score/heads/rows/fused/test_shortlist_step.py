@@ -1,5 +1,6 @@
 """Row updates on shortlists: against the fused pass, and against gradients."""
 
+import dataclasses
 import functools
 import re
 
@@ -178,9 +179,9 @@ def test_other_rows_stay(step_trial, loss, mesh):
   step = step_trial(loss, chunk=7, mesh=mesh)
   lists, rng = some_labels(step), np.random.default_rng(4)
   slots_BA = rng.uniform(0, 3, lists.ids_BA.shape).astype(np.float32)
-  more = {'slot_weights_BA': jnp.asarray(slots_BA), 'mean': True}
-  found = taken(step, lists, **more)
-  expected = expected_rows(step.at(mesh=(1, 1)), lists, **more)
+  lists = dataclasses.replace(lists, weights_BA=jnp.asarray(slots_BA))
+  found = taken(step, lists, mean=True)
+  expected = expected_rows(step.at(mesh=(1, 1)), lists, mean=True)
   assert found[0] == pytest.approx(expected[0], rel=1e-6)
   np.testing.assert_allclose(found[1], expected[1], 1e-5, 1e-6)
   np.testing.assert_array_equal(found[1][step.real :], 0)

@@ -1,0 +1,394 @@
+"""Makes the shortlists of a run, and the stage that proposes them."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+
+import numpy as np
+
+from xjax.config.run import Config
+from xjax.config.stages import StageShortlist
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.distributed import process_count
+from xjax.core.errors import ConfigError
+from xjax.core.progress import progress
+from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.batches.dense import EvalBatches
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.shortlists import TrainShortlists
+from xjax.data.formats.draft import TRAIN
+from xjax.data.schema import Corpus, Document, LabelSpace, Split
+from xjax.run.load import load
+from xjax.run.predictor import Predictor
+from xjax.run.stages.level_corpus import level_corpus
+from xjax.run.stages.levels import keep_levels, saved_levels
+from xjax.run.stages.stage import check_run, copy_run, record, train_stage
+from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
+from xjax.score.trees.levels import LabelLevels, save_levels
+from xjax.select.proposer import Clusters, Proposer
+from xjax.select.shortlist_scorer import Combination
+from xjax.train.inputs import Inputs
+from xjax.train.preemption import Preemption
+from xjax.train.workdir import Workdir
+
+PROPOSER = 'proposer'  # the stage whose labels are ranked again
+LEVEL = 'level'  # the stage that ranks the clusters of the level above
+_FIELD = 'config.model.shortlist'
+_NODES = 'nodes'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Proposals:
+  """Holds what a run needs to score shortlists; by default, all labels.
+
+  Attributes:
+    stage: name of the stage that proposes labels or clusters.
+    predictor: model of this stage; None if no stage proposes anything.
+    proposer: makes the shortlists of predictions; None if all labels are
+      scored.
+    shortlists: makes the shortlists of training documents; None if training
+      scores all labels.
+  """
+
+  stage: str = ''
+  predictor: Predictor | None = None
+  proposer: Proposer | None = None
+  shortlists: TrainShortlists | None = None
+
+  @property
+  def start(self) -> str:
+    """Returns the run from which parameters are taken, or ''."""
+    return str(self.predictor.workdir.path) if self.stage == LEVEL else ''
+
+  def inputs(self, inputs: Inputs) -> Inputs:
+    """Returns inputs whose batches also have the proposer's batches."""
+    if self.predictor is None:
+      return inputs
+    parts = inputs.config, inputs.vocab, inputs.share
+    return ShortlistInputs(*parts, self.stage, self.predictor)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ShortlistInputs(Inputs):
+  """Makes batches that also have the batches of the model that proposes labels.
+
+  Attributes:
+    stage: name of the stage that proposes labels.
+    predictor: model of this stage.
+  """
+
+  stage: str = ''
+  predictor: Predictor | None = None
+
+  @property
+  def stages(self) -> dict[str, Predictor]:
+    """Returns the model that proposes labels."""
+    return {self.stage: self.predictor}
+
+  def split_batches(self, split: Split) -> 'ProposedBatches':
+    """Returns batches for judging a split; each document occurs once."""
+    batches = super().split_batches(split)
+    return ProposedBatches(batches, split.documents, self.predictor)
+
+  def text_batches(
+    self,
+    documents: Sequence[str | Document],
+    features: FeatureRows | None = None,
+  ) -> 'ProposedBatches':
+    """Returns batches for predicting labels; see Inputs.text_batches."""
+    batches = super().text_batches(documents, features)
+    return ProposedBatches(batches, documents, self.predictor)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ProposedBatches:
+  """Adds the batches of another model to the batches of documents.
+
+  Attributes:
+    batches: batches of documents; doc_B are rows of `documents`.
+    documents: the documents.
+    predictor: the other model.
+  """
+
+  batches: EvalBatches
+  documents: Sequence[str | Document]
+  predictor: Predictor
+
+  def __len__(self) -> int:
+    return len(self.batches)
+
+  def __iter__(self) -> Iterator[Batch]:
+    for batch in self.batches:
+      (places,) = np.nonzero(batch.doc_B != PAD)
+      rows = batch.doc_B[places].tolist()
+      documents = [self.documents[row] for row in rows]
+      proposed = tuple(
+        dataclasses.replace(
+          other, doc_B=np.where(other.doc_B == PAD, PAD, places[other.doc_B])
+        )
+        for other in self.predictor.text_batches(documents)
+      )
+      yield dataclasses.replace(batch, proposed=proposed)
+
+
+def check_shortlist(config: Config, folder: Workdir) -> None:
+  """Checks, before the corpus is read, that a run can make its shortlists.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+
+  Raises:
+    ConfigError: there are several processes, or the other run is missing.
+  """
+  shortlist = config.model.shortlist
+  if not shortlist.proposes:
+    return
+  if process_count() > 1:
+    raise ConfigError(
+      f'{_FIELD}={type(shortlist).__name__}(...): can only be used by one '
+      'process; start the run on one host'
+    )
+  copied = folder.stage(PROPOSER).config.exists()
+  if isinstance(shortlist, RunShortlist) and not copied:
+    check_run(shortlist.workdir, f'{_FIELD}.workdir')
+
+
+def check_room(config: Config, corpus: Corpus) -> None:
+  """Checks that all gold labels of a document fit on its shortlist.
+
+  Raises:
+    ConfigError: a training document has more labels; the message names it.
+  """
+  shortlist, split = config.model.shortlist, corpus.splits[TRAIN]
+  if isinstance(shortlist, RankedShortlist):
+    none = np.zeros((len(split), 0), np.int32)
+    empty = TrainShortlists(none, shortlist.size)
+    empty.check(_gold(corpus), split.ids, f'{_FIELD}.{shortlist.room}')
+
+
+def new_proposals(
+  config: Config,
+  folder: Workdir,
+  corpus: Corpus,
+  preemption: Preemption,
+  costs: Ragged | None = None,
+) -> Proposals:
+  """Returns the shortlists of a run, and trains the stage that proposes them.
+
+  What an earlier start of the run has finished is read again.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    corpus: corpus of the run.
+    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+    costs: how much each gold label of the split train counts; None stands for
+      1.
+
+  Raises:
+    UserError: the stage cannot be trained or copied, or a document has more
+      gold labels than its shortlist has room.
+    Preempted: SIGTERM or Ctrl-C came; another call continues.
+  """
+  shortlist = config.model.shortlist
+  match shortlist:
+    case RankedShortlist():
+      proposals = _ranked(config, folder, corpus, preemption)
+      shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
+    case LevelShortlist():
+      levels = keep_levels(shortlist.levels, config, corpus, folder)
+      shortlists = _level_shortlists(shortlist, levels, costs)
+      field = f'{_FIELD}.{shortlist.room}'
+      shortlists.check(_gold(corpus), corpus.splits[TRAIN].ids, field)
+      proposals = Proposals()
+      if len(levels) > 1:
+        proposals = _level(config, folder, corpus, levels, preemption, costs)
+    case _:
+      return Proposals()
+  nodes_NK = _train_nodes(proposals, shortlist, folder, corpus)
+  shortlists = dataclasses.replace(shortlists, nodes_NK=nodes_NK)
+  return dataclasses.replace(proposals, shortlists=shortlists)
+
+
+def saved_proposals(config: Config, folder: Workdir) -> Proposals:
+  """Reads the stage that proposes the shortlists of a finished run.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+
+  Raises:
+    DataError: a file of the stage is missing or damaged.
+  """
+  shortlist = config.model.shortlist
+  match shortlist:
+    case RankedShortlist():
+      predictor = _load(folder, PROPOSER)
+      return _of_ranked(shortlist, predictor)
+    case LevelShortlist():
+      levels = saved_levels(folder)
+      if len(levels) > 1:
+        return _of_level(shortlist, _load(folder, LEVEL), levels)
+  return Proposals()
+
+
+def combination_of(config: Config) -> tuple[Combination, float]:
+  """Returns how scores are combined with priors, and the weight of priors."""
+  match config.model.shortlist:
+    case RankedShortlist(prior=weight):
+      return Combination.SUM, weight
+    case LevelShortlist(chained=True):
+      return Combination.PRODUCT, 1.0
+  return Combination.SUM, 0.0
+
+
+def level_config(config: Config) -> Config:
+  """Returns the config of the stage that ranks the clusters above the labels.
+
+  Args:
+    config: config of a run with LevelShortlist.
+  """
+  shortlist, train = config.model.shortlist, config.train
+  sizes = shortlist.levels.sizes[:-1]
+  above = dataclasses.replace(
+    shortlist,
+    levels=dataclasses.replace(shortlist.levels, sizes=sizes),
+    steps=shortlist.steps[:-1],
+  )
+  steps = shortlist.steps[-1]
+  train = dataclasses.replace(
+    train, steps=steps, warmup=min(train.warmup, steps)
+  )
+  model = dataclasses.replace(config.model, shortlist=above)
+  return dataclasses.replace(config, model=model, train=train)
+
+
+def _gold(corpus: Corpus) -> Ragged:
+  """Returns the trained gold labels of the split train."""
+  gold = corpus.splits[TRAIN].gold
+  return gold.keep(gold.values < corpus.label_space.n_trained)
+
+
+def _load(folder: Workdir, stage: str) -> Predictor:
+  predictor = load(folder.stage(stage).path)
+  folder.check(folder.stage(stage).digest_list)
+  return predictor
+
+
+def _ranked(
+  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
+) -> Proposals:
+  """Trains or copies the model whose labels are ranked again."""
+  shortlist, stage = config.model.shortlist, folder.stage(PROPOSER)
+  if isinstance(shortlist, StageShortlist):
+    trained = shortlist.stage.run_config(config)
+    predictor = train_stage(trained, stage, corpus, preemption)
+  else:
+    copy_run(shortlist.workdir, stage, f'{_FIELD}.workdir')
+    predictor = load(stage.path)
+    _check_labels(predictor.space, corpus.label_space)
+  record(folder, stage)
+  return _of_ranked(shortlist, predictor)
+
+
+def _of_ranked(shortlist: RankedShortlist, predictor: Predictor) -> Proposals:
+  proposer = Proposer(predictor, shortlist.size)
+  return Proposals(PROPOSER, predictor, proposer)
+
+
+def _check_labels(theirs: LabelSpace, ours: LabelSpace) -> None:
+  """Checks that two runs give the same numbers to the same labels.
+
+  Raises:
+    ConfigError: a label has another number; the message names it.
+  """
+  n = min(theirs.n_inside, ours.n_inside)
+  for i, (their, our) in enumerate(zip(theirs.ids[:n], ours.ids[:n])):
+    if their != our:
+      raise ConfigError(
+        f'{_FIELD}.workdir: label {i} of that run is {their!a}, but label {i} '
+        f'of this run is {our!a}; use a run with the same labels, which is '
+        'trained on the same data'
+      )
+
+
+def _level_shortlists(
+  shortlist: LevelShortlist, levels: LabelLevels, costs: Ragged | None
+) -> TrainShortlists:
+  """Returns the shortlists of a level, without proposed clusters."""
+  parent_L = levels.parents[-1]
+  if len(levels) == 1:  # all labels are the children of the root
+    parent_L = np.where(levels.above[-1] == PAD, PAD, 0).astype(np.int32)
+  return TrainShortlists(
+    np.zeros((0, 0), np.int32),
+    shortlist.kept if len(levels) > 1 else 1,
+    levels.children[-1],
+    parent_L,
+    costs if shortlist.counted else None,
+  )
+
+
+def _level(
+  config: Config,
+  folder: Workdir,
+  corpus: Corpus,
+  levels: LabelLevels,
+  preemption: Preemption,
+  costs: Ragged | None,
+) -> Proposals:
+  """Trains the model of the level above the labels."""
+  stage = folder.stage(LEVEL)
+  clusters, sums = level_corpus(corpus, levels, costs)
+  if not stage.levels.exists():
+    stage.path.mkdir(parents=True, exist_ok=True)
+    inside = np.ones(levels.sizes[-2], bool)
+    with stage.recording(stage.levels):
+      save_levels(stage.levels, LabelLevels.of(levels.parents[:-1], inside))
+  predictor = train_stage(
+    level_config(config), stage, clusters, preemption, costs=sums
+  )
+  record(folder, stage)
+  return _of_level(config.model.shortlist, predictor, levels)
+
+
+def _of_level(
+  shortlist: LevelShortlist, predictor: Predictor, levels: LabelLevels
+) -> Proposals:
+  clusters = Clusters(levels.children[-1], levels.parents[-1])
+  # The first level gives margins, and each further level gives the log score of
+  # a path.
+  first = len(levels) == 2 or not shortlist.chained
+  proposer = Proposer(predictor, shortlist.kept, clusters, hinged=first)
+  return Proposals(LEVEL, predictor, proposer)
+
+
+def _train_nodes(
+  proposals: Proposals,
+  shortlist: RankedShortlist | LevelShortlist,
+  folder: Workdir,
+  corpus: Corpus,
+) -> np.ndarray:
+  """Returns the nodes that are proposed for each training document, [N, K].
+
+  They are saved, because computing them takes long.
+  """
+  split, path = corpus.splits[TRAIN], folder.shortlists
+  if proposals.predictor is None:
+    return np.zeros((len(split), 1), np.int32)  # the root
+  if isinstance(shortlist, LevelShortlist) and not shortlist.matched:
+    return np.zeros((len(split), 0), np.int32)
+  if not path.exists():
+    batches = proposals.predictor.text_batches(split.documents)
+    with progress(batches, 'shortlists of train', unit='batch') as shown:
+      ids, _ = proposals.proposer.nodes(shown, len(split))
+    with folder.recording(path):
+      write_npz(path, {_NODES: ids[0]}, packed=True)
+  arrays = Arrays.read(path)
+  nodes_NK = arrays.take(_NODES, np.int32, (len(split), None))
+  n_nodes = proposals.predictor.n_labels
+  bad = (nodes_NK < PAD) | (nodes_NK >= n_nodes)
+  arrays.check(_NODES, bad, f'is not a number below {n_nodes}')
+  arrays.finish()
+  folder.check(path)
+  return nodes_NK

@@ -1,0 +1,167 @@
+"""Chooses which labels of a document a neural model scores.
+
+A model that scores a shortlist has two stages: something proposes labels, and
+the model ranks them.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import Any, ClassVar
+
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_1,
+  ConfigPart,
+  at_most,
+  field,
+)
+from xjax.score.trees.levels_config import LevelsConfig
+
+
+@dataclasses.dataclass
+class ShortlistConfig(ConfigPart, abstract=True):
+  """Chooses the labels of a document that are scored.
+
+  Attributes:
+    proposes: whether something proposes a shortlist for each document.
+    room: the field with the number of nodes that a document keeps.
+  """
+
+  proposes: ClassVar[bool] = True
+  room: ClassVar[str] = ''
+
+  def width(self, n_labels: int) -> int:
+    """Returns about how many labels are on a shortlist.
+
+    Args:
+      n_labels: number of labels of the model.
+    """
+    return n_labels
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    tokens = config.data.tokens
+    if tokens.dense:
+      yield (
+        f'{path}={type(self).__name__}(...): needs texts, which the model that '
+        f'proposes labels can read; config.data.tokens={type(tokens).__name__}'
+        '(...) has vectors'
+      )
+
+
+@dataclasses.dataclass
+class AllLabels(ShortlistConfig):
+  """Scores all labels."""
+
+  proposes = False
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from ()
+
+
+@dataclasses.dataclass
+class RankedShortlist(ShortlistConfig, abstract=True):
+  """Scores the best labels of another model, and so ranks them again."""
+
+  room = 'size'
+
+  size: int = field(
+    50,
+    'Number A of labels of a document that the other model proposes. In '
+    'training, the gold labels are always among them.',
+    AT_LEAST_1,
+    tiny=at_most(16),
+  )
+  prior: float = field(
+    1.0,
+    "Weight of the other model's log score, which is added to the score of a "
+    'label when labels are ranked. 0 ranks by this model alone.',
+    AMOUNT,
+    may_change=True,
+  )
+
+  def width(self, n_labels: int) -> int:
+    return min(self.size, n_labels)
+
+
+@dataclasses.dataclass
+class RunShortlist(RankedShortlist):
+  """Ranks the labels that a finished run lists.
+
+  The other run can be of any kind that reads the same documents. The files that
+  it needs are copied into the workdir.
+  """
+
+  workdir: str = field(
+    '', 'WORKDIR[@step] of the finished run that proposes labels.', tiny=''
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if not self.workdir:
+      yield (
+        f"{path}.workdir='': set it to the workdir of the run that proposes "
+        'labels'
+      )
+
+
+@dataclasses.dataclass
+class LevelShortlist(ShortlistConfig):
+  """Trains the model level by level, from coarse clusters down to the labels.
+
+  The model of a level scores the children of the clusters that the model of the
+  level above proposes. It starts from the parameters of that model, but its
+  label rows are fresh (AttentionXML, You et al. 2019, Section 3.2;
+  XR-Transformer, Zhang et al. 2021, Section 3.1). The model of each level above
+  the labels is a stage of the run, in the folder stages/level.
+  """
+
+  room = 'kept'
+
+  levels: LevelsConfig = field(LevelsConfig, 'The levels of clusters.')
+  steps: tuple[int, ...] = field(
+    (600, 800),
+    'Number of training steps of each level above the labels.',
+    tiny=lambda steps: (2,) * min(2, len(steps)),
+  )
+  kept: int = field(
+    20,
+    'Number of clusters of a document whose children are scored. In training, '
+    'the clusters of gold labels are always among them.',
+    AT_LEAST_1,
+  )
+  matched: bool = field(
+    True,
+    'Whether training also scores the children of clusters that the model of '
+    'the level above proposes. Otherwise, only the children of clusters with '
+    'gold labels are scored.',
+  )
+  counted: bool = field(
+    False,
+    'Whether a cluster with several gold labels of a document counts several '
+    'times in the loss (the costs of XR-Transformer).',
+  )
+  chained: bool = field(
+    True,
+    'Whether the score of a label is the product of the scores on its path. '
+    'Otherwise, the score of the last level alone ranks the labels.',
+  )
+
+  def width(self, n_labels: int) -> int:
+    sizes = self.levels.sizes
+    return min(n_labels, self.kept * -(-n_labels // sizes[-1]))
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    sizes = self.levels.sizes
+    if len(self.steps) != len(sizes):
+      yield (
+        f'{path}.steps={self.steps}: must have a number for each of '
+        f'{path}.levels.sizes={sizes}'
+      )
+    elif self.steps and min(self.steps) < 1:
+      yield f'{path}.steps={self.steps}: each number must be at least 1'
+    if config.model.head.describes:
+      yield (
+        f'{path}=LevelShortlist(...): needs a head without label names, '
+        'because clusters have no names'
+      )
