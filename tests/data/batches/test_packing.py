@@ -50,7 +50,8 @@ def packs(batch: Batch, packing: Packing) -> list[Batch]:
   fields = {
     field.name: cut(value)
     for field in dataclasses.fields(batch)
-    if (value := getattr(batch, field.name)) is not None
+    if field.name != 'proposed'
+    and (value := getattr(batch, field.name)) is not None
   }
   return [
     Batch(features_BTD=None, **dict(zip(fields, values)))

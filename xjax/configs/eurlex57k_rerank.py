@@ -1,0 +1,40 @@
+r"""Ranks the labels that another run lists again, by MiniLM, on EURLEX57K.
+
+The other run can be of any kind, for example a label tree. It lists 50 labels
+of each document. MiniLM is trained to tell the gold labels among them from the
+others. The score of a label is its logit plus the log score of the other run,
+times 3. This weight was chosen on dev.
+
+  xjax train --config=eurlex57k_xr_linear:large \
+    --config.data.dir=DIR --workdir=runs/tree
+  xjax train --config=eurlex57k_rerank \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --config.model.shortlist.workdir=runs/tree --workdir=runs/rerank
+
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. If you have a run
+of eurlex57k_minilm, start from its parameters, and 600 steps are enough:
+--config.train.init_from=runs/eurlex57k_minilm --config.train.steps=600.
+
+Data: EURLEX57K. Hardware: two CPU cores. Expected on dev: the table in
+docs/results.md. Time: 10 minutes from the parameters of eurlex57k_minilm, else
+about 40 minutes.
+"""
+
+import dataclasses
+
+from xjax.config.run import Config
+from xjax.configs import eurlex57k_minilm
+from xjax.score.shortlists import RunShortlist
+
+
+def get_config() -> Config:
+  config = eurlex57k_minilm.get_config()
+  shortlist = RunShortlist(size=50, prior=3.0)
+  return dataclasses.replace(
+    config,
+    model=dataclasses.replace(config.model, shortlist=shortlist),
+    train=dataclasses.replace(
+      config.train, checkpoint_every=300, judge_every=300
+    ),
+    eval=dataclasses.replace(config.eval, ks=(1, 3, 5, 10, 50)),
+  )

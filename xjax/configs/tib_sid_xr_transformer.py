@@ -1,0 +1,45 @@
+r"""Trains XR-Transformer's ranker on TIB-SID, with a frozen encoder.
+
+The system is as in eurlex57k_xr_transformer.py, but the encoder is
+all-MiniLM-L6-v2 as it is. A stage of the run computes the mean of the vectors
+of each document's word pieces. Its only step trains no weight of the encoder.
+
+  xjax train --config=tib_sid_xr_transformer \
+    --config.data.dir=DIR \
+    --config.model.vectors.stage.model.encoder.folder=FOLDER \
+    --workdir=runs/tib_sid_xr_transformer
+
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. The tree is as in
+tib_sid_xr_linear.py.
+
+Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected on dev: the
+table in docs/results.md. Time: 20 minutes.
+"""
+
+import dataclasses
+
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.run import Config
+from xjax.config.stages import StageConfig, StageVectors
+from xjax.configs import tib_sid_xr_linear
+from xjax.data.config import SubwordsConfig
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
+
+
+def get_config() -> Config:
+  config = tib_sid_xr_linear.get_config()
+  stage = StageConfig(
+    tokens=SubwordsConfig(max_tokens=128, buckets=(32, 64, 96, 128)),
+    model=NeuralModel(
+      NoEmbedding(), BertConfig(), MeanConfig(), OneVsAllConfig()
+    ),
+    train=NeuralTrain(
+      steps=1, freeze=('encoder/*',), checkpoint_every=1, judge_every=1
+    ),
+  )
+  model = dataclasses.replace(config.model, vectors=StageVectors(stage=stage))
+  return dataclasses.replace(config, model=model)

@@ -1,0 +1,52 @@
+r"""Ranks the labels that another run lists again, by a BiGRU, on YSO.
+
+The other run lists 50 labels of each document, as in eurlex57k_rerank.py. The
+encoder reads words and is trained from scratch.
+
+  xjax train --config=yso_xr_linear \
+    --config.data.dir=DIR --workdir=runs/yso_tree
+  xjax train --config=yso_rerank \
+    --config.data.dir=DIR --config.model.shortlist.workdir=runs/yso_tree \
+    --workdir=runs/yso_rerank
+
+Data: YSO, as JSON lines. Hardware: two CPU cores. Expected on dev: the table in
+docs/results.md. Time: 20 minutes (an estimate).
+"""
+
+from xjax.config.neural_train import NeuralTrain, Schedule
+from xjax.config.run import Config, EvalConfig
+from xjax.data.config import WordsConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.rows.update import FusedAdam
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.shortlists import RunShortlist
+from xjax.score.text_model import NeuralModel
+
+
+def get_config() -> Config:
+  return Config(
+    data=JsonlData(
+      labels='all', tokens=WordsConfig(max_tokens=32, buckets=(8, 16, 32))
+    ),
+    model=NeuralModel(
+      EmbeddingConfig(dim=128, dropout=0.2, word_dropout=0.0),
+      BiGRUConfig(units=128, dropout=0.2),
+      SelfAttentionConfig(),
+      OneVsAllConfig(),
+      RunShortlist(size=50, prior=3.0),
+    ),
+    train=NeuralTrain(
+      batch_size=128,
+      steps=9000,
+      learning_rate=2e-3,
+      schedule=Schedule.LINEAR,
+      rows=FusedAdam(learning_rate=2e-3),
+      clip_norm=1.0,
+      checkpoint_every=3000,
+      judge_every=4500,
+    ),
+    eval=EvalConfig(batch_size=512, ks=(1, 3, 5, 10, 50)),
+  )

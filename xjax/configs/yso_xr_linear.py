@@ -1,0 +1,27 @@
+r"""Trains XR-Linear on short texts of Finna with YSO subjects.
+
+The 588,000 texts have 9 words in the median, and there are 25,147 labels. The
+model is by Yu et al. 2022, as in eurlex57k_xr_linear.py.
+
+  xjax train --config=yso_xr_linear \
+    --config.data.dir=DIR --workdir=runs/yso_xr_linear
+
+Data: YSO, as JSON lines (Annif-corpora of the National Library of Finland).
+Hardware: two CPU cores. Expected on dev: the table in docs/results.md. Time:
+5 minutes (an estimate).
+"""
+
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import TreeTrain
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.config import TreeModel
+
+
+def get_config() -> Config:
+  return Config(
+    data=JsonlData(labels='all', tokens=TfidfConfig()),
+    model=TreeModel(beam=20),
+    train=TreeTrain(),
+    eval=EvalConfig(batch_size=512),
+  )
