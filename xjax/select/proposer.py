@@ -118,7 +118,7 @@ class Proposer:
     elif weights is None and kind is ScoreKind.LOGIT:
       logs = -np.logaddexp(0, -logs)
     if weights is not None:
-      logs = logs - np.log(weights[np.where(real, ids, 0)], where=real)
+      logs = logs - np.log(np.where(real, weights[ids], 1))
     if kind is ScoreKind.MARGIN:
       if weights is not None:  # these are logarithms of sigmoids of margins
         logs = logs - np.log(-np.expm1(np.minimum(logs, -1e-30)))
