@@ -70,6 +70,7 @@ def _trained_vectors() -> VectorsConfig:
     steps=(600, 800),
     kept=20,
     counted=True,
+    bootstrap=True,
   )
   return StageVectors(
     stage=StageConfig(

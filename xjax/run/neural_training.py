@@ -27,7 +27,11 @@ from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.contract import LabelWeights
 from xjax.run.judging import dev_judge
-from xjax.run.stages.proposals import Proposals, combination_of
+from xjax.run.stages.proposals import (
+  Proposals,
+  combination_of,
+  first_rows,
+)
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
@@ -53,7 +57,13 @@ from xjax.train.inputs import Inputs, label_features
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.optimizer import make_optimizer, make_schedule
 from xjax.train.preemption import Preemption
-from xjax.train.state import StatePlan, TrainState, plan_state, with_label_start
+from xjax.train.state import (
+  StatePlan,
+  TrainState,
+  plan_state,
+  with_label_start,
+  with_rows,
+)
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
@@ -386,6 +396,9 @@ class NeuralRun:
     if source:
       space = self.corpus.label_space
       state, descriptor_run = warm_start(state, source, space, self.inputs)
+    if self.proposals.bootstraps:
+      rows = first_rows(self.proposals, self.config, self.corpus)
+      state = with_rows(state, *rows)
     if self.config.model.head.describes:
       state = self._add_descriptors(state, has_vector, descriptor_run)
     state = self.plan.start_averages(state)

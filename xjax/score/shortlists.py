@@ -15,6 +15,9 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
+from xjax.score.heads.contract import HeadConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.rows.storage import Storage
 from xjax.score.trees.levels_config import LevelsConfig
 
 
@@ -140,6 +143,12 @@ class LevelShortlist(ShortlistConfig):
     'Whether a cluster with several gold labels of a document counts several '
     'times in the loss (the costs of XR-Transformer).',
   )
+  bootstrap: bool = field(
+    False,
+    'Whether the first label rows of a level are linear classifiers, which are '
+    'fitted to the vectors of the level above (XR-Transformer). Otherwise they '
+    'are random.',
+  )
   chained: bool = field(
     True,
     'Whether the score of a label is the product of the scores on its path. '
@@ -160,8 +169,22 @@ class LevelShortlist(ShortlistConfig):
       )
     elif self.steps and min(self.steps) < 1:
       yield f'{path}.steps={self.steps}: each number must be at least 1'
+    if self.bootstrap and not _has_plain_rows(config.model.head):
+      yield (
+        f'{path}.bootstrap=True: needs config.model.head=OneVsAllConfig(...) '
+        'with bottleneck=0 and storage=Storage.FLOAT32'
+      )
     if config.model.head.describes:
       yield (
         f'{path}=LevelShortlist(...): needs a head without label names, '
         'because clusters have no names'
       )
+
+
+def _has_plain_rows(head: HeadConfig) -> bool:
+  """Returns whether a label's score is the product of its row and a vector."""
+  return (
+    isinstance(head, OneVsAllConfig)
+    and not head.bottleneck
+    and head.storage is Storage.FLOAT32
+  )

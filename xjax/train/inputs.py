@@ -275,6 +275,10 @@ class Inputs:
     no_gold = Ragged.of([()] * len(documents))
     return self._once(tokens, no_gold, self._rows(len(documents)))
 
+  def token_batches(self, documents: Sequence[str | Document]) -> EvalBatches:
+    """Returns batches of texts for this run's own encoder; see text_batches."""
+    return Inputs.text_batches(self, documents)
+
   def _rows(self, n_documents: int, few: int = 1) -> int:
     """Returns the number of rows of a batch for judging or predicting.
 

@@ -191,7 +191,24 @@ def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
   )
 
 
-BIASES = 'head/bias'
+_KERNEL, BIASES = 'head/kernel', 'head/bias'
+
+
+def with_rows(
+  state: TrainState, kernel_LD: np.ndarray, bias_L: np.ndarray
+) -> TrainState:
+  """Returns a state whose one-vs-all head has the given label rows.
+
+  Args:
+    state: initial state.
+    kernel_LD: [L, D], the rows of the labels.
+    bias_L: [L], the biases of the labels.
+  """
+  params = by_path(state.params)
+  for name, values in ((_KERNEL, kernel_LD), (BIASES, bias_L)):
+    rows = np.asarray(values, np.float32)
+    params[name] = put_labels(rows, params[name].sharding)
+  return dataclasses.replace(state, params=from_paths(state.params, params))
 
 
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:

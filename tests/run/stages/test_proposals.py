@@ -14,7 +14,7 @@ from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import shrink
 from xjax.config.stages import StageConfig, StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.core.types import PAD
+from xjax.core.types import PAD, Ragged
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit
@@ -65,6 +65,7 @@ def reranker(**more):
 
 
 def by_levels(sizes=(4, 16), **more):
+  """Returns the config of a model that is trained level by level."""
   levels = LevelsConfig(sizes, ClusterTree(arity=4, max_leaf=7))
   steps = (3, 4)[: len(sizes)]
   shortlist = LevelShortlist(levels, steps, kept=6, counted=True)
@@ -157,6 +158,36 @@ def test_levels_go_from_clusters_to_labels(levelled):
   (first,) = middle.predict(TEXTS[:1], 1)
   assert first[0].id.startswith('level 1, cluster ')
   assert len(model.predict(TEXTS, 5)[0]) == 5
+
+
+def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
+  from sklearn.svm import LinearSVC
+
+  from xjax.data.batches.shortlists import TrainShortlists
+  from xjax.run.stages.bootstrap import fitted_rows
+
+  rng = np.random.default_rng(0)
+  vectors = rng.normal(size=(80, 5)).astype(np.float32)
+  label = (vectors[:, 0] > 0) * 2 + (vectors[:, 1] > 0.3)
+  gold = Ragged.of(label[:, None])
+  children = np.int32([[0, 1], [2, 3], [4, PAD]])
+  parents = np.int32([0, 0, 1, 1, 2])
+  nodes = np.tile(np.int32([0, 1]), (80, 1))
+  lists = TrainShortlists(nodes, 2, children, parents)
+  kernel, bias = fitted_rows(vectors, gold, lists, seed=0, workers=1)
+  assert not kernel[4].any() and bias[4] == -1
+  for i in range(4):
+    svm = LinearSVC(C=100, tol=1e-6, max_iter=100_000)
+    svm.fit(vectors, label == i)
+    ours = vectors @ kernel[i] + bias[i]
+    theirs = svm.decision_function(vectors)
+    assert ((ours > 0) == (theirs > 0)).mean() > 0.9
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.9
+  config = by_levels(sizes=(16,), bootstrap=True)
+  result = fit(config, tmp_path)
+  plain = fit(by_levels(sizes=(16,)), tmp_path / 'plain')
+  ours, theirs = (x.metrics['dev']['xjax']['all'] for x in (result, plain))
+  assert ours['RP@5'] != theirs['RP@5']
 
 
 def test_clusters_are_gold_where_their_labels_are(levelled):

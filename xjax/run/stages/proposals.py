@@ -11,7 +11,7 @@ from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
-from xjax.core.progress import progress
+from xjax.core.progress import Progress, progress
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.batches.dense import EvalBatches
 from xjax.data.batches.feature_rows import FeatureRows
@@ -20,9 +20,11 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 from xjax.run.load import load
 from xjax.run.predictor import Predictor
+from xjax.run.stages.bootstrap import fitted_rows
 from xjax.run.stages.level_corpus import level_corpus
 from xjax.run.stages.levels import keep_levels, saved_levels
 from xjax.run.stages.stage import check_run, copy_run, record, train_stage
+from xjax.run.stages.vectors import encoded
 from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
 from xjax.score.trees.levels import LabelLevels, save_levels
 from xjax.select.proposer import Clusters, Proposer
@@ -48,12 +50,14 @@ class Proposals:
       scored.
     shortlists: makes the shortlists of training documents; None if training
       scores all labels.
+    bootstraps: whether the first label rows are fitted to the stage's vectors.
   """
 
   stage: str = ''
   predictor: Predictor | None = None
   proposer: Proposer | None = None
   shortlists: TrainShortlists | None = None
+  bootstraps: bool = False
 
   @property
   def start(self) -> str:
@@ -206,6 +210,8 @@ def new_proposals(
         proposals = _level(config, folder, corpus, levels, preemption, costs)
     case _:
       return Proposals()
+  if isinstance(shortlist, LevelShortlist) and proposals.predictor is not None:
+    proposals = dataclasses.replace(proposals, bootstraps=shortlist.bootstrap)
   nodes_NK = _train_nodes(proposals, shortlist, folder, corpus)
   shortlists = dataclasses.replace(shortlists, nodes_NK=nodes_NK)
   return dataclasses.replace(proposals, shortlists=shortlists)
@@ -231,6 +237,26 @@ def saved_proposals(config: Config, folder: Workdir) -> Proposals:
       if len(levels) > 1:
         return _of_level(shortlist, _load(folder, LEVEL), levels)
   return Proposals()
+
+
+def first_rows(
+  proposals: Proposals, config: Config, corpus: Corpus
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns label rows that are fitted to the vectors of the level above.
+
+  Args:
+    proposals: the shortlists of the run.
+    config: config of the run.
+    corpus: corpus of the run.
+
+  Returns:
+    kernel_LD, bias_L: the rows and the biases of the trained labels.
+  """
+  split, workers = corpus.splits[TRAIN], max(1, config.data.workers)
+  with Progress('vectors of train'):
+    vectors_ND = encoded(proposals.predictor, split.documents)
+  lists = proposals.shortlists
+  return fitted_rows(vectors_ND, _gold(corpus), lists, config.seed, workers)
 
 
 def combination_of(config: Config) -> tuple[Combination, float]:

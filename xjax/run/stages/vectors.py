@@ -52,11 +52,7 @@ class DocumentVectors:
     Args:
       documents: texts, or documents that have the zones that the encoder reads.
     """
-    vectors_ND = np.zeros((len(documents), self.dim), np.float32)
-    for batch in self.predictor.text_batches(documents):
-      vectors_BD = self.predictor.scorer.vectors(batch)
-      real_B = batch.doc_B != PAD
-      vectors_ND[batch.doc_B[real_B]] = vectors_BD[real_B]
+    vectors_ND = encoded(self.predictor, documents)
     norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     return vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
 
@@ -110,6 +106,23 @@ class JoinedInputs(TextInputs):
   def warmup(self) -> None:
     """Compiles the programs of the encoder."""
     self.vectors.warmup()
+
+
+def encoded(
+  predictor: Predictor, documents: Sequence[str | Document]
+) -> Float32[np.ndarray, 'N D']:
+  """Returns the vectors that a neural model computes for N documents.
+
+  Args:
+    predictor: a neural run.
+    documents: texts, or documents that have the zones that the run reads.
+  """
+  scorer, batches = predictor.scorer, predictor.inputs.token_batches(documents)
+  vectors_ND = np.zeros((len(documents), scorer.vector_dim), np.float32)
+  for batch in batches:
+    real_B = batch.doc_B != PAD
+    vectors_ND[batch.doc_B[real_B]] = scorer.vectors(batch)[real_B]
+  return vectors_ND
 
 
 def join(

@@ -1,0 +1,118 @@
+"""Fits the first label rows of a level to the vectors of the level above.
+
+This is the bootstrapping of XR-Transformer (Zhang et al. 2021, Section 3.3),
+which makes few training steps enough.
+"""
+
+import dataclasses
+import pathlib
+import tempfile
+
+from jaxtyping import Float32
+import numpy as np
+from scipy import sparse
+
+from xjax.core.types import PAD, Ragged
+from xjax.data.batches.shortlists import TrainShortlists
+from xjax.score.linear.block_weights import BlockWeights
+from xjax.score.linear.dual import Solver
+from xjax.score.linear.part_files import PartFiles
+from xjax.score.linear.problem import Loss
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+from xjax.score.trees.training import fit_tree
+
+_SOLVER = Solver(Loss.SQUARED_HINGE, c=100.0, eps=0.1, max_epochs=100)
+_UNSEEN = -1.0  # the bias of labels without training documents
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Proposed:
+  """Gives the clusters that are proposed for each document, as a Matcher.
+
+  Attributes:
+    nodes_NK: int32 clusters, PAD after the last one.
+  """
+
+  nodes_NK: np.ndarray
+
+  def __call__(
+    self,
+    rows: sparse.csr_array,
+    tree: LabelTree,
+    weights: BlockWeights,
+    workers: int,
+  ) -> np.ndarray:
+    # Node 0 is the root, and the clusters follow in their order.
+    return np.where(self.nodes_NK == PAD, PAD, self.nodes_NK + 1)
+
+
+def fitted_rows(
+  vectors_ND: Float32[np.ndarray, 'N D'],
+  gold: Ragged,
+  lists: TrainShortlists,
+  seed: int,
+  workers: int,
+) -> tuple[Float32[np.ndarray, 'L D'], Float32[np.ndarray, ' L']]:
+  """Returns label rows from linear classifiers with the squared hinge loss.
+
+  The classifier of a label learns from the documents that have a label of the
+  same cluster, and from the documents for which this cluster is proposed.
+
+  Args:
+    vectors_ND: the vectors of the training documents.
+    gold: their gold labels.
+    lists: the shortlists of the documents, with clusters.
+    seed: the seed of the solver.
+    workers: number of threads. The result does not depend on this number.
+
+  Returns:
+    The rows and the biases of the labels. A label without documents has a row
+    of zeros and the bias -1.
+  """
+  tree = _two_levels(lists)
+  with tempfile.TemporaryDirectory(prefix='xjax_') as folder:
+    weights = fit_tree(
+      sparse.csr_array(vectors_ND),
+      gold,
+      tree,
+      _SOLVER,
+      seed=seed,
+      threshold=0.0,
+      workers=workers,
+      parts=PartFiles(pathlib.Path(folder)),
+      between=lambda: None,
+      matcher=_Proposed(lists.nodes_NK) if lists.nodes_NK.size else None,
+    )
+  n_labels = len(lists.parent_L)
+  counts_L = np.bincount(gold.values, minlength=n_labels)[:n_labels]
+  kernel_LD = np.zeros((n_labels, vectors_ND.shape[1]), np.float32)
+  bias_L = np.full(n_labels, _UNSEEN, np.float32)
+  label_C = tree.label[1:]  # classifier c is that of node c + 1
+  dense_CD = _dense(weights)
+  (used_C,) = np.nonzero((label_C != NO_LABEL) & (counts_L[label_C] > 0))
+  kernel_LD[label_C[used_C]] = dense_CD[used_C]
+  bias_L[label_C[used_C]] = weights.bias[used_C]
+  return kernel_LD, bias_L
+
+
+def _two_levels(lists: TrainShortlists) -> LabelTree:
+  """Returns the tree of the clusters and their labels below one root."""
+  n_clusters = len(lists.children)
+  labels = np.flatnonzero(lists.parent_L != PAD)
+  labels = labels[np.argsort(lists.parent_L[labels], kind='stable')]
+  parent = [-1, *[0] * n_clusters, *(1 + lists.parent_L[labels])]
+  label = [NO_LABEL] * (1 + n_clusters) + labels.tolist()
+  return LabelTree.of(parent, label, len(lists.parent_L))
+
+
+def _dense(weights: BlockWeights) -> Float32[np.ndarray, 'C D']:
+  """Returns the weights of all classifiers as a dense array."""
+  counts = np.diff(weights.entries)
+  block = np.searchsorted(
+    weights.rows, np.arange(len(weights.features)), side='right'
+  )
+  first = weights.columns[block - 1]
+  dense_CD = np.zeros((len(weights.bias), weights.n_features), np.float32)
+  classifier = np.repeat(first, counts) + weights.places
+  dense_CD[classifier, np.repeat(weights.features, counts)] = weights.values
+  return dense_CD
