@@ -177,12 +177,11 @@ def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
   kernel, bias = fitted_rows(vectors, gold, lists, seed=0, workers=1)
   assert not kernel[4].any() and bias[4] == -1
   for i in range(4):
-    svm = LinearSVC(C=100, tol=1e-6, max_iter=100_000)
+    svm = LinearSVC(C=1, tol=1e-6, max_iter=100_000)
     svm.fit(vectors, label == i)
     ours = vectors @ kernel[i] + bias[i]
     theirs = svm.decision_function(vectors)
-    assert ((ours > 0) == (theirs > 0)).mean() > 0.9
-    assert np.corrcoef(ours, theirs)[0, 1] > 0.9
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.99
   config = by_levels(sizes=(16,), bootstrap=True)
   result = fit(config, tmp_path)
   plain = fit(by_levels(sizes=(16,)), tmp_path / 'plain')
