@@ -31,8 +31,12 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
 from xjax.run.load import DEV, JUDGED, saved_calibration
+from xjax.select.recalls import shortlist_recalls
 from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir
+
+
+SHORTLISTS = 'shortlists.json'  # the share of gold labels on shortlists
 
 
 def calibrate_run(
@@ -188,7 +192,14 @@ def judge_split(
     calibrate_run(
       predictions, workdir, config.calibration, model.step, split.digest
     )
-  write_judged(workdir, name, predictions, metrics, model.step, split.digest)
+  others = {}
+  if proposer := getattr(model.scorer, 'proposer', None):
+    others = {SHORTLISTS: shortlist_recalls(proposer, batches)}
+    for step, share in others[SHORTLISTS].items():
+      logging.info('%s: %s is %.4f', name, step, share)
+  write_judged(
+    workdir, name, predictions, metrics, model.step, split.digest, others
+  )
   return metrics
 
 

@@ -1,6 +1,7 @@
 """Runs that rank the labels of another run, and runs trained by levels."""
 
 import dataclasses
+import json
 import shutil
 
 import jax
@@ -214,6 +215,30 @@ def test_clusters_are_gold_where_their_labels_are(levelled):
   total = np.add.reduceat(sums.values, sums.indptr[:-1][sums.lengths > 0])
   assert total.tolist() == gold.lengths[gold.lengths > 0].tolist()
   assert len(top.label_space) == 4
+
+
+def recalls(result):
+  path = result.workdir / 'eval' / 'dev' / 'shortlists.json'
+  return json.loads(path.read_text())
+
+
+def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
+  reranked, levelled
+):
+  from xjax.judge.predictions import Predictions
+
+  (name, share), *rest = recalls(reranked).items()
+  assert name == 'shortlist: recall@20' and not rest
+  lists = Predictions.load(reranked.paths['dev'] / 'predictions.npz')
+  shares = [
+    np.isin(gold, ids).mean()
+    for gold, ids in zip(lists.gold, lists.lists['all'].ids)
+    if len(gold)
+  ]
+  assert share == pytest.approx(np.mean(shares))
+  levels = recalls(levelled)
+  assert list(levels) == ['level 1: recall@6', 'level 0: recall@4']
+  assert 0 < levels['level 1: recall@6'] < levels['level 0: recall@4'] <= 1
 
 
 class Killed:
