@@ -22,10 +22,12 @@ import dataclasses
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.train import NoTrain
-from xjax.data.config import WordsConfig
+from xjax.config.stages import StageConfig, StageShortlist, StageVectors
+from xjax.config.train import NoTrain, TreeTrain
+from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.score.config import ExactMatchModel, ModelConfig
+from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.cnn import CNNConfig
@@ -37,7 +39,10 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.shortlists import LevelShortlist
 from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
 
 SYSTEMS = (
   'exact_match',
@@ -50,31 +55,66 @@ SYSTEMS = (
   'unified',
   'aplc',
   'attention_xml',
+  'attention_xml_levels',
+  'rerank',
+  'xr_transformer',
 )
+
+_LEVELS = LevelsConfig((16,), ClusterTree(arity=16, max_leaf=16))
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
   """Returns the config of a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  if system == 'xr_transformer':
+    return _xr_transformer()
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
     min_count=1,
     by_zone=system == 'han',
   )
-  train = NeuralTrain(
+  return Config(
+    data=SyntheticData(tokens=tokens),
+    model=_model(system),
+    train=NoTrain() if system == 'exact_match' else _train(),
+  )
+
+
+def _train(steps: int = 600) -> NeuralTrain:
+  return NeuralTrain(
     batch_size=32,
-    steps=600,
+    steps=steps,
     learning_rate=5e-3,
     log_every=100,
     checkpoint_every=200,
     judge_every=200,
   )
+
+
+def _xr_transformer() -> Config:
+  """Returns a label tree on TF-IDF and the vectors of an encoder.
+
+  A stage trains the encoder level by level.
+  """
+  shortlist = LevelShortlist(
+    _LEVELS, steps=(100,), kept=8, counted=True, bootstrap=True
+  )
+  train = _train(steps=300)
+  train.loss = SquaredHingeConfig()
+  bigru = _model('bigru_att')
+  stage = StageConfig(
+    WordsConfig(max_tokens=128, buckets=(64, 128), min_count=1),
+    model=dataclasses.replace(bigru, shortlist=shortlist),
+    train=train,
+  )
   return Config(
-    data=SyntheticData(tokens=tokens),
-    model=_model(system),
-    train=NoTrain() if system == 'exact_match' else train,
+    data=SyntheticData(tokens=TfidfConfig()),
+    model=TreeModel(
+      ClusterTree(arity=16, max_leaf=16), vectors=StageVectors(stage=stage)
+    ),
+    train=TreeTrain(matched=8, threshold=0.01),
   )
 
 
@@ -113,3 +153,8 @@ def _model(system: str) -> ModelConfig:
     case 'attention_xml':
       bilstm = BiLSTMConfig(units=64, dropout=0.1)
       return NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(64,)))
+    case 'attention_xml_levels':
+      levels = LevelShortlist(_LEVELS, steps=(300,), kept=8)
+      return dataclasses.replace(_model('attention_xml'), shortlist=levels)
+    case 'rerank':
+      return NeuralModel(words, bigru, shortlist=StageShortlist(size=20))

@@ -1,6 +1,6 @@
-r"""Trains AttentionXML on raw text of EUR-Lex-4K, Wiki10-31K or AmazonCat-13K.
+r"""Trains AttentionXML on raw text of the Extreme Classification Repository.
 
-This is the flat system of You et al., "AttentionXML: Label Tree-based
+This is the system of You et al., "AttentionXML: Label Tree-based
 Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
 Classification", NeurIPS 2019, https://arxiv.org/abs/1811.01727, with the sizes
 and the training of its public code: a BiLSTM whose first state is learnt,
@@ -13,12 +13,13 @@ reads the first 500 words.
   xjax train --config=xc_attention_xml:amazoncat_13k \
     --config.data.dir=DIR --workdir=runs/attention_xml_amazoncat
 
-The variants are eurlex_4k (the default), wiki10_31k and amazoncat_13k. DIR has
-trn.json, dev.json and tst.json, and the labels' names in lbl.json or Y.txt, as
-raw text of the Extreme Classification Repository has. Move some documents from
-trn.json to dev.json: the public code takes 200 (amazoncat_13k: 4,000). The word
-vectors are GloVe's 840B vectors of size 300; give their file as
---config.model.embedding.vectors=FILE.
+The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k, amazon_670k
+and wiki_500k. The last two are trained level by level, from clusters of labels
+to the labels. DIR has trn.json, dev.json and tst.json, and the labels' names in
+lbl.json or Y.txt, as raw text of the Extreme Classification Repository has.
+Move some documents from trn.json to dev.json: the public code takes 200
+(amazoncat_13k: 4,000). The word vectors are GloVe's 840B vectors of size 300;
+give their file as --config.model.embedding.vectors=FILE.
 
 The public code takes the mean of the loss over labels, and xjax the sum. So
 Adam's eps and the bound of the gradient's norm are multiplied by the number of
@@ -38,7 +39,14 @@ from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
+from xjax.score.shortlists import (
+  AllLabels,
+  LevelShortlist,
+  ShortlistConfig,
+)
 from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +62,9 @@ class Sizes:
     units: size of one direction of the BiLSTM.
     mlp: sizes of the MLP's hidden layers.
     frozen: whether word vectors are left as they are.
+    levels: numbers of clusters of the levels above the labels.
+    leaf: largest number of labels of a cluster.
+    kept: clusters of a document whose labels are scored.
   """
 
   labels: int
@@ -64,6 +75,9 @@ class Sizes:
   units: int = 256
   mlp: tuple[int, ...] = (256,)
   frozen: bool = True
+  levels: tuple[int, ...] = ()
+  leaf: int = 8
+  kept: int = 160
 
 
 SYSTEMS = {
@@ -78,6 +92,30 @@ SYSTEMS = {
     units=512,
     mlp=(512, 256),
     frozen=False,
+  ),
+  'amazon_670k': Sizes(
+    labels=670091,
+    epoch=2433,
+    epochs=10,
+    mean_from=2,
+    batch_size=200,
+    units=512,
+    mlp=(512, 256),
+    frozen=False,
+    levels=(2**11, 2**14, 2**17),
+  ),
+  'wiki_500k': Sizes(
+    labels=501008,
+    epoch=8880,
+    epochs=5,
+    mean_from=2,
+    batch_size=200,
+    units=512,
+    mlp=(512, 256),
+    frozen=False,
+    levels=(2**13,),
+    leaf=64,
+    kept=15,
   ),
 }
 
@@ -106,6 +144,7 @@ def get_config(system: str = 'eurlex_4k') -> Config:
       ),
       encoder=BiLSTMConfig(units=sizes.units, dropout=0.5),
       head=AttentionMLPConfig(mlp=sizes.mlp),
+      shortlist=_shortlist(sizes),
     ),
     train=NeuralTrain(
       batch_size=sizes.batch_size,
@@ -121,3 +160,12 @@ def get_config(system: str = 'eurlex_4k') -> Config:
       patience=50,
     ),
   )
+
+
+def _shortlist(sizes: Sizes) -> ShortlistConfig:
+  """Returns how labels are reached: all at once, or level by level."""
+  if not sizes.levels:
+    return AllLabels()
+  tree = ClusterTree(arity=2, max_leaf=sizes.leaf, max_features=0)
+  steps = (sizes.epochs * sizes.epoch,) * len(sizes.levels)
+  return LevelShortlist(LevelsConfig(sizes.levels, tree), steps, sizes.kept)

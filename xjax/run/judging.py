@@ -35,7 +35,6 @@ from xjax.select.recalls import shortlist_recalls
 from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir
 
-
 SHORTLISTS = 'shortlists.json'  # the share of gold labels on shortlists
 
 
