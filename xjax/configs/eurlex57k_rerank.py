@@ -36,5 +36,4 @@ def get_config() -> Config:
     train=dataclasses.replace(
       config.train, checkpoint_every=300, judge_every=300
     ),
-    eval=dataclasses.replace(config.eval, ks=(1, 3, 5, 10, 50)),
   )

@@ -48,5 +48,5 @@ def get_config() -> Config:
       checkpoint_every=3000,
       judge_every=4500,
     ),
-    eval=EvalConfig(batch_size=512, ks=(1, 3, 5, 10, 50)),
+    eval=EvalConfig(batch_size=512),
   )
