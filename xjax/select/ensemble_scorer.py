@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
 import numpy as np
@@ -18,6 +18,7 @@ from xjax.score.config import Averaging
 _LEAST, _MOST = 1e-45, 1 - 1e-16
 
 
+@runtime_checkable
 class Member(Scorer, Protocol):
   """Describes a model of an ensemble."""
 
@@ -264,7 +265,7 @@ class _Means:
     cls,
     parts: Sequence[tuple[np.ndarray, np.ndarray]],
     shares: Sequence[float],
-  ) -> Self:
+  ) -> '_Means':
     """Averages the cells and values of models.
 
     Args:
