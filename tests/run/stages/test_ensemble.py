@@ -15,6 +15,8 @@ from xjax.config.run import Config, shrink
 from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import PAD
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.run.export import export_encoder
@@ -166,6 +168,26 @@ def test_an_ensemble_can_be_a_run_of_another(workdirs, averaged, tmp_path):
   both = averaged.workdir, workdirs[0]
   fit(ensemble_of(*both, weights=(2.0, 1.0)), tmp_path / 'run')
   assert len(load(tmp_path / 'run').predict(TEXTS, k=3)) == len(TEXTS)
+
+
+def test_runs_on_files_of_features_are_averaged(tmp_path):
+  for split, n in (('train', 20), ('dev', 8)):
+    rows = (f'{i % 3} {i % 3}:1.0 {3 + i % 4}:0.5' for i in range(n))
+    text = '\n'.join([f'{n} 7 3', *rows]) + '\n'
+    (tmp_path / f'{split}.txt').write_text(text)
+  config = config_of(*RUNS['svm'])
+  tokens = GivenFeaturesConfig(Norm.L2)
+  config.data = XcFeaturesData(dir=str(tmp_path), tokens=tokens)
+  fit(config, tmp_path / 'source')
+  both = dataclasses.replace(ensemble_of(tmp_path / 'source'), data=config.data)
+  result = fit(both, tmp_path / 'run')
+  assert result.metrics['dev']['xjax']['all']['P@1'] == 1
+  model = load(tmp_path / 'run')
+  model.warmup()
+  documents = result.corpus.split('dev').documents
+  assert [x[0].id for x in model.predict(documents, 1)][:4] == list('0120')
+  both.data.tokens.norm = Norm.NONE
+  assert 'must read the same features' in fault_of(both, tmp_path)
 
 
 def fault_of(config, tmp_path):
