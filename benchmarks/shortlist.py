@@ -57,18 +57,18 @@ def main(argv: list[str]) -> None:
     seconds = {'shortlists': best(ours)}
     seconds['all labels'] = best(head_step(document_BD, None)[0])
   seconds['bare operations'] = best(bare_step(document_BD, ids_BA))
-  found = {
+  ratios = {
     name: seconds['shortlists'] / seconds[name]
     for name in ('all labels', 'bare operations')
   }
-  found['memory'] = memory / (2 * B * A * D * 4)
+  ratios['memory'] = memory / (2 * B * A * D * 4)
   print('| side | seconds | shortlists / side | bound |\n|---|---|---|---|')
   for name, s in seconds.items():
-    ratio = f'{found[name]:.3f} | {BOUNDS[name]}' if name in found else ' | '
+    ratio = f'{ratios[name]:.3f} | {BOUNDS[name]}' if name in ratios else ' | '
     print(f'| {name} | {s:.3f} | {ratio} |')
-  print(f'{memory / 2**20:,.0f} MiB beside the rows, {found["memory"]:.3f} of')
+  print(f'{memory / 2**20:,.0f} MiB beside the rows, {ratios["memory"]:.3f} of')
   print(f'the gathered rows and their gradient (bound {BOUNDS["memory"]})')
-  failed = [name for name, bound in BOUNDS.items() if found[name] > bound]
+  failed = [name for name, bound in BOUNDS.items() if ratios[name] > bound]
   sys.exit(f'bounds exceeded: {", ".join(failed)}' if failed else 0)
 
 

@@ -92,7 +92,7 @@ def test_defaults_pass():
     (
       'model',
       ModelConfig(),
-      'one of AutoModel, ExactMatchModel, LinearModel',
+      'one of AutoModel, EnsembleModel, ExactMatchModel, LinearModel',
     ),
     (
       'model.embedding',

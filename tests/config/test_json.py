@@ -36,7 +36,12 @@ from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.score.config import AutoModel, ExactMatchModel, ModelConfig
+from xjax.score.config import (
+  AutoModel,
+  EnsembleModel,
+  ExactMatchModel,
+  ModelConfig,
+)
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.encoders.xlnet import XLNetConfig
@@ -151,6 +156,7 @@ LATER = {
   AutoTfidfConfig,
   AutoTrain,
   BiLSTMConfig,
+  EnsembleModel,
   FrequencyTree,
   FusedAdam,
   OwnData,

@@ -84,7 +84,7 @@ def theirs(params, batch, mlp):
   def leaf(x):
     return torch.tensor(np.asarray(x), requires_grad=True)
 
-  given = jax.tree.map(leaf, params)
+  tensors = jax.tree.map(leaf, params)
   lstm = torch.nn.LSTM(D, H, batch_first=True, bidirectional=True)
   with torch.no_grad():
     for suffix, side in SIDES.items():
@@ -98,14 +98,17 @@ def theirs(params, batch, mlp):
         getattr(lstm, name + suffix).copy_(torch.tensor(value))
   first = [
     torch.stack(
-      [given['encoder'][side][0][name].repeat(B, 1) for side in SIDES.values()]
+      [
+        tensors['encoder'][side][0][name].repeat(B, 1)
+        for side in SIDES.values()
+      ]
     )
     for name in ('first_state', 'first_cell')
   ]
-  x = given['embedding']['table'][torch.tensor(np.asarray(batch.tokens_BT))]
+  x = tensors['embedding']['table'][torch.tensor(np.asarray(batch.tokens_BT))]
   packed = rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
   h, _ = rnn.pad_packed_sequence(lstm(packed, tuple(first))[0], True)
-  head = given['head']
+  head = tensors['head']
   score = h @ head['attention'][:L].T
   padding = torch.arange(T)[None] >= torch.tensor(LENGTHS)[:, None]
   alpha = score.masked_fill(padding[..., None], -torch.inf).softmax(1)
@@ -119,7 +122,7 @@ def theirs(params, batch, mlp):
     targets[b, row[row != PAD]] = 1
   loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets)
   loss.backward()
-  gradients = jax.tree.map(lambda x: x.grad, given)
+  gradients = jax.tree.map(lambda x: x.grad, tensors)
   for suffix, side in SIDES.items():
     layer = gradients['encoder'][side][0]
     layer['kernel'] = getattr(lstm, f'weight_ih_l0{suffix}').grad.T

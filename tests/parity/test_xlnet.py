@@ -276,8 +276,8 @@ def test_what_is_written_transformers_loads(pooler, tmp_path):
   summary = {f'sequence_summary.summary.{x}' for x in ('weight', 'bias')}
   assert set(info.pop('unexpected_keys')) == (summary if pooler else set())
   assert not any(info.values()), info
-  found = peer_states(again.eval())
-  assert np.array_equal(found, peer_states(peer.transformer))
+  states = peer_states(again.eval())
+  assert np.array_equal(states, peer_states(peer.transformer))
 
 
 def unigram() -> Subwords:
@@ -285,18 +285,18 @@ def unigram() -> Subwords:
   words = ['the', '▁the', '▁state', 's', '▁aid', '▁', *'acdeghiorstué']
   pieces = ['<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>', *words]
   vocabulary = [(piece, -float(i)) for i, piece in enumerate(pieces)]
-  made = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=0))
-  made.normalizer = normalizers.Sequence(
+  tokenizer = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=0))
+  tokenizer.normalizer = normalizers.Sequence(
     [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
   )
-  made.pre_tokenizer = pre_tokenizers.Metaspace()
-  made.post_processor = processors.TemplateProcessing(
+  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+  tokenizer.post_processor = processors.TemplateProcessing(
     single='$A:0 <sep>:0 <cls>:2',
     pair='$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2',
     special_tokens=[('<sep>', 4), ('<cls>', 3)],
   )
-  made.add_special_tokens(pieces[:7])
-  return Subwords(json.loads(made.to_str()), 'it')
+  tokenizer.add_special_tokens(pieces[:7])
+  return Subwords(json.loads(tokenizer.to_str()), 'it')
 
 
 def test_transformers_reads_the_tokenizer(tmp_path):

@@ -23,13 +23,15 @@ def small(**fields):
   return config
 
 
-def made(config, **given):
+def built(config, **options):
   with jax.set_mesh(make_mesh(MeshConfig(data=2, label=4))):
-    return build(config, vocab_size=9, n_labels=130, rngs=nnx.Rngs(0), **given)
+    return build(
+      config, vocab_size=9, n_labels=130, rngs=nnx.Rngs(0), **options
+    )
 
 
 def test_label_rows_are_sharded_and_all_else_is_not():
-  model = made(small(encoder__layers=2))
+  model = built(small(encoder__layers=2))
   specs = nnx.to_pure_dict(nnx.get_partition_spec(nnx.state(model)))
   head = specs.pop('head')
   assert head.pop('bias') == P(LABEL)
@@ -40,7 +42,7 @@ def test_label_rows_are_sharded_and_all_else_is_not():
 
 
 def test_parameters_do_not_depend_on_the_mesh():
-  ours = made(small())
+  ours = built(small())
   with jax.set_mesh(make_mesh(MeshConfig(data=8))):
     other = build(small(), vocab_size=9, n_labels=130, rngs=nnx.Rngs(0))
   jax.tree.map(np.testing.assert_array_equal, nnx.state(ours), nnx.state(other))
@@ -49,14 +51,14 @@ def test_parameters_do_not_depend_on_the_mesh():
 def test_biases_begin_at_the_priors():
   counts = np.arange(130)
   priors = smoothed_priors(counts, 200)
-  model = made(small(), label_priors=priors)
+  model = built(small(), label_priors=priors)
   bias = np.asarray(model.head.bias[...], np.float64)
   np.testing.assert_allclose(
     1 / (1 + np.exp(-bias[:130])), (counts + 0.5) / 201, rtol=1e-5
   )
-  np.testing.assert_array_equal(made(small()).head.bias[...], 0)
+  np.testing.assert_array_equal(built(small()).head.bias[...], 0)
   with pytest.raises(ValueError, match='between 0 and 1'):
-    made(small(), label_priors=counts / 200)
+    built(small(), label_priors=counts / 200)
 
 
 ROWS_OF_130 = padded_labels(130)
@@ -86,10 +88,10 @@ ROWS = {  # and of their label rows
 FROZEN = {'descriptors', 'seen', 'own', 'hidden'}
 
 
-def described(kind, **given):
+def described(kind, **options):
   config = small()
   config.head = kind(chunk=8)
-  return made(config, **given)
+  return built(config, **options)
 
 
 @pytest.mark.parametrize('kind', SHARED)
@@ -134,10 +136,10 @@ def test_which_labels_are_seen():
 def test_offsets_are_the_mean_of_the_seen():
   priors = smoothed_priors(np.arange(130), 200)
   logits = np.log(priors / (1 - priors))
-  given = masks() | {'label_priors': priors}
-  seen = ~(given['unseen'] | given['hidden'])
+  keywords = masks() | {'label_priors': priors}
+  seen = ~(keywords['unseen'] | keywords['hidden'])
   for kind in SHARED:
-    head = described(kind, **given).head
+    head = described(kind, **keywords).head
     np.testing.assert_allclose(head.offset[...], logits[seen].mean(), rtol=1e-5)
   np.testing.assert_allclose(
     head.bias[:130] + head.offset[...], logits, rtol=1e-5
@@ -153,4 +155,4 @@ def test_unknown_parts():
   with pytest.raises(
     ConfigError, match='config.model.encoder=.* must be a kind of Enc'
   ):
-    made(config)
+    built(config)

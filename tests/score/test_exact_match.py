@@ -20,7 +20,7 @@ from xjax.select.topk import dense_topk
 PLENTY = 10_000
 
 
-def found(names, text, max_words=PLENTY):
+def matched(names, text, max_words=PLENTY):
   """Label -> score, of names as ('a', 'b') or (('a', 'other'), ...)."""
   lists = [(name,) if isinstance(name, str) else name for name in names]
   rows = DescriptorMatcher(lists, max_words)([text])
@@ -48,7 +48,7 @@ def found(names, text, max_words=PLENTY):
   ],
 )
 def test_occurrences(name, text, n):
-  scores = found([name], text)
+  scores = matched([name], text)
   assert list(scores) == [0] * (n > 0)
   assert [int(score) for score in scores.values()] == [n] * (n > 0)
 
@@ -56,32 +56,32 @@ def test_occurrences(name, text, n):
 def test_names_within_names_are_found_too():
   text = 'the common agricultural policy'
   names = ['policy', 'agricultural policy', 'common agricultural policy', 'the']
-  assert found(names, text) == pytest.approx(
+  assert matched(names, text) == pytest.approx(
     {0: 1.5, 1: 5 / 3, 2: 1.75, 3: 1.5}
   )
 
 
 def test_labels_of_one_name_are_both_found():
-  assert list(found(['Fish', 'meat', 'fish'], 'fish')) == [0, 2]
+  assert list(matched(['Fish', 'meat', 'fish'], 'fish')) == [0, 2]
 
 
 def test_occurrences_come_before_length_and_both_before_the_index():
   names = ['one two three', 'four', 'five', 'six seven']
-  scores = found(names, 'six seven. four four. one two three. five')
+  scores = matched(names, 'six seven. four four. one two three. five')
   assert sorted(scores, key=lambda x: (-scores[x], x)) == [1, 0, 3, 2]
 
 
 def test_a_label_of_several_names():
   names = [('fish', 'sea animals', 'FISH'), ('meat',)]
-  assert found(names, 'fish, sea animals, fish') == pytest.approx(
+  assert matched(names, 'fish, sea animals, fish') == pytest.approx(
     {0: 3 + 2 / 3}
   )
-  assert found(names, 'fish') == {0: 1.5}
+  assert matched(names, 'fish') == {0: 1.5}
 
 
 def test_names_without_letters_are_never_found():
   names = ['17', '', ' - ', 'fish', '2003 87']
-  assert list(found(names, '17 - 2003/87, of fish')) == [3]
+  assert list(matched(names, '17 - 2003/87, of fish')) == [3]
 
 
 @pytest.mark.parametrize('names', [[], [()], [('17',), ('',)]])
@@ -91,8 +91,8 @@ def test_labels_without_names_are_an_error(names):
 
 
 def test_no_further_than_the_first_words():
-  assert list(found(['b c', 'c'], 'a b c', 2)) == []
-  assert list(found(['b c', 'c'], 'a b c', 3)) == [0, 1]
+  assert list(matched(['b c', 'c'], 'a b c', 2)) == []
+  assert list(matched(['b c', 'c'], 'a b c', 3)) == [0, 1]
 
 
 WORDS = st.lists(st.sampled_from(['a', 'ab', 'b', 'B,', 'a1']), max_size=12)
@@ -111,14 +111,14 @@ def test_as_counted_by_hand(names, text):
     n = sum(words[at : at + len(wanted)] == wanted for at in places)
     if wanted and n:
       expected[label] = n + len(wanted) / (len(wanted) + 1)
-  assert found(names, ' '.join(text)) == pytest.approx(expected)
+  assert matched(names, ' '.join(text)) == pytest.approx(expected)
 
 
 def test_the_words_are_those_of_other_models():
   """Whatever is one word there is one here: a text finds its own words."""
   text = 'Naïve co-operation, हिन्दी कानून, ΑΣ x² İi straße'
   for word in split_words(text):
-    assert found([word], text), word
+    assert matched([word], text), word
 
 
 N, L = 5, 9
@@ -171,10 +171,10 @@ def test_selection_is_that_of_dense_scores(k, names):
 
 def test_weights_multiply_calibrated_probabilities():
   batch, dense = a_batch()
-  given = {'weights': FILTERS['weights'], 'sigmoid': (0.5, -1.5)}
-  ids, scores = MatchedLabels(L).topk(batch, 4, **given)
-  given['weights'] = jnp.asarray(given['weights'])
-  wanted_ids, wanted_scores = dense_topk(jnp.asarray(dense), 4, **given)
+  filters = {'weights': FILTERS['weights'], 'sigmoid': (0.5, -1.5)}
+  ids, scores = MatchedLabels(L).topk(batch, 4, **filters)
+  filters['weights'] = jnp.asarray(filters['weights'])
+  wanted_ids, wanted_scores = dense_topk(jnp.asarray(dense), 4, **filters)
   np.testing.assert_array_equal(ids, wanted_ids)
   np.testing.assert_allclose(scores, wanted_scores, rtol=1e-6)
 

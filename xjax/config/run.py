@@ -6,7 +6,7 @@ import typing
 from typing import Any
 
 from xjax import config, data, losses, score
-from xjax.config.train import TrainConfig
+from xjax.config.train import TrainConfig, TreeTrain
 from xjax.core.config_part import (
   AT_LEAST_1,
   SEED,
@@ -17,11 +17,17 @@ from xjax.core.config_part import (
 )
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import MOST_RANKS
+from xjax.data.config import TfidfConfig
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import PROPENSITY
 from xjax.judge.calibration import Method
-from xjax.score.config import ModelConfig, RunVectors
+from xjax.score.config import (
+  EnsembleModel,
+  ModelConfig,
+  RunVectors,
+  TreeModel,
+)
 
 if typing.TYPE_CHECKING:
   from xjax.config.neural_train import NeuralTrain
@@ -117,8 +123,9 @@ class Config(ConfigPart):
 def shrink(config: Config) -> Config:
   """Returns a tiny copy of a config, for tests on synthetic data.
 
-  The kinds of model, optimizer, losses and schedule stay the same. Every size
-  is at most 16, and no file outside the workdir is read or written.
+  The kinds of model, optimizer, losses and schedule stay the same, except that
+  label trees stand for the runs of an ensemble. Every size is at most 16, and
+  no file outside the workdir is read or written.
   """
   data = SyntheticData(
     n_train=16,
@@ -137,6 +144,12 @@ def shrink(config: Config) -> Config:
     stage = StageVectors(weight=vectors.weight).tiny()
     model = dataclasses.replace(tiny.model, vectors=stage)
     return dataclasses.replace(tiny, model=model)
+  if isinstance(tiny.model, EnsembleModel):
+    # Several label trees are an ensemble that needs no other runs.
+    data = dataclasses.replace(data, tokens=TfidfConfig().tiny())
+    model = TreeModel(n_trees=2).tiny()
+    train = TreeTrain().tiny()
+    return dataclasses.replace(tiny, data=data, model=model, train=train)
   if hasattr(tiny.model, 'shortlist'):
     return _with_own_proposer(tiny)
   return tiny

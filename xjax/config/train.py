@@ -14,6 +14,7 @@ from xjax.core.config_part import (
 )
 from xjax.score.config import (
   AutoModel,
+  EnsembleModel,
   ExactMatchModel,
   LinearModel,
   ModelConfig,
@@ -46,7 +47,7 @@ class NoTrain(TrainConfig):
   """Skips training, for models that have nothing to learn."""
 
   earlier_kind = 'none'
-  trains = (ExactMatchModel,)
+  trains = (ExactMatchModel, EnsembleModel)
 
 
 @dataclasses.dataclass

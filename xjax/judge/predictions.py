@@ -144,9 +144,10 @@ _SELECTIONS = {
   'recall': 'approximate search of recall {}',
   'shortlist': 'a shortlist of {} labels',
   'trees': 'exact search of the best labels of each of {} trees',
+  'runs': 'average of the lists of {} runs',
 }
 _SELECTED_BY = re.compile(
-  r'|exact|(?:beam|shortlist|trees)=[1-9]\d*'
+  r'|exact|(?:beam|shortlist|trees|runs)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
 # Two scores of a label count as equal within these tolerances, because scores
@@ -179,8 +180,8 @@ class Predictions:
       and the scores in its lists are these margins. The lists of other slices
       always have the labels of highest score.
     selected_by: the search that found the labels of highest score: `exact`,
-      `beam=10`, `recall=0.95`, `shortlist=500` or `trees=3`; '' if the search
-      is not recorded.
+      `beam=10`, `recall=0.95`, `shortlist=500`, `trees=3` or `runs=3`; '' if
+      the search is not recorded.
   """
 
   score_kind: ScoreKind

@@ -11,6 +11,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
 from xjax.run.load import load
 from xjax.run.predictor import Predictor
+from xjax.score.config import EnsembleModel
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.model_folder import write_model_folder
 from xjax.train.parameters import by_path
@@ -51,6 +52,11 @@ def export_encoder(
     WriteError: the output folder exists or cannot be written.
   """
   run = load(workdir, step)
+  if isinstance(run.config.model, EnsembleModel):
+    raise ConfigError(
+      f'{run.workdir.path}: an ensemble has no encoder of its own; export one '
+      f'of its runs, such as {run.workdir.stage(next(iter(run.stages))).path}'
+    )
   if not run.config.data.tokens.pretrained:
     raise ConfigError(
       f'{run.workdir.path}: this run has no encoder of the BERT family or '

@@ -17,6 +17,7 @@ from xjax.core.loading import loading_libraries
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Calibration, Method
 from xjax.score.config import (
+  EnsembleModel,
   ExactMatchModel,
   LinearModel,
   TreeModel,
@@ -91,6 +92,10 @@ def kind_of_run(config: Config) -> 'type[Fit]':
       from xjax.run.exact_match import ExactMatchFit
 
       return ExactMatchFit
+    case EnsembleModel():
+      from xjax.run.stages.ensemble import EnsembleFit
+
+      return EnsembleFit
     case _:
       from xjax.run.neural import NeuralFit
 

@@ -24,7 +24,7 @@ from xjax.judge.prediction_lines import WeightedWord, weighted_words
 from xjax.judge.predictions import (
   Lists,
 )
-from xjax.score.config import ExactMatchModel, is_neural
+from xjax.score.config import EnsembleModel, ExactMatchModel, is_neural
 from xjax.select.explanations import (
   LabelExplanations,
   attention_of,
@@ -45,6 +45,12 @@ def check_explains(config: Config) -> None:
   if config.data.tokens.sparse:
     raise ConfigError(
       'labels cannot be explained: this run reads features, not words'
+    )
+  if isinstance(config.model, EnsembleModel):
+    raise ConfigError(
+      'labels of an ensemble cannot be explained: it averages lists of labels; '
+      'explain the labels of one of its runs, such as the run in '
+      'stages/member_0 of the workdir'
     )
   if not is_neural(config.model):
     return
@@ -76,6 +82,12 @@ def check_describes(config: Config) -> None:
   """
   if isinstance(config.model, ExactMatchModel):
     return
+  if isinstance(config.model, EnsembleModel):
+    raise ConfigError(
+      'an ensemble cannot score new labels: it only lists the labels of its '
+      'runs; give the labels to one of the runs, such as the run in '
+      'stages/member_0 of the workdir'
+    )
   if not is_neural(config.model):
     raise ConfigError(
       f'{_names([type(config.model)])} cannot score new labels: it can only '

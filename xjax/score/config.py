@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 import dataclasses
+import enum
+import math
 from typing import Any, ClassVar
 
 from xjax.core.config_part import (
   AT_LEAST_1,
   POSITIVE,
   ConfigPart,
+  at_most,
   field,
   kinds_that,
 )
@@ -94,6 +97,66 @@ class ExactMatchModel(ModelConfig):
   )
 
 
+class Averaging(enum.Enum):
+  """Says what is averaged over the runs of an ensemble.
+
+  A label that is not on a run's list counts 0.
+
+  Attributes:
+    SIGMOID: the probabilities of labels.
+    SOFTMAX: the softmax over the scores of a run's list.
+    RANK: 1 / rank, where the best label of a list has the rank 1.
+  """
+
+  SIGMOID = 'sigmoid'
+  SOFTMAX = 'softmax'
+  RANK = 'rank'
+
+
+@dataclasses.dataclass
+class EnsembleModel(ModelConfig):
+  """Averages the lists of finished runs, without training.
+
+  The runs may read documents in different ways. What loading their models needs
+  is copied into the workdir. data.tokens is not used.
+  """
+
+  reads = (TokensConfig,)
+
+  workdirs: tuple[str, ...] = field(
+    (), 'The finished runs, each as WORKDIR[@step].'
+  )
+  combine: Averaging = field(Averaging.RANK, 'What is averaged over the runs.')
+  depth: int = field(
+    50,
+    'Number of labels that each run lists for a document.',
+    AT_LEAST_1,
+    tiny=at_most(16),
+  )
+  weights: tuple[float, ...] = field(
+    (), 'The weight of each run in the average. If empty, all are equal.'
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if not all(self.workdirs) or not self.workdirs:
+      yield (
+        f'{path}.workdirs={self.workdirs}: set it to the workdirs of finished '
+        f'runs, as in --{path}.workdirs=runs/a,runs/b'
+      )
+    if self.weights and len(self.weights) != len(self.workdirs):
+      yield (
+        f'{path}.weights={self.weights}: must be empty, or have a weight for '
+        f'each of {path}.workdirs={self.workdirs}'
+      )
+    if not all(0 < weight < math.inf for weight in self.weights):
+      yield f'{path}.weights={self.weights}: all weights must be above 0'
+
+  def check_tokens(self, config: Any) -> Iterator[str]:
+    """Yields nothing, because each run reads documents in its own way."""
+    yield from ()
+
+
 @dataclasses.dataclass
 class SparseModel(ModelConfig, abstract=True):
   """Scores labels by linear classifiers over sparse features of documents.
@@ -125,7 +188,7 @@ class SparseModel(ModelConfig, abstract=True):
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
-  return not isinstance(model, SparseModel | ExactMatchModel)
+  return not isinstance(model, SparseModel | ExactMatchModel | EnsembleModel)
 
 
 @dataclasses.dataclass

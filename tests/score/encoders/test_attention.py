@@ -50,7 +50,7 @@ def expected(inputs, segments, direction, kept=1.0):
     return np.asarray(out), np.asarray(pull(jnp.asarray(direction))[0])
 
 
-def found(inputs, segments, direction, rate=0.0, seeds=None):
+def with_gradient(inputs, segments, direction, rate=0.0, seeds=None):
   out, pull = jax.vjp(
     lambda x: self_attention(x, jnp.asarray(segments), H, rate, seeds),
     jnp.asarray(inputs),
@@ -67,7 +67,7 @@ def test_by_definition(kind, at_once, monkeypatch):
   segments, (inputs, direction) = SEGMENTS[kind], drawn()
   real = segments != 0
   direction *= real[:, :, None]
-  out, gradient = found(inputs, segments, direction)
+  out, gradient = with_gradient(inputs, segments, direction)
   out_, gradient_ = expected(inputs, segments, direction)
   np.testing.assert_allclose(out[real], out_[real], atol=1e-6)
   np.testing.assert_allclose(gradient, gradient_, atol=2e-6)
@@ -80,7 +80,7 @@ def test_the_librarys_is_the_same(kind, monkeypatch):
   segments, (inputs, direction) = SEGMENTS[kind], drawn()
   real = segments != 0
   direction *= real[:, :, None]
-  out, gradient = found(inputs, segments, direction)
+  out, gradient = with_gradient(inputs, segments, direction)
   out_, gradient_ = expected(inputs, segments, direction)
   np.testing.assert_allclose(out[real], out_[real], atol=1e-6)
   np.testing.assert_allclose(gradient, gradient_, atol=2e-6)
@@ -136,7 +136,7 @@ def test_dropout_of_weights(at_once, monkeypatch):
     axis=1,
   )
   assert 0.6 < kept.mean() * 0.75 < 0.9
-  out, gradient = found(inputs, segments, direction, 0.25, SEEDS)
+  out, gradient = with_gradient(inputs, segments, direction, 0.25, SEEDS)
   out_, gradient_ = expected(inputs, segments, direction, kept)
   np.testing.assert_allclose(out, out_, atol=2e-6)
   np.testing.assert_allclose(gradient, gradient_, atol=4e-6)
@@ -146,7 +146,7 @@ def test_extremes():
   """Scores of 10^4, one token, none at all."""
   segments, (inputs, direction) = SEGMENTS['padded'].copy(), drawn(100.0)
   segments[2] = False
-  out, gradient = found(inputs, segments, direction)
+  out, gradient = with_gradient(inputs, segments, direction)
   out_, _ = expected(inputs, segments, direction)
   np.testing.assert_allclose(out[0], out_[0], rtol=1e-4, atol=1e-4)
   assert np.isfinite(out).all()
@@ -157,7 +157,7 @@ def test_sixteen_bits():
   segments, (inputs, direction) = SEGMENTS['packed'], drawn()
   direction *= (segments != 0)[:, :, None]
   narrow = jnp.asarray(inputs, jnp.bfloat16)
-  out, gradient = found(narrow, segments, direction)
+  out, gradient = with_gradient(narrow, segments, direction)
   assert out.dtype == gradient.dtype == jnp.bfloat16
   out_, gradient_ = expected(narrow.astype(jnp.float32), segments, direction)
   real = segments != 0

@@ -41,8 +41,8 @@ def _run(graphdef, params, ids_TB, segments_TB, key):
   return nnx.merge(graphdef, params)(ids_TB, segments_TB, rngs)
 
 
-def made(config=NO_DROPOUT, **given):
-  bert = Bert(ARCHITECTURE, config, rngs=nnx.Rngs(0), **given)
+def bert_of(config=NO_DROPOUT, **options):
+  bert = Bert(ARCHITECTURE, config, rngs=nnx.Rngs(0), **options)
   # Biases and norms as random as all else, so that none can be left out.
   key = jax.random.key(1)
   graphdef, params = nnx.split(bert)
@@ -93,7 +93,7 @@ def one_device():
 
 
 def test_padding_is_zero_and_changes_nothing():
-  bert = made()
+  bert = bert_of()
   short = run(bert, *documents(8))
   long = run(bert, *documents(12))
   ids_TB, real_TB = documents(8)
@@ -104,7 +104,7 @@ def test_padding_is_zero_and_changes_nothing():
 
 
 def test_documents_do_not_see_one_another():
-  bert = made()
+  bert = bert_of()
   ids_TB, real_TB = documents()
   together = run(bert, ids_TB, real_TB)
   for row in range(len(LENGTHS)):
@@ -113,7 +113,7 @@ def test_documents_do_not_see_one_another():
 
 
 def test_packing_changes_nothing():
-  bert = made()
+  bert = bert_of()
   apart = np.asarray(run(bert, *documents())).swapaxes(0, 1)
   ids, segments, first = packed()
   rows = run(bert, ids, segments)
@@ -126,7 +126,7 @@ def test_packing_changes_nothing():
 
 
 def test_gradients_of_packed_documents():
-  bert = made()
+  bert = bert_of()
   graphdef, params = nnx.split(bert)
   weight = np.random.default_rng(3).normal(size=(len(LENGTHS), 8, 16))
 
@@ -149,23 +149,23 @@ def test_gradients_of_packed_documents():
 def test_recomputed_layers_are_the_same():
   inputs = [jnp.asarray(x) for x in documents()]
   rate = 0.3
-  plain = made(BertConfig(dropout=rate, attention_dropout=rate))
-  again = made(BertConfig(dropout=rate, attention_dropout=rate, remat=True))
+  plain = bert_of(BertConfig(dropout=rate, attention_dropout=rate))
+  again = bert_of(BertConfig(dropout=rate, attention_dropout=rate, remat=True))
 
   def loss(params, graphdef):
     bert = nnx.merge(graphdef, params)
     h = bert(*inputs, nnx.Rngs(dropout=jax.random.key(7)))
     return jnp.square(h).sum() + h[:, :, 0].sum()
 
-  found = [
+  gradients = [
     jax.jit(jax.value_and_grad(loss), static_argnums=1)(*nnx.split(bert)[::-1])
     for bert in (plain, again)
   ]
-  jax.tree.map(close, *found)
+  jax.tree.map(close, *gradients)
 
 
 def test_states_are_of_every_layer():
-  bert = made()
+  bert = bert_of()
   states = bert.states(*map(jnp.asarray, documents()), None)
   assert [s.shape for s in states] == [(len(LENGTHS), 8, 16)] * 3
   real = documents()[1].T
@@ -175,7 +175,7 @@ def test_states_are_of_every_layer():
 
 @pytest.mark.parametrize('part', ['dropout', 'attention_dropout'])
 def test_dropout_follows_from_the_key(part):
-  bert = made(
+  bert = bert_of(
     BertConfig(**{'dropout': 0.0, 'attention_dropout': 0.0, part: 0.5})
   )
 
@@ -188,7 +188,7 @@ def test_dropout_follows_from_the_key(part):
 
 
 def test_bfloat16_is_near():
-  wide, narrow = made(), made(dtype=jnp.bfloat16)
+  wide, narrow = bert_of(), bert_of(dtype=jnp.bfloat16)
   h = run(narrow, *documents())
   assert h.dtype == jnp.bfloat16
   exact = run(wide, *documents())
@@ -201,7 +201,7 @@ def test_unpacking_stays_on_its_device():
   ids, segments, first = packed()
   # Four devices with the same three rows each.
   rows = np.tile(
-    np.asarray(run(made(), ids, segments)).swapaxes(0, 1), (4, 1, 1)
+    np.asarray(run(bert_of(), ids, segments)).swapaxes(0, 1), (4, 1, 1)
   )
   with jax.set_mesh(mesh):
     lowered = jax.jit(unpack_documents).lower(

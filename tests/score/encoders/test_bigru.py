@@ -90,7 +90,9 @@ def test_the_loops_hold_one_product_each():
   text = str(
     jax.make_jaxpr(
       jax.grad(
-        lambda *given: gru(given[0], real_TB, *given[1:], False).sum(),
+        lambda *arguments: gru(
+          arguments[0], real_TB, *arguments[1:], False
+        ).sum(),
         argnums=range(5),
       )
     )(x_TBD, *weights)

@@ -145,8 +145,8 @@ def test_eight_devices_compute_what_one_computes():
       @jax.jit
       @jax.grad
       def run(params):
-        given = jnp.asarray(x_TBD), jnp.asarray(real_TB), None
-        h_TBD = nnx.merge(graphdef, params)(*given)
+        arguments = jnp.asarray(x_TBD), jnp.asarray(real_TB), None
+        h_TBD = nnx.merge(graphdef, params)(*arguments)
         return (h_TBD**2).sum()
 
       return jax.tree.map(np.asarray, jax.block_until_ready(run(params)))

@@ -24,7 +24,7 @@ def mesh():
     yield
 
 
-def made(width=3, rate=0.0):
+def cnn_of(width=3, rate=0.0):
   model = CNN(D, CNNConfig(F, width, rate), rngs=nnx.Rngs(0))
   model.bias[...] = jax.random.normal(jax.random.key(2), (F,))
   return model
@@ -53,7 +53,7 @@ def by_definition(x_TD, model):
 
 @pytest.mark.parametrize('width', WIDTHS)
 def test_definition_and_padding(width):
-  x_TBD, model = draw(), made(width)
+  x_TBD, model = draw(), cnn_of(width)
   h_TBF = np.asarray(model(x_TBD, jnp.asarray(REAL_TB), None))
   for b, n in enumerate(LENGTHS):
     expected = by_definition(np.asarray(x_TBD, np.float64)[:n, b], model)
@@ -62,7 +62,7 @@ def test_definition_and_padding(width):
 
 
 def test_a_document_stands_alone():
-  x_TBD, model = draw(), made(4)
+  x_TBD, model = draw(), cnn_of(4)
   together = np.asarray(model(x_TBD, jnp.asarray(REAL_TB), None))
   for b, n in ((0, 7), (3, 3)):
     alone = model(x_TBD[:n, b : b + 1], jnp.ones((n, 1), bool), None)
@@ -76,7 +76,7 @@ def gradients(function, *args):
 
 
 def split():
-  graphdef, params = nnx.split(made())
+  graphdef, params = nnx.split(cnn_of())
 
   def states(params, x_TBD):
     return nnx.merge(graphdef, params)(x_TBD, jnp.asarray(REAL_TB), None)
@@ -109,11 +109,11 @@ def test_meshes_agree_and_no_device_sees_the_documents_of_others(shape):
     sharding = jax.NamedSharding(mesh, jax.P(None, DATA))
     x_TBD = jax.device_put(np.asarray(draw()), sharding)
     params = jax.tree.map(np.asarray, params)
-    found = gradients(states, params, x_TBD)
-    run = jax.jit(lambda *given: gradients(states, *given))
+    sharded = gradients(states, params, x_TBD)
+    run = jax.jit(lambda *arguments: gradients(states, *arguments))
     text = run.lower(params, x_TBD).compile().as_text()
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), sharded, expected
   )
   assert 'all-reduce' in text  # the gradients' sums
   for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
@@ -121,7 +121,7 @@ def test_meshes_agree_and_no_device_sees_the_documents_of_others(shape):
 
 
 def test_dropout_is_drawn_from_the_given_key():
-  x_TBD, model = draw(), made(rate=0.5)
+  x_TBD, model = draw(), cnn_of(rate=0.5)
 
   def run(seed):
     rngs = nnx.Rngs(dropout=jax.random.key(seed))
@@ -136,7 +136,7 @@ def test_dropout_is_drawn_from_the_given_key():
 
 
 def test_bfloat16_products():
-  x_TBD, model = draw(), made()
+  x_TBD, model = draw(), cnn_of()
   half = model(x_TBD.astype(jnp.bfloat16), jnp.asarray(REAL_TB), None)
   assert half.dtype == jnp.bfloat16
   np.testing.assert_allclose(
@@ -148,7 +148,7 @@ def test_bfloat16_products():
 
 @pytest.mark.parametrize(('dtype', 'exact'), [('float32', 3), ('bfloat16', 0)])
 def test_float32_products_are_not_rounded(dtype, exact):
-  model = made()
+  model = cnn_of()
   graphdef, params = nnx.split(model)
 
   def loss(params, x_TBD):

@@ -40,7 +40,7 @@ def batch(width: int = T) -> Batch:
   )
 
 
-def scores(encoder, pooling, head, given: Batch, mesh) -> np.ndarray:
+def scores(encoder, pooling, head, documents: Batch, mesh) -> np.ndarray:
   config = NeuralModel(FeaturesConfig(dim=D), encoder, pooling, head)
   with jax.set_mesh(mesh):
     model = build(config, vocab_size=0, n_labels=L, rngs=nnx.Rngs(0))
@@ -51,9 +51,9 @@ def scores(encoder, pooling, head, given: Batch, mesh) -> np.ndarray:
       model = nnx.merge(graphdef, params)
       return head_topk(model.head, model.features(batch), L)
 
-    ids, found = run(params, put_batch(given, mesh))
+    ids, scores_GBK = run(params, put_batch(documents, mesh))
   out = np.zeros((B, L))
-  np.put_along_axis(out, np.asarray(ids[0]), np.asarray(found[0]), axis=1)
+  np.put_along_axis(out, np.asarray(ids[0]), np.asarray(scores_GBK[0]), axis=1)
   return out
 
 
@@ -79,7 +79,7 @@ def test_padding_does_not_matter(encoder, pooling, head, mesh):
 
 
 def test_the_mean_of_vectors_is_scored(mesh):
-  found = scores(NoEncoder(), MeanConfig(), OneVsAllConfig(), batch(), mesh)
+  scores_BL = scores(NoEncoder(), MeanConfig(), OneVsAllConfig(), batch(), mesh)
   with jax.set_mesh(mesh):
     config = NeuralModel(
       FeaturesConfig(dim=D), NoEncoder(), MeanConfig(), OneVsAllConfig()
@@ -87,7 +87,7 @@ def test_the_mean_of_vectors_is_scored(mesh):
     head = build(config, vocab_size=0, n_labels=L, rngs=nnx.Rngs(0)).head
     kernel_LD = np.asarray(head.kernel[...])[:L]
   mean_BD = vectors(T).sum(axis=1) / LENGTHS[:, None]
-  np.testing.assert_allclose(found, mean_BD @ kernel_LD.T, atol=1e-5)
+  np.testing.assert_allclose(scores_BL, mean_BD @ kernel_LD.T, atol=1e-5)
 
 
 def test_dropout_takes_channels_of_documents():

@@ -68,11 +68,11 @@ def draw(zones=Z, tokens=T):
 
 
 @functools.cache
-def made(mesh, **given):
+def random_parts(mesh, **options):
   """The model taken apart, every parameter a random one."""
   with jax.set_mesh(mesh):
     model = build(
-      model_of(**given), vocab_size=VOCABULARY, n_labels=L, rngs=nnx.Rngs(0)
+      model_of(**options), vocab_size=VOCABULARY, n_labels=L, rngs=nnx.Rngs(0)
     )
     graphdef, params = nnx.split(model)
   rng = np.random.default_rng(1)
@@ -86,13 +86,13 @@ def made(mesh, **given):
 
 
 @functools.cache
-def scorer(mesh, **given):
-  return ModelScorer(*made(mesh, **given), mesh, L)
+def scorer(mesh, **options):
+  return ModelScorer(*random_parts(mesh, **options), mesh, L)
 
 
-def scores(batch, mesh=ONE, **given):
+def scores(batch, mesh=ONE, **options):
   """[B, L] logits, labels in order."""
-  ids_GBK, scores_GBK = scorer(mesh, **given).topk(batch, L)
+  ids_GBK, scores_GBK = scorer(mesh, **options).topk(batch, L)
   return np.take_along_axis(scores_GBK[0], ids_GBK[0].argsort(axis=1), axis=1)
 
 
@@ -146,8 +146,8 @@ def by_definition(zones, params):
 @pytest.mark.parametrize('layers', [1, 2])
 def test_definition(layers):
   batch = draw()
-  found = scores(batch, layers=layers)
-  _, params = made(ONE, layers=layers)
+  logits = scores(batch, layers=layers)
+  _, params = random_parts(ONE, layers=layers)
   for row in np.flatnonzero(batch.mask_B):
     zones = [
       words[:n]
@@ -155,7 +155,7 @@ def test_definition(layers):
       if n
     ]
     expected = by_definition(zones, params)
-    np.testing.assert_allclose(found[row], expected, atol=1e-5)
+    np.testing.assert_allclose(logits[row], expected, atol=1e-5)
 
 
 def test_neither_padding_nor_company_nor_chunks_matter():
@@ -171,7 +171,7 @@ def test_neither_padding_nor_company_nor_chunks_matter():
 
 
 def differentiated(mesh):
-  graphdef, params = made(mesh)
+  graphdef, params = random_parts(mesh)
 
   @jax.jit
   @jax.value_and_grad
@@ -181,8 +181,8 @@ def differentiated(mesh):
 
   with jax.set_mesh(mesh):
     compiled = run.lower(params, put_batch(draw(), mesh)).compile()
-    found = compiled(params, put_batch(draw(), mesh))
-    return jax.block_until_ready(found), compiled.as_text()
+    values = compiled(params, put_batch(draw(), mesh))
+    return jax.block_until_ready(values), compiled.as_text()
 
 
 @pytest.fixture(scope='module')
@@ -224,7 +224,7 @@ def test_scorers_agree():
 
 def test_the_encoder_stands_by_its_sizes():
   config = model_of().encoder
-  encoder = nnx.merge(*made(ONE)).encoder
+  encoder = nnx.merge(*random_parts(ONE)).encoder
   assert encoder.dim == 2 * config.zone_units
   assert encoder.attention.dim == 2 * config.units
   x_TBZD = jnp.ones((2, 1, 3, 6))

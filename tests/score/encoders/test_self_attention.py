@@ -23,7 +23,7 @@ def mesh():
     yield
 
 
-def made():
+def random_attention():
   model = SelfAttention(D, rngs=nnx.Rngs(0))
   model.bias[...] = jax.random.normal(jax.random.key(2), (D,))
   model.query[...] *= 9  # attention that is far from uniform
@@ -51,7 +51,7 @@ def by_definition(h_TD, model):
 
 
 def test_definition():
-  features, model = draw(), made()
+  features, model = draw(), random_attention()
   expected = [
     by_definition(np.asarray(h, np.float64)[:n], model)
     for h, n in zip(features.hidden_BTD, LENGTHS)
@@ -60,19 +60,19 @@ def test_definition():
 
 
 def test_padding_changes_nothing():
-  model = made()
+  model = random_attention()
   np.testing.assert_allclose(model(draw()), model(draw(tokens=9)), atol=1e-6)
 
 
 def test_time_may_be_first():
-  features, model = draw(), made()
+  features, model = draw(), random_attention()
   real_TB = jnp.arange(T)[:, None] < LENGTHS
   first = model.over_time(features.hidden_BTD.swapaxes(0, 1), real_TB)
   np.testing.assert_allclose(first, model(features), atol=1e-6)
 
 
 def test_one_token_is_the_document():
-  features, model = draw(), made()
+  features, model = draw(), random_attention()
   document_BD = np.asarray(model(features))
   np.testing.assert_array_equal(document_BD[2], features.hidden_BTD[2, 0])
 
@@ -87,13 +87,13 @@ def gradients(graphdef, params, features):
 
   run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
   compiled = run.lower(params, features.hidden_BTD).compile()
-  found = jax.block_until_ready(compiled(params, features.hidden_BTD))
-  return found, compiled.as_text()
+  results = jax.block_until_ready(compiled(params, features.hidden_BTD))
+  return results, compiled.as_text()
 
 
 def test_gradient_is_the_slope_and_finite():
   features = draw()
-  graphdef, params = nnx.split(made())
+  graphdef, params = nnx.split(random_attention())
   (_, (d_params, d_hidden_BTD)), _ = gradients(graphdef, params, features)
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(d_params))
   assert np.isfinite(d_hidden_BTD).all()
@@ -119,16 +119,16 @@ def test_gradient_is_the_slope_and_finite():
 
 @pytest.mark.parametrize('shape', [(8, 1), (2, 4)])
 def test_meshes_agree_and_no_device_sees_the_documents_of_others(shape):
-  graphdef, params = nnx.split(made())
+  graphdef, params = nnx.split(random_attention())
   expected, _ = gradients(graphdef, params, draw())
   params = jax.tree.map(np.asarray, params)
   mesh = mesh_of(*shape)
   with jax.set_mesh(mesh):
     sharding = jax.NamedSharding(mesh, jax.P(DATA))
     features = jax.device_put(jax.tree.map(np.asarray, draw()), sharding)
-    found, text = gradients(graphdef, params, features)
+    sharded, text = gradients(graphdef, params, features)
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), sharded, expected
   )
   assert 'all-reduce' in text  # the gradients' sums
   for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
@@ -136,7 +136,7 @@ def test_meshes_agree_and_no_device_sees_the_documents_of_others(shape):
 
 
 def test_bfloat16_keeps_a_float32_softmax():
-  features, model = draw(), made()
+  features, model = draw(), random_attention()
   half = features.replace(hidden_BTD=features.hidden_BTD.astype(jnp.bfloat16))
   document_BD = model(half)
   assert document_BD.dtype == jnp.bfloat16
@@ -147,12 +147,12 @@ def test_bfloat16_keeps_a_float32_softmax():
 
 @pytest.mark.parametrize(('dtype', 'exact'), [('float32', 3), ('bfloat16', 0)])
 def test_float32_products_are_not_rounded(dtype, exact):
-  features, (graphdef, params) = draw(), nnx.split(made())
+  features, (graphdef, params) = draw(), nnx.split(random_attention())
   hidden_BTD = features.hidden_BTD.astype(dtype)
 
   def loss(params, hidden_BTD):
-    given = TokenFeatures(hidden_BTD, features.lengths_B)
-    return nnx.merge(graphdef, params)(given).sum().astype(jnp.float32)
+    tokens = TokenFeatures(hidden_BTD, features.lengths_B)
+    return nnx.merge(graphdef, params)(tokens).sum().astype(jnp.float32)
 
   run = jax.grad(loss, argnums=(0, 1))
   text = str(jax.make_jaxpr(run)(params, hidden_BTD))

@@ -69,12 +69,12 @@ class Trial:
       @functools.partial(jax.value_and_grad, argnums=(0, 1))
       def run(params, hidden_BTD):
         head = nnx.merge(graphdef, params)
-        given = head.prepare(features.replace(hidden_BTD=hidden_BTD))
+        inputs = head.prepare(features.replace(hidden_BTD=hidden_BTD))
         mask_B = jnp.asarray(LENGTHS > 0)
-        return total(head, given, jnp.asarray(positives_BP), mask_B, bce) / 64
+        return total(head, inputs, jnp.asarray(positives_BP), mask_B, bce) / 64
 
-      found = jax.block_until_ready(run(params, features.hidden_BTD))
-    loss, (d_params, d_hidden) = jax.tree.map(np.asarray, found)
+      results = jax.block_until_ready(run(params, features.hidden_BTD))
+    loss, (d_params, d_hidden) = jax.tree.map(np.asarray, results)
     return loss, nnx.to_pure_dict(d_params), d_hidden
 
   def dense(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
@@ -98,26 +98,26 @@ class Trial:
       return head_topk(head, head.prepare(features), L)
 
     ids, scores = self._run(run, mesh, chunk, features)
-    found = np.full((ids.shape[1], L), np.nan, np.float32)
-    np.put_along_axis(found, ids[0], scores[0], axis=1)
-    return found
+    scores_BL = np.full((ids.shape[1], L), np.nan, np.float32)
+    np.put_along_axis(scores_BL, ids[0], scores[0], axis=1)
+    return scores_BL
 
   def attention(self, ids_BK, mesh=(1, 1)) -> np.ndarray:
     """alpha_BKT."""
 
     def run(head, features):
-      given = head.prepare(features)
-      return attention_weights(head, given, jnp.asarray(ids_BK, jnp.int32))
+      inputs = head.prepare(features)
+      return attention_weights(head, inputs, jnp.asarray(ids_BK, jnp.int32))
 
     return self._run(run, mesh, 48, None)
 
   def _run(self, function, mesh, chunk, features) -> Any:
     with jax.set_mesh(mesh_of(mesh)):
       graphdef, params = nnx.split(self.make(chunk))
-      found = jax.jit(lambda p, f: function(nnx.merge(graphdef, p), f))(
+      results = jax.jit(lambda p, f: function(nnx.merge(graphdef, p), f))(
         params, features or draw()[0]
       )
-    return jax.tree.map(np.asarray, jax.block_until_ready(found))
+    return jax.tree.map(np.asarray, jax.block_until_ready(results))
 
 
 def mesh_of(shape):

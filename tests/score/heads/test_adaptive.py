@@ -143,17 +143,17 @@ def is_place(path, variable):
   return path[-1] == 'place'
 
 
-def scored(mesh=(1, 1), **given):
+def scored(mesh=(1, 1), **options):
   with jax.set_mesh(mesh_of(mesh)):
     graphdef, params = nnx.split(make(mesh))
 
     @jax.jit
     def topk(params, document_BD):
       head = nnx.merge(graphdef, params)
-      return head_topk(head, head.prepare(document_BD), **{'k': L} | given)
+      return head_topk(head, head.prepare(document_BD), **{'k': L} | options)
 
-    found = jax.block_until_ready(topk(params, draw()[0]))
-  return jax.tree.map(np.asarray, found)
+    lists = jax.block_until_ready(topk(params, draw()[0]))
+  return jax.tree.map(np.asarray, lists)
 
 
 @functools.cache
@@ -174,9 +174,9 @@ def test_scores_are_logits_of_the_paper_s_probabilities():
 def test_logits_of_products_neither_overflow_nor_are_rounded():
   at = np.array([-200, -60, -3, 0.0, 4, 60, 200])
   a, b = map(np.ravel, np.meshgrid(at, at))
-  found = logit_of_product(*(jnp.asarray(x, jnp.float32) for x in (a, b)))
+  logits = logit_of_product(*(jnp.asarray(x, jnp.float32) for x in (a, b)))
   against = np.logaddexp(np.logaddexp(-a, -b), -a - b)
-  np.testing.assert_allclose(found, -against, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(logits, -against, rtol=1e-5, atol=1e-6)
   grad = jax.vmap(jax.grad(logit_of_product, (0, 1)))
   slopes = np.array(grad(*(jnp.asarray(x, jnp.float32) for x in (a, b))))
   assert np.isfinite(slopes).all() and (slopes >= 0).all()
@@ -184,8 +184,8 @@ def test_logits_of_products_neither_overflow_nor_are_rounded():
 
 def test_the_loss_is_the_paper_s():
   total, _, _ = run()
-  given = draw()
-  wanted = reference_loss(wide(make()), *(np.asarray(x) for x in given))
+  inputs = draw()
+  wanted = reference_loss(wide(make()), *(np.asarray(x) for x in inputs))
   np.testing.assert_allclose(total, wanted, rtol=1e-5)
 
 
@@ -260,9 +260,9 @@ def test_a_shortlist_is_scored_by_rows_gathered_for_each_document():
   def one(document_D, rows):
     return head.logits(head.prepare(document_D[None]), rows)[0]
 
-  found = jax.jit(jax.vmap(one))(draw()[0], rows)
+  scores = jax.jit(jax.vmap(one))(draw()[0], rows)
   wanted = np.take_along_axis(dense_logits(), ids_BA, axis=1)
-  np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+  np.testing.assert_allclose(scores, wanted, 1e-5, 1e-5)
 
 
 def test_rare_labels_have_shorter_rows():
@@ -299,9 +299,9 @@ def test_other_heads_have_the_streamed_loss():
   inputs = HeadInputs(D, L, None, ~none_L, none_L, D)
   with jax.set_mesh(mesh_of((1, 1))):
     head = OneVsAllConfig().build(inputs, nnx.Rngs(0))
-    given = head, document_BD, positives_BP, mask_B, bce
-    wanted = jax.jit(lambda: head_loss(*given))()
-    assert jax.jit(lambda: head.loss(*given[1:]))() == wanted
+    arguments = head, document_BD, positives_BP, mask_B, bce
+    wanted = jax.jit(lambda: head_loss(*arguments))()
+    assert jax.jit(lambda: head.loss(*arguments[1:]))() == wanted
 
 
 def config(pooling=None, train=None, **fields):

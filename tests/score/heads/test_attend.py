@@ -52,18 +52,18 @@ CASES = {
 @pytest.mark.parametrize('name', CASES)
 def test_values_and_gradients_are_those_of_the_definition(name, scale):
   ours, expected, count = CASES[name]
-  given = draw(scale=scale)[: 1 + count]
+  arrays = draw(scale=scale)[: 1 + count]
   weight_BC = np.random.default_rng(1).normal(size=(B, C))
 
   def run(function):
-    def total(*given):
-      return (function(*given) * weight_BC).sum()
+    def total(*arrays):
+      return (function(*arrays) * weight_BC).sum()
 
-    return function(*given), jax.grad(total, argnums=range(1 + count))(*given)
+    return function(*arrays), jax.grad(total, argnums=range(1 + count))(*arrays)
 
-  found, wanted = run(ours), run(expected)
+  results, wanted = run(ours), run(expected)
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), found, wanted
+    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), results, wanted
   )
   assert all(np.abs(x).max() > 0.1 for x in jax.tree.leaves(wanted))
 
@@ -76,6 +76,6 @@ def test_rounded_inputs_have_rounded_gradients_of_their_own():
   wide = [x.astype(jnp.float32) for x in (hidden_BTD, rows_CD)]
   expected_BC, pull = jax.vjp(by_one, *wide)
   np.testing.assert_allclose(attended_BC, expected_BC, atol=1e-2)
-  for found, wanted in zip(gradients, pull(jnp.ones_like(expected_BC))):
-    assert found.dtype == jnp.bfloat16
-    np.testing.assert_allclose(found.astype(jnp.float32), wanted, atol=0.1)
+  for gradient, wanted in zip(gradients, pull(jnp.ones_like(expected_BC))):
+    assert gradient.dtype == jnp.bfloat16
+    np.testing.assert_allclose(gradient.astype(jnp.float32), wanted, atol=0.1)

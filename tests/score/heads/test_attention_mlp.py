@@ -183,8 +183,8 @@ def test_only_attention_rows_belong_to_labels_and_no_array_is_of_label_vectors(
   limit = (6 / (L + D)) ** 0.5
   assert 0.9 * limit < np.abs(rows['attention']).max() <= limit
   prepared = head.prepare(documents()[0])
-  made = jax.make_jaxpr(lambda f: head.logits(f, rows))(prepared)
-  shapes = {v.aval.shape for eqn in made.eqns for v in eqn.outvars}
+  program = jax.make_jaxpr(lambda f: head.logits(f, rows))(prepared)
+  shapes = {v.aval.shape for eqn in program.eqns for v in eqn.outvars}
   assert (8, padded_labels(L), 2) in shapes
   assert (8, padded_labels(L), D) not in shapes
 

@@ -22,7 +22,7 @@ def features(dtype=np.float32):
   return TokenFeatures(hidden_BTD, jnp.asarray(LENGTHS))
 
 
-def run(mesh, given=None, ids_BK=None):
+def run(mesh, inputs=None, ids_BK=None):
   """Top-k lists, their weights, and label rows, of a head on a mesh."""
   devices = np.array(jax.devices()[: mesh[0] * mesh[1]]).reshape(mesh)
   with jax.set_mesh(jax.sharding.Mesh(devices, (DATA, LABEL))):
@@ -37,9 +37,9 @@ def run(mesh, given=None, ids_BK=None):
       ids = ids_GBK[0] if ids_BK is None else jnp.asarray(ids_BK)
       return ids, scores_GBK[0], attention_weights(head, features, ids)
 
-    found = jax.block_until_ready(both(params, given or features()))
+    results = jax.block_until_ready(both(params, inputs or features()))
     rows = {name: np.asarray(x) for name, x in nnx.to_pure_dict(params).items()}
-  return *map(np.asarray, found), rows
+  return *map(np.asarray, results), rows
 
 
 @pytest.mark.parametrize('mesh', [(1, 1), (8, 1), (2, 4), (1, 8)])
@@ -79,12 +79,12 @@ def test_padding_of_lists_and_of_batches_is_zero():
 
 
 def test_rounded_products_have_float32_weights():
-  given = features(jnp.bfloat16)
-  ids, scores, alpha, rows = run((1, 1), given)
+  inputs = features(jnp.bfloat16)
+  ids, scores, alpha, rows = run((1, 1), inputs)
   assert alpha.dtype == np.float32
   np.testing.assert_allclose(alpha[0].sum(axis=1), 1, atol=1e-6)
   output = rows['output'].astype(jnp.bfloat16).astype(np.float32)
-  hidden = np.asarray(given.hidden_BTD, np.float32)
+  hidden = np.asarray(inputs.hidden_BTD, np.float32)
   value_BKT = np.einsum('BTD,BKD->BKT', hidden, output[ids])
   logits = (alpha * value_BKT).sum(axis=2) + rows['bias'][ids]
   np.testing.assert_allclose(logits, scores, atol=1e-5)
@@ -96,8 +96,8 @@ def test_no_array_has_all_labels_and_documents():
   ):
     head = LabelAttention(L, D, chunk=64, rngs=nnx.Rngs(1))
     ids = jnp.zeros((B, K), jnp.int32)
-    made = jax.make_jaxpr(lambda f, i: attention_weights(head, f, i))(
+    program = jax.make_jaxpr(lambda f, i: attention_weights(head, f, i))(
       features(), ids
     )
-  sizes = [v.aval.size for eqn in made.eqns for v in eqn.outvars]
+  sizes = [v.aval.size for eqn in program.eqns for v in eqn.outvars]
   assert max(sizes) == B * K * max(T, D) < B * L

@@ -69,15 +69,17 @@ def test_gradient(head):
   weight = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
 
   def ours(hidden_BTD, rows):
-    given = TokenFeatures(hidden_BTD, features.lengths_B)
-    return (head.logits(given, rows) * weight).sum()
+    inputs = TokenFeatures(hidden_BTD, features.lengths_B)
+    return (head.logits(inputs, rows) * weight).sum()
 
-  found = jax.grad(ours, argnums=(0, 1))(features.hidden_BTD, rows)
+  gradients = jax.grad(ours, argnums=(0, 1))(features.hidden_BTD, rows)
   expected = jax.grad(lambda *x: (plain(*x) * weight).sum(), argnums=(0, 1))(
     features.hidden_BTD, rows
   )
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+    gradients,
+    expected,
   )
 
 
@@ -114,8 +116,8 @@ def test_bfloat16_products_keep_a_float32_softmax(head):
 @pytest.mark.parametrize(('dtype', 'exact'), [('float32', 6), ('bfloat16', 0)])
 def test_float32_products_are_not_rounded(head, dtype, exact):
   features, rows = draw()
-  given = features.replace(hidden_BTD=features.hidden_BTD.astype(dtype))
-  run = jax.grad(lambda rows: head.logits(given, rows).sum())
+  inputs = features.replace(hidden_BTD=features.hidden_BTD.astype(dtype))
+  run = jax.grad(lambda rows: head.logits(inputs, rows).sum())
   text = str(jax.make_jaxpr(run)(rows))
   assert text.count('dot_general[') == 6
   assert text.count('Precision.HIGHEST, Precision.HIGHEST') == exact

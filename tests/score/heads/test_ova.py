@@ -20,7 +20,7 @@ def mesh_of(data, label):
   return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
-def made(mesh, chunk=64):
+def random_head(mesh, chunk=64):
   with jax.set_mesh(mesh):
     return OneVsAll(
       L, D, chunk=chunk, bias=np.linspace(-2, 2, L), rngs=nnx.Rngs(0)
@@ -39,7 +39,7 @@ def dense(document_BD, kernel_LD, bias_L):
 
 def test_definition():
   mesh = mesh_of(1, 1)
-  head = made(mesh)
+  head = random_head(mesh)
   document_BD, _ = draw()
   rows = nnx.to_pure_dict(split_head(head).rows)
   logits_BL = head.logits(jnp.asarray(document_BD), rows)[:, :L]
@@ -60,7 +60,7 @@ def test_definition():
 
 def gradients(mesh, chunk):
   document_BD, positives_BP = draw()
-  graphdef, params = nnx.split(made(mesh, chunk))
+  graphdef, params = nnx.split(random_head(mesh, chunk))
 
   def loss(params, document_BD):
     head = nnx.merge(graphdef, params)
@@ -75,7 +75,7 @@ def gradients(mesh, chunk):
 def test_loss_and_gradient_are_those_of_the_dense_layer():
   loss, (d_params, d_document_BD) = gradients(mesh_of(1, 1), 64)
   document_BD, positives_BP = draw()
-  rows = nnx.to_pure_dict(split_head(made(mesh_of(1, 1))).rows)
+  rows = nnx.to_pure_dict(split_head(random_head(mesh_of(1, 1))).rows)
   target_BL = np.zeros((B, L))
   target_BL[np.arange(B)[:, None], positives_BP] = 1
 
@@ -119,7 +119,9 @@ def test_bottleneck_is_a_product_before_the_rows():
       gold_BP = jnp.asarray(positives_BP)
       return head_loss(head, head.prepare(wide_BE), gold_BP, mask_B, bce)
 
-    found = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(params, wide_BE)
+    value_and_gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(
+      params, wide_BE
+    )
 
   def plain(params, wide_BE):
     document_BD = wide_BE @ params['bottleneck'][...]
@@ -129,13 +131,13 @@ def test_bottleneck_is_a_product_before_the_rows():
   params = jax.tree.map(np.asarray, params)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    found,
+    value_and_gradients,
     jax.value_and_grad(plain, argnums=(0, 1))(params, wide_BE),
   )
 
 
 def test_rows_are_padded_and_biases_given():
-  head = made(make_mesh(MeshConfig()))
+  head = random_head(make_mesh(MeshConfig()))
   assert head.kernel.shape == (padded_labels(L), D)
   np.testing.assert_allclose(head.bias[:L], np.linspace(-2, 2, L), rtol=1e-6)
   np.testing.assert_array_equal(head.bias[L:], 0)
@@ -150,7 +152,7 @@ def test_rows_are_padded_and_biases_given():
 
 @pytest.mark.parametrize(('dtype', 'exact'), [('float32', 3), ('bfloat16', 0)])
 def test_float32_products_are_not_rounded(dtype, exact):
-  head = made(mesh_of(1, 1))
+  head = random_head(mesh_of(1, 1))
   rows = nnx.to_pure_dict(split_head(head).rows)
   document_BD = jnp.asarray(draw()[0], dtype)
   logits_BL = head.logits(document_BD, rows)

@@ -149,27 +149,27 @@ def gradients(kind, total, mesh=(1, 1), chunk=5):
     @functools.partial(jax.value_and_grad, argnums=(0, 1))
     def run(params, hidden_BTD):
       head = nnx.merge(graphdef, params)
-      given = draw().replace(hidden_BTD=hidden_BTD)
-      given = hidden_BTD.sum(axis=1) if kind == 'OneVsAll' else given
-      return total(head, head.prepare(given))
+      inputs = draw().replace(hidden_BTD=hidden_BTD)
+      inputs = hidden_BTD.sum(axis=1) if kind == 'OneVsAll' else inputs
+      return total(head, head.prepare(inputs))
 
-    found = jax.block_until_ready(run(params, draw().hidden_BTD))
-  loss, (d_params, d_hidden) = jax.tree.map(np.asarray, found)
+    results = jax.block_until_ready(run(params, draw().hidden_BTD))
+  loss, (d_params, d_hidden) = jax.tree.map(np.asarray, results)
   named = {k: v for k, v in nnx.to_pure_dict(d_params).items() if v is not None}
   return {'loss': loss, 'hidden': d_hidden} | named
 
 
-def assert_same(found, expected, rtol=1e-6):
+def assert_same(results, expected, rtol=1e-6):
   """Compares arrays relative to their lengths, if these are above 1."""
-  assert found.keys() == expected.keys()
+  assert results.keys() == expected.keys()
   for name, exact in expected.items():
     length = max(np.linalg.norm(exact), 1)
-    assert np.linalg.norm(found[name] - exact) <= rtol * length, name
+    assert np.linalg.norm(results[name] - exact) <= rtol * length, name
 
 
-def of_shortlist(given, loss=bce, entry_weights=None, **more):
+def of_shortlist(lists, loss=bce, entry_weights=None, **more):
   shortlist = dataclasses.replace(
-    shortlist_of(*given), weights_BA=entry_weights
+    shortlist_of(*lists), weights_BA=entry_weights
   )
   return lambda head, features: shortlist_loss(
     head, features, shortlist, jnp.asarray(MASK), loss, **more
@@ -188,14 +188,16 @@ def of_shortlist(given, loss=bce, entry_weights=None, **more):
 )
 def test_all_labels_give_the_loss_of_streaming(kind, loss):
   weights = label_weights()
-  given = everything()
+  lists = everything()
 
   def streamed(head, features):
-    gold = positives(given[0]), jnp.asarray(MASK)
+    gold = positives(lists[0]), jnp.asarray(MASK)
     return head_loss(head, features, *gold, loss, weights)
 
-  found = gradients(kind, of_shortlist(given, loss, weights=weights), chunk=30)
-  assert_same(found, gradients(kind, streamed, chunk=L))
+  results = gradients(
+    kind, of_shortlist(lists, loss, weights=weights), chunk=30
+  )
+  assert_same(results, gradients(kind, streamed, chunk=L))
 
 
 def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
@@ -206,14 +208,14 @@ def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
     def run(params, features):
       head = nnx.merge(graphdef, params)
       hidden_BTD = features.hidden_BTD
-      given = hidden_BTD.sum(axis=1) if kind == 'OneVsAll' else features
-      given = head.prepare(given)
+      inputs = hidden_BTD.sum(axis=1) if kind == 'OneVsAll' else features
+      inputs = head.prepare(inputs)
       rows = nnx.to_pure_dict(split_head(head).rows)
-      logits_BA = shortlist_logits(head, given, jnp.asarray(ids_BA))
-      return logits_BA, head.logits(given, rows)
+      logits_BA = shortlist_logits(head, inputs, jnp.asarray(ids_BA))
+      return logits_BA, head.logits(inputs, rows)
 
-    found = jax.block_until_ready(run(params, draw()))
-  return [np.asarray(x) for x in found]
+    results = jax.block_until_ready(run(params, draw()))
+  return [np.asarray(x) for x in results]
 
 
 @EACH_HEAD
@@ -237,9 +239,9 @@ def test_logits_are_the_same_on_meshes(kind, mesh):
   np.testing.assert_allclose(found_BA, one_BA, rtol=1e-6, atol=1e-6)
 
 
-def dense_loss(given, loss, weights=None, slots_BA=None, mean=False):
+def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
   """Returns the loss over all logits, with a mask for labels not asked for."""
-  gold_BL, ids_BA = given
+  gold_BL, ids_BA = lists
   asked_BL = np.zeros((B, L), bool)
   slots_BL = np.ones((B, L), np.float32)
   for i, j in np.argwhere((ids_BA != PAD) & (ids_BA < L)):
@@ -296,10 +298,10 @@ def test_losses_are_those_of_masked_logits(loss, mean):
   """Each gold label, document and entry counts by its weights."""
   slots_BA = np.random.default_rng(6).uniform(0, 3, (B, A)).astype(np.float32)
   more = {'weights': label_weights(), 'mean': mean}
-  found = of_shortlist(drawn(), loss, jnp.asarray(slots_BA), **more)
+  loss_of = of_shortlist(drawn(), loss, jnp.asarray(slots_BA), **more)
   expected = dense_loss(drawn(), loss, slots_BA=slots_BA, **more)
   assert_same(
-    gradients('OneVsAll', found), gradients('OneVsAll', expected), 2e-6
+    gradients('OneVsAll', loss_of), gradients('OneVsAll', expected), 2e-6
   )
 
 
@@ -347,24 +349,24 @@ def test_logits_have_gradients(kind, mesh):
 
 def test_only_rows_on_shortlists_have_gradients():
   gold_BL, ids_BA = drawn()
-  found = gradients('LabelAttention', of_shortlist((gold_BL, ids_BA)))
+  gradient = gradients('LabelAttention', of_shortlist((gold_BL, ids_BA)))
   asked = np.unique(ids_BA[MASK])
   asked = asked[(asked != PAD) & (asked < L)]
   others = np.setdiff1d(np.arange(padded_labels(L)), asked)
   for name in ('attention', 'output', 'bias'):
-    np.testing.assert_array_equal(found[name][others], 0)
-  assert (found['bias'][asked] != 0).all()
-  np.testing.assert_array_equal(found['hidden'][~MASK], 0)
-  np.testing.assert_array_equal(found['hidden'][3], 0)  # an empty shortlist
+    np.testing.assert_array_equal(gradient[name][others], 0)
+  assert (gradient['bias'][asked] != 0).all()
+  np.testing.assert_array_equal(gradient['hidden'][~MASK], 0)
+  np.testing.assert_array_equal(gradient['hidden'][3], 0)  # an empty shortlist
 
 
 def test_the_loss_without_gradients_is_the_same():
   total = of_shortlist(drawn())
   with jax.set_mesh(mesh_of(2, 4)):
     head = HEADS['LabelAttention'](5)
-    found = jax.jit(total)(head, head.prepare(draw()))
+    loss_value = jax.jit(total)(head, head.prepare(draw()))
   expected = gradients('LabelAttention', total)['loss']
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  np.testing.assert_allclose(loss_value, expected, rtol=1e-6)
 
 
 def test_an_excess_of_logits_is_never_there():

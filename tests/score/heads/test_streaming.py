@@ -58,11 +58,11 @@ def value_and_gradients(loss, head, features, mask_B):
   @jax.jit
   @functools.partial(jax.value_and_grad, argnums=(0, 1))
   def run(params, hidden_BTD):
-    given = features.replace(hidden_BTD=hidden_BTD)
-    return 3 * loss(nnx.merge(graphdef, params), given, mask_B)
+    inputs = features.replace(hidden_BTD=hidden_BTD)
+    return 3 * loss(nnx.merge(graphdef, params), inputs, mask_B)
 
-  found = jax.block_until_ready(run(params, features.hidden_BTD))
-  return jax.tree.map(np.asarray, found)
+  results = jax.block_until_ready(run(params, features.hidden_BTD))
+  return jax.tree.map(np.asarray, results)
 
 
 @functools.cache
@@ -87,16 +87,16 @@ def test_is_the_dense_loss(mesh, chunk):
   features, positives_BP, mask_B = draw()
   with jax.set_mesh(mesh_of(*mesh)):
     head = LabelAttention(L, D, chunk=chunk, rngs=nnx.Rngs(0))
-    found = value_and_gradients(
+    streamed = value_and_gradients(
       lambda head, f, m: head_loss(head, f, positives_BP, m, bce),
       head,
       features,
       mask_B,
     )
-  np.testing.assert_allclose(found[0], expected()[0], rtol=1e-6)
+  np.testing.assert_allclose(streamed[0], expected()[0], rtol=1e-6)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    found[1],
+    streamed[1],
     expected()[1],
   )
 
@@ -117,26 +117,26 @@ def weighted(mesh, chunk, total):
   with jax.set_mesh(mesh_of(*mesh)):
     head = LabelAttention(L, D, chunk=chunk, rngs=nnx.Rngs(0))
     weights = jax.device_put(label_weights(), jax.P(LABEL))
-    found = value_and_gradients(
+    streamed = value_and_gradients(
       lambda head, f, m: total(head, f, positives_BP, m, *extra, weights),
       head,
       features,
       mask_B,
     )
-  return jax.tree.leaves(found)
+  return jax.tree.leaves(streamed)
 
 
 @pytest.mark.parametrize(
   ('mesh', 'chunk'), [((2, 4), 48), ((1, 8), 48), ((1, 1), 299)]
 )
 def test_weights_are_cut_and_sharded_as_label_rows(mesh, chunk):
-  found, twin = (
+  sharded, twin = (
     weighted(mesh, chunk, head_loss),
     weighted((1, 1), L, dense_loss),
   )
   assert abs(twin[0] - expected()[0]) > 1
-  np.testing.assert_allclose(found[0], twin[0], rtol=1e-6)
-  for a, b in zip(found[1:], twin[1:], strict=True):
+  np.testing.assert_allclose(sharded[0], twin[0], rtol=1e-6)
+  for a, b in zip(sharded[1:], twin[1:], strict=True):
     np.testing.assert_allclose(a, b, 1e-5, 1e-5)
     if len(a) == padded_labels(L):
       np.testing.assert_array_equal(a[7], 0)
@@ -217,15 +217,15 @@ def test_no_array_has_documents_and_all_labels():
         params, features, functools.partial(head_loss, loss=bce)
       )
 
-    found = shapes(ours, params, features)
+    own_shapes = shapes(ours, params, features)
     control = shapes(lambda p, f: loss(p, f, dense_loss), params, features)
 
   def has_both(shape):
     return B in shape and any(n in shape for n in (L, padded_labels(L)))
 
   assert any(map(has_both, control))
-  assert not any(map(has_both, found))
-  assert (padded_labels(L), D) in found  # the rows' gradients were seen
+  assert not any(map(has_both, own_shapes))
+  assert (padded_labels(L), D) in own_shapes  # the rows' gradients were seen
 
 
 @struct.dataclass
@@ -283,8 +283,8 @@ def cosine(mesh, chunk):
 
 @pytest.mark.parametrize('mesh', MESHES)
 def test_shared_parameters_and_any_features(mesh):
-  found, twin = cosine(mesh, 3), cosine((1, 1), 20)
-  np.testing.assert_allclose(found.loss, twin.loss, rtol=1e-6)
-  np.testing.assert_allclose(found.scale, twin.scale, 1e-5, 1e-5)
-  np.testing.assert_allclose(found.x, twin.x, 1e-5, 1e-5)
+  sharded, twin = cosine(mesh, 3), cosine((1, 1), 20)
+  np.testing.assert_allclose(sharded.loss, twin.loss, rtol=1e-6)
+  np.testing.assert_allclose(sharded.scale, twin.scale, 1e-5, 1e-5)
+  np.testing.assert_allclose(sharded.x, twin.x, 1e-5, 1e-5)
   assert np.abs(twin.scale) > 0.1

@@ -45,13 +45,13 @@ def make(chunk, seen=SEEN, hidden=HIDDEN, row_dropout=0.3):
   return head
 
 
-def made(**fields):
+def head_of(**fields):
   with jax.set_mesh(make_mesh(MeshConfig())):
     return make(48, **fields)
 
 
 def values(head=None):
-  params = nnx.to_pure_dict(nnx.state(head or made()))
+  params = nnx.to_pure_dict(nnx.state(head or head_of()))
   return {name: np.asarray(x, np.float64) for name, x in params.items()}
 
 
@@ -114,18 +114,18 @@ def dense(trial):
 
 @pytest.mark.parametrize(('mesh', 'chunk'), LAYOUTS[2:])
 def test_scores_are_those_of_the_equations(trial, expected, mesh, chunk):
-  found = trial.scores(mesh, chunk)
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  scores_BL = trial.scores(mesh, chunk)
+  np.testing.assert_allclose(scores_BL, expected, atol=1e-5)
   assert np.ptp(expected, axis=1).min() > 3
 
 
 @pytest.mark.parametrize(('mesh', 'chunk'), LAYOUTS)
 def test_loss_is_the_dense_one_of_learnt_labels(trial, dense, mesh, chunk):
-  found = trial.streamed(mesh, chunk)
-  np.testing.assert_allclose(found[0], dense[0], rtol=1e-6)
+  value_and_gradients = trial.streamed(mesh, chunk)
+  np.testing.assert_allclose(value_and_gradients[0], dense[0], rtol=1e-6)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    found[1:],
+    value_and_gradients[1:],
     dense[1:],
   )
 
@@ -181,8 +181,8 @@ def test_padding_and_batch_mates_do_not_matter(trial, documents):
   features, _ = documents()
   few = np.array([3, 1])
   alone = TokenFeatures(features.hidden_BTD[few], features.lengths_B[few])
-  found = trial.scores(features=alone)
-  np.testing.assert_allclose(found, before[few], atol=1e-5)
+  scores_BL = trial.scores(features=alone)
+  np.testing.assert_allclose(scores_BL, before[few], atol=1e-5)
 
 
 @pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
@@ -206,15 +206,15 @@ def thinned(head, seed):
 
 
 def test_a_thinned_head_lacks_rows_of_its_own():
-  head = made()
+  head = head_of()
   before = values(head)
-  found = [values(thinned(head, seed)) for seed in (0, 0, 1)]
-  jax.tree.map(np.testing.assert_array_equal, found[0], found[1])
-  own_SL = np.array([params.pop('own') for params in found])
+  rows_of = [values(thinned(head, seed)) for seed in (0, 0, 1)]
+  jax.tree.map(np.testing.assert_array_equal, rows_of[0], rows_of[1])
+  own_SL = np.array([params.pop('own') for params in rows_of])
   # The head does not change, and a thinned head differs in `own` alone.
   jax.tree.map(np.testing.assert_array_equal, values(head), before)
   own_L = before.pop('own')
-  for params in found:
+  for params in rows_of:
     jax.tree.map(np.testing.assert_array_equal, params, before)
   assert set(np.unique(own_SL)) == {0, 1}
   assert not own_SL[:, own_L == 0].any()
@@ -227,7 +227,7 @@ def test_a_thinned_head_lacks_rows_of_its_own():
 
 def test_a_label_without_its_rows_is_scored_by_its_descriptor(documents):
   features, _ = documents()
-  head = made()
+  head = head_of()
   thin = thinned(head, 5)
   bare_L = (thin.own[:L] == 0) & SEEN
 
@@ -246,7 +246,7 @@ def test_a_label_without_its_rows_is_scored_by_its_descriptor(documents):
 
 
 def test_without_row_dropout_nothing_is_drawn():
-  head = made(row_dropout=0.0)
+  head = head_of(row_dropout=0.0)
   assert head.with_dropout(nnx.Rngs(0)) is head
 
 
@@ -259,8 +259,8 @@ def test_products(documents, dtype):
     rows = nnx.to_pure_dict(nnx.state(head))
 
     def logits(hidden_BTD):
-      given = features.replace(hidden_BTD=hidden_BTD)
-      return head.logits(given, rows)
+      inputs = features.replace(hidden_BTD=hidden_BTD)
+      return head.logits(inputs, rows)
 
     hidden_BTD = features.hidden_BTD.astype(dtype)
     assert logits(hidden_BTD).dtype == jnp.float32

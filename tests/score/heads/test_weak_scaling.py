@@ -10,7 +10,7 @@ ROWS, DOCUMENTS, POSITIVES, DIM = 1536, 32, 4, 64
 
 
 def compiled_for(n):
-  given = HeadPass(
+  head_pass = HeadPass(
     documents=DOCUMENTS,
     positives=POSITIVES,
     labels=ROWS * n,
@@ -19,7 +19,7 @@ def compiled_for(n):
     # Compilers count the operations of a loop's body once.
     chunk=ROWS,
   )
-  return given, compile_pass(given)
+  return head_pass, compile_pass(head_pass)
 
 
 @pytest.fixture(scope='module')
@@ -28,20 +28,24 @@ def programs():
 
 
 def test_operations_are_flat(programs):
-  found = [program.cost_analysis()['flops'] for _, program in programs]
-  np.testing.assert_allclose(found, found[0], rtol=0.01)
+  operations = [program.cost_analysis()['flops'] for _, program in programs]
+  np.testing.assert_allclose(operations, operations[0], rtol=0.01)
   # Above products, what is done to each logit and each weight.
   products = 3 * 2 * DOCUMENTS * ROWS * DIM
-  assert 1 < found[0] / products < 1.25
+  assert 1 < operations[0] / products < 1.25
 
 
 def test_collectives_are_flat(programs):
-  for given, program in programs:
-    found = compiled_collectives(program.as_text())
+  for head_pass, program in programs:
+    collectives = compiled_collectives(program.as_text())
     # The gradient of the features, and the loss.
     expected = {'all-reduce': DOCUMENTS * DIM * 4 + 4}
-    assert bytes_by_kind(found) == count_sent_bytes(program, given) == expected
-    assert not any(one.looped for one in found)
+    assert (
+      bytes_by_kind(collectives)
+      == count_sent_bytes(program, head_pass)
+      == expected
+    )
+    assert not any(one.looped for one in collectives)
 
 
 def test_memory_is_flat(programs):

@@ -75,8 +75,8 @@ def dense(trial):
 
 @pytest.mark.parametrize(('mesh', 'chunk'), LAYOUTS[2:])
 def test_scores_are_those_of_the_equations(trial, expected, mesh, chunk):
-  found = trial.scores(mesh, chunk)
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  scores_BL = trial.scores(mesh, chunk)
+  np.testing.assert_allclose(scores_BL, expected, atol=1e-5)
   assert np.ptp(expected, axis=1)[:-1].min() > 3
 
 
@@ -86,11 +86,11 @@ def test_a_document_of_no_token_has_the_offset(expected):
 
 @pytest.mark.parametrize(('mesh', 'chunk'), LAYOUTS)
 def test_loss_is_the_dense_one_of_learnt_labels(trial, dense, mesh, chunk):
-  found = trial.streamed(mesh, chunk)
-  np.testing.assert_allclose(found[0], dense[0], rtol=1e-6)
+  value_and_gradients = trial.streamed(mesh, chunk)
+  np.testing.assert_allclose(value_and_gradients[0], dense[0], rtol=1e-6)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
-    found[1:],
+    value_and_gradients[1:],
     dense[1:],
   )
 
@@ -132,8 +132,8 @@ def test_padding_and_batch_mates_do_not_matter(trial, documents):
   features, _ = documents()
   few = np.array([3, 1])
   alone = TokenFeatures(features.hidden_BTD[few], features.lengths_B[few])
-  found = trial.scores(features=alone)
-  np.testing.assert_allclose(found, before[few], atol=1e-5)
+  scores_BL = trial.scores(features=alone)
+  np.testing.assert_allclose(scores_BL, before[few], atol=1e-5)
 
 
 @pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
@@ -164,8 +164,8 @@ def test_products(documents, dtype):
     rows = {'descriptors': head.descriptors[:], 'seen': head.seen[:]}
 
     def logits(hidden_BTD):
-      given = features.replace(hidden_BTD=hidden_BTD)
-      return head.logits(head.prepare(given), rows)
+      inputs = features.replace(hidden_BTD=hidden_BTD)
+      return head.logits(head.prepare(inputs), rows)
 
     hidden_BTD = features.hidden_BTD.astype(dtype)
     assert logits(hidden_BTD).dtype == jnp.float32

@@ -47,20 +47,20 @@ def fit(documents, folder, between=lambda: None, mesh=None, **changes):
   return fit_batched(problem, OnDevices(**settings), mesh or one_device())
 
 
-def objectives(documents, found, loss, c):
+def objectives(documents, model, loss, c):
   """float64 [L], labels without documents left out."""
   rows, gold, n_labels = documents
   sign_NL = np.full((len(gold), n_labels), -1.0)
   for row in range(len(gold)):
     sign_NL[row, [x for x in gold[row] if x < n_labels]] = 1
-  weights_DL = found.weights.toarray().astype(np.float64)
-  margin_NL = sign_NL * (rows @ weights_DL + found.bias)
+  weights_DL = model.weights.toarray().astype(np.float64)
+  margin_NL = sign_NL * (rows @ weights_DL + model.bias)
   losses = {
     Loss.SQUARED_HINGE: lambda m: np.maximum(0, 1 - m) ** 2,
     Loss.LOGISTIC: lambda m: np.logaddexp(0, -m),
   }
   of_labels = c * losses[loss](margin_NL).sum(axis=0)
-  of_labels += ((weights_DL**2).sum(axis=0) + found.bias**2) / 2
+  of_labels += ((weights_DL**2).sum(axis=0) + model.bias**2) / 2
   return np.delete(of_labels, NONE)
 
 
@@ -92,22 +92,22 @@ def test_the_objective_is_that_of_liblinear(documents, tmp_path, loss, c):
   exact = liblinear(documents, loss, c)
   least = objectives(documents, exact, loss, c)
   for tolerance in (1e-3, 1e-4):
-    found = fit(
+    model = fit(
       documents, tmp_path / 'ours', **shared, chunk=8, tolerance=tolerance
     )
-    ratio = objectives(documents, found, loss, c) / least
+    ratio = objectives(documents, model, loss, c) / least
     assert ratio.min() > 1 - 1e-5
     assert ratio.max() < 1 + tolerance
-  np.testing.assert_allclose(found.bias[:NONE], exact.bias[:NONE], atol=0.02)
+  np.testing.assert_allclose(model.bias[:NONE], exact.bias[:NONE], atol=0.02)
 
 
 def test_weights_are_pruned_and_labels_keep_their_places(documents, tmp_path):
   whole = fit(documents, tmp_path / 'whole', threshold=0.0, chunk=8)
-  found = fit(documents, tmp_path / 'pruned', chunk=8)
+  pruned = fit(documents, tmp_path / 'pruned', chunk=8)
   weights_DL = whole.weights.toarray()
   weights_DL[np.abs(weights_DL) < 0.01] = 0
-  np.testing.assert_array_equal(found.weights.toarray(), weights_DL)
-  scores_NL = documents[0] @ weights_DL + found.bias
+  np.testing.assert_array_equal(pruned.weights.toarray(), weights_DL)
+  scores_NL = documents[0] @ weights_DL + pruned.bias
   assert (scores_NL.argmin(axis=1) == NONE).all()
   assert scores_NL[:, ALL].min() > 0
   chunks = fit(documents, tmp_path / 'chunks')
@@ -133,40 +133,40 @@ def halved(monkeypatch):
 
 def test_labels_that_are_done_are_left_out(documents, tmp_path, halved):
   """Every label stops where it would beside others."""
-  given = {'threshold': 0.0, 'chunk': 7, 'tolerance': 1e-5}
-  found = fit(documents, tmp_path / 'halved', **given)
+  options = {'threshold': 0.0, 'chunk': 7, 'tolerance': 1e-5}
+  model = fit(documents, tmp_path / 'halved', **options)
   assert halved[0] == 7
   batched._NARROWEST = 16
-  whole = fit(documents, tmp_path / 'whole', **given)
+  whole = fit(documents, tmp_path / 'whole', **options)
   np.testing.assert_allclose(
-    found.weights.toarray(), whole.weights.toarray(), atol=1e-5
+    model.weights.toarray(), whole.weights.toarray(), atol=1e-5
   )
-  np.testing.assert_allclose(found.bias, whole.bias, atol=1e-5)
+  np.testing.assert_allclose(model.bias, whole.bias, atol=1e-5)
 
 
 @pytest.mark.parametrize('config', [MeshConfig(), MeshConfig(2, 4)], ids=str)
 def test_eight_devices_train_the_same(documents, tmp_path, config):
   """So many steps; with more, one may find a label done a step earlier."""
-  given = {'threshold': 0.0, 'tolerance': 1e-9, 'max_steps': 4, 'chunk': 12}
-  one = fit(documents, tmp_path / 'one', **given)
+  options = {'threshold': 0.0, 'tolerance': 1e-9, 'max_steps': 4, 'chunk': 12}
+  one = fit(documents, tmp_path / 'one', **options)
   mesh = make_mesh(config)
   assert mesh.devices.size == 8
-  found = fit(documents, tmp_path / 'eight', mesh=mesh, **given)
+  eight = fit(documents, tmp_path / 'eight', mesh=mesh, **options)
   np.testing.assert_allclose(
-    found.weights.toarray(), one.weights.toarray(), atol=1e-5
+    eight.weights.toarray(), one.weights.toarray(), atol=1e-5
   )
-  np.testing.assert_allclose(found.bias, one.bias, atol=1e-5)
+  np.testing.assert_allclose(eight.bias, one.bias, atol=1e-5)
 
 
 def test_devices_halve_their_labels_together(documents, tmp_path, halved):
   """Two devices, some labels' minimum far away."""
   mesh = make_mesh(MeshConfig(), count=2)
-  found = fit(documents, tmp_path / 'two', threshold=0.0, chunk=8, mesh=mesh)
+  two = fit(documents, tmp_path / 'two', threshold=0.0, chunk=8, mesh=mesh)
   assert halved[0] == 4  # of a device
   whole = fit(documents, tmp_path / 'one', threshold=0.0, chunk=8)
   loss = SETTINGS['loss']
   np.testing.assert_allclose(
-    objectives(documents, found, loss, 1.0),
+    objectives(documents, two, loss, 1.0),
     objectives(documents, whole, loss, 1.0),
     rtol=1e-3,
   )
@@ -212,9 +212,9 @@ def test_labels_that_did_not_converge_are_counted(documents, tmp_path, caplog):
 
 def test_nothing_to_train(documents, tmp_path):
   rows, _, _ = documents
-  found = fit((rows, Ragged.of([()] * rows.shape[0]), 2), tmp_path)
-  assert found.weights.shape == (rows.shape[1], 2)
-  assert found.weights.nnz == 0 and found.bias.tolist() == [-1, -1]
+  model = fit((rows, Ragged.of([()] * rows.shape[0]), 2), tmp_path)
+  assert model.weights.shape == (rows.shape[1], 2)
+  assert model.weights.nnz == 0 and model.bias.tolist() == [-1, -1]
 
 
 def test_rows_that_cannot_be_trained_on(tmp_path):

@@ -27,20 +27,20 @@ def some(seed=0, share=0.3, columns=COLUMNS):
 
 
 def laid_out(weights_DC, bias_C, columns=COLUMNS):
-  made = Classifiers.from_dense(weights_DC, bias_C, 0.0)
-  return BlockWeights.of([made], columns, made.weights.nnz)
+  classifiers = Classifiers.from_dense(weights_DC, bias_C, 0.0)
+  return BlockWeights.of([classifiers], columns, classifiers.weights.nnz)
 
 
 def dense(blocks):
   """Returns the dense weights, read as the attributes describe them."""
-  found = np.zeros((blocks.n_features, len(blocks.bias)), np.float32)
+  dense_DC = np.zeros((blocks.n_features, len(blocks.bias)), np.float32)
   for block, first in enumerate(blocks.columns[:-1]):
     for row in range(blocks.rows[block], blocks.rows[block + 1]):
       for at in range(blocks.entries[row], blocks.entries[row + 1]):
         place = int(first) + int(blocks.places[at])
         assert place < blocks.columns[block + 1]
-        found[blocks.features[row], place] = blocks.values[at]
-  return found
+        dense_DC[blocks.features[row], place] = blocks.values[at]
+  return dense_DC
 
 
 @settings(max_examples=40)
@@ -64,11 +64,11 @@ def test_they_are_the_classifiers(seed, share, widths, at_once):
 
 
 def taken(arrays, columns=COLUMNS):
-  given = {f'weights/{name}': array for name, array in arrays.items()}
-  file = Arrays('model.npz', given)
-  made = BlockWeights.take(file, 'weights', columns)
+  file_arrays = {f'weights/{name}': array for name, array in arrays.items()}
+  file = Arrays('model.npz', file_arrays)
+  blocks = BlockWeights.take(file, 'weights', columns)
   file.finish()
-  return made
+  return blocks
 
 
 def assert_same(one, other):

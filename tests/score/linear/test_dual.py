@@ -111,21 +111,21 @@ def assert_same(one, other):
 def test_a_workspace_may_be_used_again(data, loss):
   """Checks that a use with other documents leaves nothing in the workspace."""
   workspace = Workspace(D)
-  found = solve(data, solver(loss), 5, workspace=workspace)
+  first = solve(data, solver(loss), 5, workspace=workspace)
   few = np.arange(0, N, 3)
   solve(data, solver(loss), 9, workspace=workspace, documents=few)
   assert not workspace.weights.any() and not workspace.used.any()
-  assert_same(solve(data, solver(loss), 5, workspace=workspace), found)
-  assert_same(solve(data, solver(loss), 5), found)
+  assert_same(solve(data, solver(loss), 5, workspace=workspace), first)
+  assert_same(solve(data, solver(loss), 5), first)
 
 
 @pytest.mark.parametrize('loss', Loss)
 def test_the_seed_decides(data, loss):
   rough = solver(loss, eps=0.1)
-  found = solve(data, rough, seed=1)
-  assert_same(solve(data, rough, seed=1), found)
+  weights = solve(data, rough, seed=1)
+  assert_same(solve(data, rough, seed=1), weights)
   other = solve(data, rough, seed=2)
-  assert (other[1] != found[1]).any()
+  assert (other[1] != weights[1]).any()
 
 
 @pytest.mark.parametrize('loss', Loss)
@@ -142,10 +142,10 @@ def test_it_ends_after_so_many_epochs(data):
   assert (one[1] != two[1]).any()
 
 
-def gradient(data, found, loss):
+def gradient(data, model, loss):
   """Returns the largest slope of any parameter; 0 at the least objective."""
   rows, gold_NL = data
-  features, weights_FC, bias_C = found
+  features, weights_FC, bias_C = model
   weights_FC, bias_C = weights_FC.astype(float), bias_C.astype(float)
   own = rows[:, features].astype(float)
   sign_NC = np.where(gold_NL, 1, -1)

@@ -28,11 +28,11 @@ ARRAYS = {
 }
 
 
-def assert_same(found, wanted=ARRAYS):
-  assert found.keys() == wanted.keys()
+def assert_same(arrays, wanted=ARRAYS):
+  assert arrays.keys() == wanted.keys()
   for name, array in wanted.items():
-    assert found[name].dtype == array.dtype
-    np.testing.assert_array_equal(found[name], array)
+    assert arrays[name].dtype == array.dtype
+    np.testing.assert_array_equal(arrays[name], array)
 
 
 def test_what_was_saved_is_loaded(tmp_path):
@@ -70,9 +70,9 @@ def test_no_damage_goes_unseen(tmp_path, caplog):
   places = range(0, len(whole), 7)
   for at in places:
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-    found = parts.load('one')
-    if found is not None:
-      assert_same(found)  # dates and the like
+    arrays = parts.load('one')
+    if arrays is not None:
+      assert_same(arrays)  # dates and the like
     else:
       refused += 1
   assert refused > len(places) / 2

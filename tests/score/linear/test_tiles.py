@@ -24,9 +24,9 @@ def test_as_scipy(lengths, block, monkeypatch):
   for row, length in zip(dense, lengths):
     row[rng.permutation(100)[:length]] = rng.normal(size=length)
   other = rng.normal(size=(100, 3)).astype(np.float32)
-  found = product(tiles_of(sparse.csr_array(dense)), jnp.asarray(other))
-  assert found.dtype == np.float32
-  np.testing.assert_allclose(found, dense @ other, rtol=1e-5, atol=1e-5)
+  products = product(tiles_of(sparse.csr_array(dense)), jnp.asarray(other))
+  assert products.dtype == np.float32
+  np.testing.assert_allclose(products, dense @ other, rtol=1e-5, atol=1e-5)
   turned = tiles_of(sparse.csr_array(sparse.csr_array(dense).T.tocsr()))
   back = rng.normal(size=(len(dense), 2)).astype(np.float32)
   np.testing.assert_allclose(
@@ -37,8 +37,8 @@ def test_as_scipy(lengths, block, monkeypatch):
 def test_little_is_filled():
   rng = np.random.default_rng(0)
   rows = sparse.random_array((400, 900), density=0.1, rng=rng, format='csr')
-  made = tiles_of(rows.astype(np.float32))
-  assert made.ids.shape[1:] == (WIDTH, 1024)
-  assert np.count_nonzero(made.values) == rows.nnz
-  assert (np.diff(made.rows.ravel()) >= 0).all()
-  assert len(np.unique(made.rows[made.values.any(axis=1)])) == 400
+  tiles = tiles_of(rows.astype(np.float32))
+  assert tiles.ids.shape[1:] == (WIDTH, 1024)
+  assert np.count_nonzero(tiles.values) == rows.nnz
+  assert (np.diff(tiles.rows.ravel()) >= 0).all()
+  assert len(np.unique(tiles.rows[tiles.values.any(axis=1)])) == 400

@@ -30,7 +30,7 @@ XLNET = {
 
 
 def test_sizes_are_those_of_the_config():
-  found = architecture_of(
+  sizes = architecture_of(
     CONFIG
     | {
       'type_vocab_size': 3,
@@ -40,7 +40,7 @@ def test_sizes_are_those_of_the_config():
     },
     'c',
   )
-  assert dataclasses.asdict(found) == {
+  assert dataclasses.asdict(sizes) == {
     'vocab_size': 30522,
     'dim': 384,
     'layers': 6,
@@ -53,30 +53,30 @@ def test_sizes_are_those_of_the_config():
     'pad_id': 7,
     'position_offset': 0,
   }
-  assert found.max_tokens == 512
+  assert sizes.max_tokens == 512
 
 
 def test_absent_fields_have_the_values_of_transformers():
-  found = architecture_of(CONFIG | {'hidden_act': None}, 'c')
-  assert found.activation is Activation.GELU
-  assert (found.token_types, found.norm_eps, found.pad_id) == (2, 1e-12, 0)
+  sizes = architecture_of(CONFIG | {'hidden_act': None}, 'c')
+  assert sizes.activation is Activation.GELU
+  assert (sizes.token_types, sizes.norm_eps, sizes.pad_id) == (2, 1e-12, 0)
   assert architecture_of(CONFIG | {'model_type': 'roberta'}, 'c').pad_id == 1
 
 
 @pytest.mark.parametrize('kind', ['roberta', 'xlm-roberta', 'camembert'])
 def test_roberta_keeps_positions_for_padding(kind):
   config = CONFIG | {'model_type': kind, 'max_position_embeddings': 514}
-  found = architecture_of(config, 'c')
-  assert (found.positions, found.position_offset) == (514, 2)
-  assert found.max_tokens == 512
-  found = architecture_of(config | {'pad_token_id': 3}, 'c')
-  assert (found.position_offset, found.max_tokens) == (4, 510)
+  sizes = architecture_of(config, 'c')
+  assert (sizes.positions, sizes.position_offset) == (514, 2)
+  assert sizes.max_tokens == 512
+  sizes = architecture_of(config | {'pad_token_id': 3}, 'c')
+  assert (sizes.position_offset, sizes.max_tokens) == (4, 510)
 
 
 @pytest.mark.parametrize('name', ['gelu_new', 'gelu_pytorch_tanh'])
 def test_activations_of_one_kind(name):
-  found = architecture_of(CONFIG | {'hidden_act': name}, 'c')
-  assert found.activation is Activation.GELU_TANH
+  sizes = architecture_of(CONFIG | {'hidden_act': name}, 'c')
+  assert sizes.activation is Activation.GELU_TANH
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_sizes_of_xlnet():
     'summary_type': 'last',
     'untie_r': True,
   }
-  found = architecture_of(XLNET | published, 'c')
-  assert found == XLNetArchitecture(
+  sizes = architecture_of(XLNET | published, 'c')
+  assert sizes == XLNetArchitecture(
     32000, 768, 12, 12, 3072, Activation.RELU, 1e-5, 7
   )
-  assert found.max_tokens is None and found.summary_last
+  assert sizes.max_tokens is None and sizes.summary_last
   absent = architecture_of(XLNET, 'c')
   assert absent.activation is Activation.GELU
   assert (absent.norm_eps, absent.pad_id) == (1e-12, 5)

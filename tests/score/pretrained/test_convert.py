@@ -77,9 +77,9 @@ def test_names_and_axes_are_theirs():
   assert tensors['embeddings.word_embeddings.weight'].shape == (V, D)
   kernel = params['encoder/layers/1/attention/inputs/kernel']
   for part, name in enumerate(('query', 'key', 'value')):
-    found = tensors[f'{LAYER}attention.self.{name}.weight']
-    assert np.array_equal(found, kernel[:, part * D : (part + 1) * D].T)
-    assert found.flags.c_contiguous
+    tensor = tensors[f'{LAYER}attention.self.{name}.weight']
+    assert np.array_equal(tensor, kernel[:, part * D : (part + 1) * D].T)
+    assert tensor.flags.c_contiguous
   assert tensors[f'{LAYER}intermediate.dense.weight'].shape == (F, D)
   assert np.array_equal(
     tensors[f'{LAYER}output.dense.weight'],
@@ -98,29 +98,29 @@ def test_names_and_axes_are_theirs():
 @pytest.mark.parametrize('prefix', ['', 'bert.', 'roberta.'])
 def test_back_and_forth_is_the_same(prefix, pooler):
   tensors = {prefix + name: x for name, x in tensors_of(pooler).items()}
-  found = from_hugging_face(tensors, TINY, 'm')
-  assert same(found, params_of(pooler))
-  assert all(x.dtype == np.float32 for x in found.values())
-  assert same(to_hugging_face(found, TINY, 'ours'), tensors_of(pooler))
+  params = from_hugging_face(tensors, TINY, 'm')
+  assert same(params, params_of(pooler))
+  assert all(x.dtype == np.float32 for x in params.values())
+  assert same(to_hugging_face(params, TINY, 'ours'), tensors_of(pooler))
 
 
 def test_parameters_of_jax_and_of_the_rest_of_a_model():
   params = {path: jnp.asarray(x) for path, x in params_of(False).items()}
   params['head/kernel'] = jnp.ones((D, 3))
-  found = to_hugging_face(params, TINY, 'ours')
-  assert same(found, tensors_of(False))
-  assert not any(isinstance(x, jax.Array) for x in found.values())
+  converted = to_hugging_face(params, TINY, 'ours')
+  assert same(converted, tensors_of(False))
+  assert not any(isinstance(x, jax.Array) for x in converted.values())
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_any_floats_become_float32(dtype):
   tensors = {name: x.astype(dtype) for name, x in tensors_of().items()}
-  found = from_hugging_face(tensors, TINY, 'm')
+  params = from_hugging_face(tensors, TINY, 'm')
   expected = from_hugging_face(
     {name: x.astype(np.float32) for name, x in tensors.items()}, TINY, 'm'
   )
-  assert same(found, expected)
-  assert all(x.dtype == np.float32 for x in found.values())
+  assert same(params, expected)
+  assert all(x.dtype == np.float32 for x in params.values())
 
 
 def test_harmless_extras_and_old_names():

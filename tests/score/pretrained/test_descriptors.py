@@ -31,8 +31,8 @@ def words(missing=()):
   """Returns word vectors; those of padding and unknown must not count."""
   rows = [np.full(3, 9.0), np.full(3, 7.0)]
   rows += [FRESH, FISH, TRADE, TUNA, SEA, LONE]
-  found = np.array([w not in missing for w in ('', '?', *VOCAB.words)])
-  return WordVectors(np.array(rows, np.float32), found)
+  known = np.array([w not in missing for w in ('', '?', *VOCAB.words)])
+  return WordVectors(np.array(rows, np.float32), known)
 
 
 def encoder(labels=LABELS, missing=(), **fields):
@@ -76,21 +76,21 @@ def test_all_words_has_every_name_whole():
 
 
 def test_uniform_means():
-  found = encoder().encode(LABELS)
-  assert found.dtype == np.float32
+  vectors = encoder().encode(LABELS)
+  assert vectors.dtype == np.float32
   expected = [
     (FRESH + FISH) / 2,
     (FISH + TRADE) / 2,
     (2 * TRADE + FRESH) / 3,
     np.zeros(3),
   ]
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  np.testing.assert_allclose(vectors, expected, rtol=1e-6)
 
 
 def test_means_with_alternative_names():
-  found = encoder(alt=True).encode(LABELS[:2])
+  vectors = encoder(alt=True).encode(LABELS[:2])
   expected = [(FRESH + 2 * FISH + SEA + TUNA) / 5, (FISH + TRADE) / 2]
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  np.testing.assert_allclose(vectors, expected, rtol=1e-6)
   (first,) = encoder(alt=True, max_words=1).encode(LABELS[:1])
   np.testing.assert_allclose(first, (FRESH + SEA + TUNA) / 3, rtol=1e-6)
 
@@ -99,7 +99,7 @@ def test_means_by_inverse_frequency():
   """Checks IDF: fresh, fish and trade are in 2 of 4 labels; repeats add 0."""
   two, one = math.log(5 / 3) + 1, math.log(5 / 2) + 1
   idf = DescriptorWeights.IDF
-  found = encoder(weights=idf).encode((*LABELS[:3], Label('5', 'fish lone')))
+  vectors = encoder(weights=idf).encode((*LABELS[:3], Label('5', 'fish lone')))
   never = math.log(5) + 1
   expected = [
     (FRESH + FISH) / 2,
@@ -107,18 +107,18 @@ def test_means_by_inverse_frequency():
     (2 * TRADE + FRESH) / 3,
     (two * FISH + never * LONE) / (two + never),
   ]
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
-  (found,) = encoder(weights=idf, alt=True).encode(LABELS[:1])
+  np.testing.assert_allclose(vectors, expected, rtol=1e-6)
+  (vectors,) = encoder(weights=idf, alt=True).encode(LABELS[:1])
   total = two * (FRESH + 2 * FISH) + one * (SEA + TUNA)
-  np.testing.assert_allclose(found, total / (3 * two + 2 * one), rtol=1e-6)
+  np.testing.assert_allclose(vectors, total / (3 * two + 2 * one), rtol=1e-6)
 
 
 @pytest.mark.parametrize('weights', DescriptorWeights)
 def test_words_without_a_vector_do_not_count(weights):
-  found = encoder(missing=('fish', 'lone'), weights=weights).encode(
+  vectors = encoder(missing=('fish', 'lone'), weights=weights).encode(
     [LABELS[0], Label('5', 'lone unheard fresh'), Label('6', 'fish lone')]
   )
-  np.testing.assert_allclose(found, [FRESH, FRESH, [0, 0, 0]], rtol=1e-6)
+  np.testing.assert_allclose(vectors, [FRESH, FRESH, [0, 0, 0]], rtol=1e-6)
 
 
 def test_new_labels_change_no_other():

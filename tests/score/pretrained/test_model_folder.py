@@ -69,9 +69,9 @@ def same(one, other):
 @pytest.mark.parametrize('shards', [0, 1, 3])
 def test_reads_files_and_shards(shards, tmp_path):
   make(tmp_path / 'm', shards=shards)
-  found = ModelFolder.at(str(tmp_path / 'm'))
-  assert found.architecture == TINY and found.config == CONFIG
-  assert same(found.parameters(), params_of())
+  folder = ModelFolder.at(str(tmp_path / 'm'))
+  assert folder.architecture == TINY and folder.config == CONFIG
+  assert same(folder.parameters(), params_of())
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16])
@@ -117,9 +117,9 @@ def test_what_is_written_is_read(tmp_path):
     'tokenizer.json',
   ]
   assert (target / 'tokenizer.json').read_text('utf-8') == '"é"'
-  found = ModelFolder.at(str(target))
-  assert same(found.parameters(), params_of())
-  assert found.config == CONFIG | {
+  again = ModelFolder.at(str(target))
+  assert same(again.parameters(), params_of())
+  assert again.config == CONFIG | {
     'architectures': ['BertModel'],
     'id2label': {'0': 'a'},
     'torch_dtype': 'float32',
@@ -149,25 +149,25 @@ def test_nothing_half_written_stays(tmp_path):
   ('size', 'rows'), [(30522, 30522), (30522, 30528), (30522, 30592), (5, 8)]
 )
 def test_tokenizers_that_fit(size, rows):
-  found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  check_vocabulary(size, found, 't')
+  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  check_vocabulary(size, architecture, 't')
 
 
 @pytest.mark.parametrize(
   ('size', 'rows'), [(250002, 250037), (31102, 32102), (1, 9)]
 )
 def test_spare_rows_are_asked_for(size, rows):
-  found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  check_vocabulary(size, found, 't', spare_rows=True)
+  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  check_vocabulary(size, architecture, 't', spare_rows=True)
   with pytest.raises(DataError, match=f' {rows - size} rows .*spare_rows=True'):
-    check_vocabulary(size, found, 't')
+    check_vocabulary(size, architecture, 't')
 
 
 @pytest.mark.parametrize(('size', 'rows'), [(30523, 30522), (0, 8)])
 def test_no_rows_are_to_spare(size, rows):
-  found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
   with pytest.raises(DataError, match='belongs to the weights$'):
-    check_vocabulary(size, found, 't', spare_rows=True)
+    check_vocabulary(size, architecture, 't', spare_rows=True)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,6 @@ def test_no_rows_are_to_spare(size, rows):
   [(30523, 30522), (30521, 30522), (30000, 30528), (0, 8), (7, 11)],
 )
 def test_tokenizers_of_another_model(size, rows):
-  found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  architecture = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
   with pytest.raises(DataError, match=f't: .* {size} ids .* {rows} rows'):
-    check_vocabulary(size, found, 't')
+    check_vocabulary(size, architecture, 't')

@@ -93,13 +93,13 @@ def test_those_stay_to_whom_it_matters_most():
 def test_the_seed_alone_decides(spherical):
   rows = points(np.random.default_rng(0), 200, 20)
   members = np.arange(150)
-  found = [
+  clusterings = [
     balanced_kmeans(rows, members, 7, seed, spherical=spherical, workers=n)
     for seed, n in [(1, 1), (1, 1), (1, 2), (1, 5), (2, 1)]
   ]
-  for same in found[1:4]:
-    np.testing.assert_array_equal(same, found[0])
-  assert (found[4] != found[0]).any()
+  for same in clusterings[1:4]:
+    np.testing.assert_array_equal(same, clusterings[0])
+  assert (clusterings[4] != clusterings[0]).any()
 
 
 def test_as_many_clusters_as_members():

@@ -29,11 +29,11 @@ def everything(tree, weights):
 
 def test_what_is_saved_is_loaded(model, path):
   wanted = everything(model.tree, model.weights)
-  found = everything(*load_tree(path))
-  assert found.keys() == wanted.keys()
+  loaded = everything(*load_tree(path))
+  assert loaded.keys() == wanted.keys()
   for name, array in wanted.items():
-    assert found[name].tobytes() == array.tobytes(), name
-    assert found[name].dtype == array.dtype, name
+    assert loaded[name].tobytes() == array.tobytes(), name
+    assert loaded[name].dtype == array.dtype, name
 
 
 def test_the_same_is_written_alike(model, path, tmp_path):
@@ -44,11 +44,13 @@ def test_the_same_is_written_alike(model, path, tmp_path):
 def test_a_tree_whose_weights_were_all_pruned(tmp_path):
   tree = complete_tree(9, 3)
   none = np.zeros((4, len(tree) - 1))
-  made = Classifiers.from_dense(none, np.arange(len(tree) - 1.0), 0.0)
-  weights = BlockWeights.of([made], tree.columns, made.weights.nnz)
+  classifiers = Classifiers.from_dense(none, np.arange(len(tree) - 1.0), 0.0)
+  weights = BlockWeights.of(
+    [classifiers], tree.columns, classifiers.weights.nnz
+  )
   save_tree(tmp_path / 'tree.npz', tree, weights)
-  _, found = load_tree(tmp_path / 'tree.npz')
-  assert len(found.values) == 0 and found.bias.tolist() == weights.bias.tolist()
+  _, again = load_tree(tmp_path / 'tree.npz')
+  assert len(again.values) == 0 and again.bias.tolist() == weights.bias.tolist()
 
 
 def test_files_that_are_none(path):
@@ -68,13 +70,13 @@ def test_bytes_that_were_changed(model, path):
     damaged[at] ^= 0x55
     path.write_bytes(damaged)
     try:
-      found = everything(*load_tree(path))
+      loaded = everything(*load_tree(path))
     except DataError as error:
       faults += 1
       assert 'tree.npz' in str(error)
       continue
     for name, array in wanted.items():
-      assert found[name].tobytes() == array.tobytes(), (at, name)
+      assert loaded[name].tobytes() == array.tobytes(), (at, name)
   assert faults > 80
 
 
@@ -106,6 +108,6 @@ def test_unknown_arrays_are_named(path):
 def test_weights_of_another_tree(model, path, tmp_path):
   other = complete_tree(model.tree.n_labels, 2)
   arrays = {f'tree/{name}': value for name, value in other.arrays().items()}
-  rewritten(path, lambda given: given.update(arrays))
+  rewritten(path, lambda contents: contents.update(arrays))
   with pytest.raises(DataError, match='tree.npz: weights/'):
     load_tree(path)

@@ -31,25 +31,29 @@ def data():
 
 def test_sums_of_length_1(data):
   rows, gold, gold_NL = data
-  found = pifa(rows, gold, L)
+  features_LD = pifa(rows, gold, L)
   sums_LD = gold_NL.T.astype(float) @ rows.toarray()
   norm_L = np.linalg.norm(sums_LD, axis=1, keepdims=True)
   wanted = np.where(norm_L > 0, sums_LD / np.where(norm_L > 0, norm_L, 1), 0)
-  assert found.dtype == np.float32 and found.shape == (L, D)
-  np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
-  assert found[[EMPTY]].nnz == 0
+  assert features_LD.dtype == np.float32 and features_LD.shape == (L, D)
+  np.testing.assert_allclose(
+    features_LD.toarray(), wanted, rtol=1e-5, atol=1e-6
+  )
+  assert features_LD[[EMPTY]].nnz == 0
 
 
 def test_sums_of_documents_by_their_length(data):
   """Checks Equation 3.3 of Bertalis et al.; an empty document has length 1."""
   rows, gold, gold_NL = data
   lengths = np.arange(N)
-  found = pifa(rows, gold, L, lengths)
+  features_LD = pifa(rows, gold, L, lengths)
   each_ND = rows.toarray() / np.maximum(lengths, 1)[:, None]
   wanted = gold_NL.T.astype(float) @ each_ND
-  assert found.dtype == np.float32 and found.shape == (L, D)
-  np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
-  assert found[[EMPTY]].nnz == 0
+  assert features_LD.dtype == np.float32 and features_LD.shape == (L, D)
+  np.testing.assert_allclose(
+    features_LD.toarray(), wanted, rtol=1e-5, atol=1e-6
+  )
+  assert features_LD[[EMPTY]].nnz == 0
 
 
 @pytest.mark.parametrize('lengths', [None, np.arange(N)])
@@ -57,8 +61,8 @@ def test_some_labels_at_a_time_are_all_at_once(data, lengths, monkeypatch):
   rows, gold, _ = data
   whole = strongest(pifa(rows, gold, L, lengths), 2)
   monkeypatch.setattr(label_features, '_ENTRIES', 5)
-  found = pifa(rows, gold, L, lengths, 2)
-  np.testing.assert_array_equal(found.toarray(), whole.toarray())
+  features_LD = pifa(rows, gold, L, lengths, 2)
+  np.testing.assert_array_equal(features_LD.toarray(), whole.toarray())
 
 
 def test_labels_of_documents_are_features_too(data):
@@ -66,18 +70,20 @@ def test_labels_of_documents_are_features_too(data):
   rows, gold, gold_NL = data
   labels = tuple(Label(f'l{i}') for i in range(L))
   space = LabelSpace(labels, gold_NL.sum(axis=0).astype(np.int32), N, L, 0)
-  given = TreeData(space, gold, rows)
+  tree_data = TreeData(space, gold, rows)
   both = np.hstack([rows.toarray(), gold_NL])
   for kind, each in (
     (LabelFeatures.CO_OCCURRENCE, gold_NL.astype(float)),
     (LabelFeatures.JOINT, both),
   ):
-    found = label_features.label_features(kind, given)
+    features_LD = label_features.label_features(kind, tree_data)
     sums = gold_NL.T.astype(float) @ each
     norm = np.linalg.norm(sums, axis=1, keepdims=True)
     wanted = sums / np.where(norm > 0, norm, 1)
-    np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
-    assert found.dtype == np.float32 and not kind.needs_texts
+    np.testing.assert_allclose(
+      features_LD.toarray(), wanted, rtol=1e-5, atol=1e-6
+    )
+    assert features_LD.dtype == np.float32 and not kind.needs_texts
 
 
 def test_features_of_several_labels_are_mixed(data, monkeypatch):
@@ -109,11 +115,11 @@ def test_the_strongest_features_are_kept(n):
   dense = rng.integers(0, 4, (9, D)) * (rng.random((9, D)) < 0.7)
   dense[EMPTY] = 0
   features = sparse.csr_array(dense.astype(np.float32))
-  found = strongest(features, n)
+  kept = strongest(features, n)
   wanted = np.zeros_like(dense)
   for row in range(9):
     best = np.argsort(-dense[row], kind='stable')[:n]
     wanted[row, best] = dense[row, best]
-  np.testing.assert_array_equal(found.toarray(), wanted)
-  assert found.dtype == np.float32 and found.nnz == (wanted > 0).sum()
+  np.testing.assert_array_equal(kept.toarray(), wanted)
+  assert kept.dtype == np.float32 and kept.nnz == (wanted > 0).sum()
   np.testing.assert_array_equal(features.toarray(), dense)

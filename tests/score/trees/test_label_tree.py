@@ -44,9 +44,9 @@ def test_the_largest_below():
 
 def test_the_nodes_that_labels_make_positive():
   labels, nodes = small().positive()
-  found = list(zip(labels.tolist(), nodes.tolist(), strict=True))
+  pairs = list(zip(labels.tolist(), nodes.tolist(), strict=True))
   wanted = {0: [1, 3], 1: [2, 5], 2: [1], 3: [2, 5, 6], 4: [1, 4]}
-  assert found == [(x, node) for x, nodes in wanted.items() for node in nodes]
+  assert pairs == [(x, node) for x, nodes in wanted.items() for node in nodes]
 
 
 @settings(max_examples=40)
@@ -110,16 +110,16 @@ def test_what_is_no_tree(parent, label, says):
 
 
 def taken(arrays):
-  given = {f'tree/{name}': array for name, array in arrays.items()}
-  return LabelTree.take(Arrays('model.npz', given), 'tree')
+  file_arrays = {f'tree/{name}': array for name, array in arrays.items()}
+  return LabelTree.take(Arrays('model.npz', file_arrays), 'tree')
 
 
 def test_what_is_kept_is_taken():
   arrays = small().arrays()
-  found = taken(dict(arrays)).arrays()
+  again = taken(dict(arrays)).arrays()
   for name, array in arrays.items():
-    np.testing.assert_array_equal(found[name], array)
-    assert np.asarray(found[name]).dtype == array.dtype
+    np.testing.assert_array_equal(again[name], array)
+    assert np.asarray(again[name]).dtype == array.dtype
 
 
 def changed(name, at, value):

@@ -194,21 +194,21 @@ def test_gold_of_a_level_on_the_device(level):
     assert len(ids) == 5 and ids.count(PAD) == 5 - len(wanted)
   # Nodes that are not gold have no gold labels below them.
   every = jnp.tile(jnp.arange(levels.sizes[level], dtype=jnp.int32), (5, 1))
-  found = gold_counts(above_L, positives_BP, every)
-  for row, wanted in zip(found.tolist(), brute_gold(levels, level)):
+  counts_BX = gold_counts(above_L, positives_BP, every)
+  for row, wanted in zip(counts_BX.tolist(), brute_gold(levels, level)):
     assert {i: n for i, n in enumerate(row) if n} == wanted
 
 
 def test_children_of_the_nodes_of_a_document():
   levels = LabelLevels.cut(small())
   ids_BK = jnp.asarray([[1, 0], [PAD, 1], [PAD, PAD]], jnp.int32)
-  found = expand(jnp.asarray(levels.children[1]), ids_BK)
-  assert found.tolist() == [
+  expanded = expand(jnp.asarray(levels.children[1]), ids_BK)
+  assert expanded.tolist() == [
     [3, PAD, PAD, 0, 1, 2],
     [PAD, PAD, PAD, 3, PAD, PAD],
     [PAD] * 6,
   ]
-  assert found.dtype == jnp.int32
+  assert expanded.dtype == jnp.int32
   root = expand(jnp.asarray(levels.children[0]), jnp.zeros((1, 1), jnp.int32))
   assert root.tolist() == [[0, 1]]
 
@@ -220,12 +220,12 @@ def path(tmp_path):
 
 
 def test_what_is_saved_is_loaded(path, tmp_path):
-  found, wanted = load_levels(path), LabelLevels.cut(small())
+  loaded, wanted = load_levels(path), LabelLevels.cut(small())
   for name, arrays in vars(wanted).items():
-    for ours, theirs in zip(getattr(found, name), arrays, strict=True):
+    for ours, theirs in zip(getattr(loaded, name), arrays, strict=True):
       assert ours.dtype == theirs.dtype
       np.testing.assert_array_equal(ours, theirs)
-  save_levels(tmp_path / 'again.npz', found)
+  save_levels(tmp_path / 'again.npz', loaded)
   assert path.read_bytes() == (tmp_path / 'again.npz').read_bytes()
 
 

@@ -12,14 +12,14 @@ from xjax.score.trees.segments import cut_into_segments
 
 def paths(tree):
   """Returns {label of a leaf: labels of the nodes above it}."""
-  found = {}
+  path_of = {}
   for node in np.flatnonzero(tree.degree == 0).tolist():
     path, label = [], int(tree.label[node])
     while node:
       node = int(tree.parent[node])
       path.append(int(tree.label[node]))
-    found[label] = path
-  return found
+    path_of[label] = path
+  return path_of
 
 
 def test_of_a_complete_tree():
@@ -57,12 +57,12 @@ def test_any_tree(make_tree, seed, n_nodes, more):
   tree = make_tree(np.random.default_rng(seed), n_nodes)
   whole = paths(tree)
   limit = max(map(len, whole.values())) + more
-  found, last = {}, None
+  joined, last = {}, None
   for part in cut_into_segments(tree, limit):
     assert len(part) - 1 <= limit and part.n_labels == tree.n_labels
     own = paths(part)
-    assert not own.keys() & found.keys()
-    found |= own
+    assert not own.keys() & joined.keys()
+    joined |= own
     last = part
-  assert found == whole  # leaves stay leaves, below the same nodes
+  assert joined == whole  # leaves stay leaves, below the same nodes
   assert last is not None and last.label[0] == NO_LABEL

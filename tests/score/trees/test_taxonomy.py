@@ -29,13 +29,13 @@ PARENTS = {
 def paths(ids, parents, gold):
   """Label -> the labels, or NO_LABEL, of the nodes from the root to it."""
   tree = taxonomy_tree(ids, parents, Ragged.of(gold))
-  found = {}
+  path_of = {}
   for node in np.flatnonzero(tree.label != NO_LABEL).tolist():
     path = [node]
     while path[0]:
       path.insert(0, int(tree.parent[path[0]]))
-    found[int(tree.label[node])] = tree.label[path[1:]].tolist()
-  return found
+    path_of[int(tree.label[node])] = tree.label[path[1:]].tolist()
+  return path_of
 
 
 CLOSED = [[CAT, ANIMAL], [ANIMAL], [OAK, PLANT], [FIR, PLANT, DOG, ANIMAL]]
@@ -56,10 +56,10 @@ def test_labels_that_all_below_them_have_are_predicted_within():
 @pytest.mark.parametrize('alone', [OAK, FIR])
 def test_others_have_a_leaf_of_their_own(alone):
   """A document of the label below is enough, however far below that is."""
-  found = paths(IDS, PARENTS, [*CLOSED, [alone]])
-  assert found[PLANT] == [NO, PLANT]
-  assert found[OAK] == [NO, NO, OAK] and found[FIR] == [NO, NO, FIR]
-  assert found[ANIMAL] == [ANIMAL] and found[DOG] == [ANIMAL, DOG]
+  path_of = paths(IDS, PARENTS, [*CLOSED, [alone]])
+  assert path_of[PLANT] == [NO, PLANT]
+  assert path_of[OAK] == [NO, NO, OAK] and path_of[FIR] == [NO, NO, FIR]
+  assert path_of[ANIMAL] == [ANIMAL] and path_of[DOG] == [ANIMAL, DOG]
 
 
 def test_labels_that_the_tree_lacks_say_nothing():
@@ -110,8 +110,8 @@ def test_any_parents_and_documents(data, n):
   gold = data.draw(st.lists(labels, max_size=5))
   ids = [f'l{i}' for i in range(n)]
   parents = {ids[i]: [ids[up]] for i, up in enumerate(above) if up is not None}
-  found = paths(ids, parents, gold)
-  assert sorted(found) == list(range(n))
+  path_of = paths(ids, parents, gold)
+  assert sorted(path_of) == list(range(n))
 
   def ancestors(label):
     while (label := above[label]) is not None:
@@ -123,5 +123,7 @@ def test_any_parents_and_documents(data, n):
       label in row for row in gold if any(x in below for x in row)
     )
     n_above = sum(1 for _ in ancestors(label))
-    assert len(found[label]) == n_above + 1 + (not is_closed)
-    assert (found[label][-1] == label) and len(set(found[label]) - {NO}) <= n
+    assert len(path_of[label]) == n_above + 1 + (not is_closed)
+    assert (path_of[label][-1] == label) and len(
+      set(path_of[label]) - {NO}
+    ) <= n

@@ -54,13 +54,13 @@ def train(data, tree, folder, **changes):
 
 def columns(weights):
   """Dense weights of each node but the root, and their biases."""
-  found = np.zeros((D, len(weights.bias)), np.float32)
+  weights_DV = np.zeros((D, len(weights.bias)), np.float32)
   for block, first in enumerate(weights.columns[:-1]):
     for row in range(weights.rows[block], weights.rows[block + 1]):
       entries = slice(*weights.entries[row : row + 2])
       places = first + weights.places[entries].astype(int)
-      found[weights.features[row], places] = weights.values[entries]
-  return found, weights.bias
+      weights_DV[weights.features[row], places] = weights.values[entries]
+  return weights_DV, weights.bias
 
 
 def test_nodes_learn_from_the_documents_of_their_parents(data, tree, tmp_path):
@@ -181,11 +181,11 @@ def test_a_stopped_run_goes_on_and_ends_the_same(data, tmp_path):
       train(data, tree, tmp_path / 'cut', between=stop_after(0))
     assert len(list((tmp_path / 'cut').iterdir())) == done + 1
   calls = []
-  found = train(
+  parts = train(
     data, tree, tmp_path / 'cut', between=lambda: calls.append(1), workers=2
   )
   assert calls == []  # all parts were there
-  assert_same(found, whole)
+  assert_same(parts, whole)
 
 
 @pytest.mark.usefixtures('small_parts')
@@ -198,8 +198,8 @@ def test_a_damaged_part_is_done_again_and_said(data, tmp_path, caplog):
     content[at] ^= 255
   path.write_bytes(content)
   calls = []
-  found = train(data, tree, tmp_path, between=lambda: calls.append(1))
-  assert_same(found, whole)
+  parts = train(data, tree, tmp_path, between=lambda: calls.append(1))
+  assert_same(parts, whole)
   assert calls == [1]
   assert f'{path}: is damaged' in caplog.text
 

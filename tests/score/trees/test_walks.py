@@ -12,9 +12,9 @@ L = 6
 
 
 def weights(seed=0, workers=1, **fields):
-  found = RandomWalks(**fields).weights(GOLD, L, seed, workers)
-  assert found.dtype == np.float32 and found.shape == (L, L)
-  return found.toarray()
+  similar = RandomWalks(**fields).weights(GOLD, L, seed, workers)
+  assert similar.dtype == np.float32 and similar.shape == (L, L)
+  return similar.toarray()
 
 
 def one_step():
@@ -32,18 +32,18 @@ def test_visits_follow_the_probabilities_of_steps():
   step, restart = one_step(), 0.4
   # Where the walk is before a step, in the long run.
   before = np.linalg.inv(np.eye(5) - (1 - restart) * step[:5, :5]) * restart
-  found = weights(steps=200_000, restart=restart, top=5)
-  np.testing.assert_allclose(found[:5, :5], before @ step[:5, :5], atol=0.01)
+  similar = weights(steps=200_000, restart=restart, top=5)
+  np.testing.assert_allclose(similar[:5, :5], before @ step[:5, :5], atol=0.01)
 
 
 @pytest.mark.parametrize('top', [1, 2, 3])
 def test_the_labels_that_are_visited_most_are_kept(top):
   step = one_step()
-  found = weights(steps=4000, restart=0.99, top=top)
-  np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
+  similar = weights(steps=4000, restart=0.99, top=top)
+  np.testing.assert_allclose(similar.sum(axis=1), 1, rtol=1e-6)
   for label in (0, 2, 3):
     best = np.sort(step[label])[::-1][:top]
-    kept = np.flatnonzero(found[label])
+    kept = np.flatnonzero(similar[label])
     assert set(kept) <= set(np.flatnonzero(step[label] >= best[-1]))
     assert len(kept) == min(top, np.count_nonzero(step[label]))
 

@@ -11,17 +11,16 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Float32
+from jaxtyping import Array, Float, Float32
 
 from xjax.score.encoders.contract import EncoderInputs
 from xjax.score.encoders.recurrent import (
   Bidirectional,
+  Direction,
   RecurrentConfig,
-  draw_gates,
   kernel_gradient,
   state_product,
   states_before,
-  states_over_shards,
 )
 
 
@@ -31,61 +30,6 @@ class BiGRUConfig(RecurrentConfig):
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return BiGRU(inputs.dim, self, rngs=rngs)
-
-
-class GRU(nnx.Module):
-  """Computes one direction of one layer (Cho et al. 2014).
-
-  For an input x and a state h, the gates are r = sigmoid(W_r x + b_r + U_r h)
-  and z = sigmoid(W_z x + b_z + U_z h). The candidate state is
-  n = tanh(W_n x + b_n + r (U_n h + c)). The new state is
-  h' = (1 - z) n + z h. As in cuDNN, r multiplies U_n h + c, and not only h.
-
-  Attributes:
-    kernel: W, float32 [D, V]. The V = 3U columns belong to r, then z, then n.
-    bias: b, float32 [V].
-    recurrent: U, float32 [U, V].
-    candidate_bias: c, float32 [U].
-  """
-
-  def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
-    """Draws the kernels and sets the biases to zero.
-
-    The input kernels follow Glorot's rule; the recurrent kernels are
-    orthogonal.
-
-    Args:
-      dim: input size D.
-      units: size U of the hidden state.
-      reverse: whether the GRU reads from the last token to the first.
-      rngs: stream `params`.
-    """
-    self.reverse = reverse
-    glorot = nnx.initializers.glorot_uniform()
-    orthogonal = nnx.initializers.orthogonal()
-    self.kernel = nnx.Param(draw_gates(glorot, rngs, (dim, units), 3))
-    self.bias = nnx.Param(jnp.zeros(3 * units))
-    self.recurrent = nnx.Param(draw_gates(orthogonal, rngs, (units, units), 3))
-    self.candidate_bias = nnx.Param(jnp.zeros(units))
-
-  def __call__(
-    self, x_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
-  ) -> Float[Array, 'T B U']:
-    """Returns the state after each token.
-
-    The GRU runs on the context mesh (`jax.set_mesh`). Documents are divided
-    over the data axis.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-
-    Returns:
-      h_TBU, in x's dtype and 0 at padding.
-    """
-    weights = self.kernel, self.bias, self.recurrent, self.candidate_bias
-    run = functools.partial(gru, reverse=self.reverse)
-    return states_over_shards(run, x_TBD, real_TB, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
@@ -226,6 +170,26 @@ def _gru_backward(
 
 
 gru.defvjp(_gru_forward, _gru_backward)
+
+
+class GRU(Direction):
+  """Computes one direction of one layer (Cho et al. 2014).
+
+  For an input x and a state h, the gates are r = sigmoid(W_r x + b_r + U_r h)
+  and z = sigmoid(W_z x + b_z + U_z h). The candidate state is
+  n = tanh(W_n x + b_n + r (U_n h + c)). The new state is
+  h' = (1 - z) n + z h. As in cuDNN, r multiplies U_n h + c, and not only h.
+
+  Attributes:
+    kernel: W, float32 [D, V]. The V = 3U columns belong to r, then z, then n.
+    bias: b, float32 [V].
+    recurrent: U, float32 [U, V].
+    candidate_bias: c, float32 [U].
+  """
+
+  gates = 3
+  vectors = ('candidate_bias',)
+  states = staticmethod(gru)
 
 
 class BiGRU(Bidirectional):

@@ -7,17 +7,16 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Float32
+from jaxtyping import Array, Float, Float32
 
 from xjax.score.encoders.contract import EncoderInputs
 from xjax.score.encoders.recurrent import (
   Bidirectional,
+  Direction,
   RecurrentConfig,
-  draw_gates,
   kernel_gradient,
   state_product,
   states_before,
-  states_over_shards,
 )
 
 
@@ -27,71 +26,6 @@ class BiLSTMConfig(RecurrentConfig):
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return BiLSTM(inputs.dim, self, rngs=rngs)
-
-
-class LSTM(nnx.Module):
-  """Computes one direction of one layer (Gers et al. 2000), with a first state.
-
-  For an input x, a state h and a cell c, the gates are i, f and o, each of the
-  form sigmoid(W x + b + U h) with its own W, b and U. The candidate is
-  g = tanh(W_g x + b_g + U_g h). The new cell is c' = f c + i g, and the new
-  state is h' = o tanh(c').
-
-  As in AttentionXML (You et al. 2019, Section 3.2, and its public code), the
-  state and the cell before the first token are learnt.
-
-  Attributes:
-    kernel: W, float32 [D, V]. The V = 4U columns belong to i, f, g, then o.
-    bias: b, float32 [V].
-    recurrent: U, float32 [U, V].
-    first_state, first_cell: h and c before the first token, float32 [U].
-  """
-
-  def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
-    """Draws the kernels; the biases and the first state are zero.
-
-    The input kernels follow Glorot's rule; the recurrent kernels are
-    orthogonal.
-
-    Args:
-      dim: input size D.
-      units: size U of the hidden state.
-      reverse: whether the LSTM reads from the last token to the first.
-      rngs: stream `params`.
-    """
-    self.reverse = reverse
-    glorot = nnx.initializers.glorot_uniform()
-    orthogonal = nnx.initializers.orthogonal()
-    self.kernel = nnx.Param(draw_gates(glorot, rngs, (dim, units), 4))
-    self.bias = nnx.Param(jnp.zeros(4 * units))
-    self.recurrent = nnx.Param(draw_gates(orthogonal, rngs, (units, units), 4))
-    self.first_state = nnx.Param(jnp.zeros(units))
-    self.first_cell = nnx.Param(jnp.zeros(units))
-
-  def __call__(
-    self, x_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
-  ) -> Float[Array, 'T B U']:
-    """Returns the state after each token.
-
-    The LSTM runs on the context mesh (`jax.set_mesh`). Documents are divided
-    over the data axis.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-
-    Returns:
-      h_TBU, in x's dtype and 0 at padding.
-    """
-    weights = (
-      self.kernel,
-      self.bias,
-      self.recurrent,
-      self.first_state,
-      self.first_cell,
-    )
-    run = functools.partial(lstm, reverse=self.reverse)
-    return states_over_shards(run, x_TBD, real_TB, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(7,))
@@ -265,6 +199,29 @@ def _lstm_backward(
 
 
 lstm.defvjp(_lstm_forward, _lstm_backward)
+
+
+class LSTM(Direction):
+  """Computes one direction of one layer (Gers et al. 2000), with a first state.
+
+  For an input x, a state h and a cell c, the gates are i, f and o, each of the
+  form sigmoid(W x + b + U h) with its own W, b and U. The candidate is
+  g = tanh(W_g x + b_g + U_g h). The new cell is c' = f c + i g, and the new
+  state is h' = o tanh(c').
+
+  As in AttentionXML (You et al. 2019, Section 3.2, and its public code), the
+  state and the cell before the first token are learnt.
+
+  Attributes:
+    kernel: W, float32 [D, V]. The V = 4U columns belong to i, f, g, then o.
+    bias: b, float32 [V].
+    recurrent: U, float32 [U, V].
+    first_state, first_cell: h and c before the first token, float32 [U].
+  """
+
+  gates = 4
+  vectors = 'first_state', 'first_cell'
+  states = staticmethod(lstm)
 
 
 class BiLSTM(Bidirectional):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 from typing import ClassVar
 
 from flax import nnx
@@ -36,6 +37,67 @@ class RecurrentConfig(EncoderConfig, abstract=True):
   )
 
 
+class Direction(nnx.Module):
+  """Computes one direction of one layer of a recurrent network.
+
+  Attributes:
+    gates: number of gates, including the candidate.
+    vectors: names of the parameters besides the kernel, the bias and the
+      recurrent kernel. Each is float32 [U], and zero at first.
+    states: function of x_TBD, of real_TB as float32, of the values of all
+      parameters, and of `reverse`. It returns the state after each token.
+    kernel: float32 [D, V], the gates' kernels of the inputs, side by side.
+    bias: float32 [V].
+    recurrent: float32 [U, V], the gates' kernels of the state.
+  """
+
+  gates: ClassVar[int]
+  vectors: ClassVar[tuple[str, ...]]
+  states: ClassVar[Callable[..., Float32[Array, 'T B U']]]
+
+  def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
+    """Draws the kernels; all other parameters are zero.
+
+    The input kernels follow Glorot's rule; the recurrent kernels are
+    orthogonal.
+
+    Args:
+      dim: input size D.
+      units: size U of the hidden state.
+      reverse: whether the network reads from the last token to the first.
+      rngs: stream `params`.
+    """
+    self.reverse = reverse
+    glorot = nnx.initializers.glorot_uniform()
+    orthogonal = nnx.initializers.orthogonal()
+    n = self.gates
+    self.kernel = nnx.Param(draw_gates(glorot, rngs, (dim, units), n))
+    self.bias = nnx.Param(jnp.zeros(n * units))
+    self.recurrent = nnx.Param(draw_gates(orthogonal, rngs, (units, units), n))
+    for name in self.vectors:
+      setattr(self, name, nnx.Param(jnp.zeros(units)))
+
+  def __call__(
+    self, x_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
+  ) -> Float[Array, 'T B U']:
+    """Returns the state after each token.
+
+    The network runs on the context mesh (`jax.set_mesh`). Documents are divided
+    over the data axis.
+
+    Args:
+      x_TBD: inputs, time first.
+      real_TB: bool, False at padding.
+
+    Returns:
+      h_TBU, in x's dtype and 0 at padding.
+    """
+    names = 'kernel', 'bias', 'recurrent', *self.vectors
+    weights = [getattr(self, name) for name in names]
+    run = functools.partial(self.states, reverse=self.reverse)
+    return states_over_shards(run, x_TBD, real_TB, weights)
+
+
 class Bidirectional(nnx.Module):
   """Reads tokens with one or more layers of a recurrent network.
 
@@ -44,15 +106,13 @@ class Bidirectional(nnx.Module):
   connection.
 
   Attributes:
-    direction: class of the network that reads in one direction. It is made by
-      direction(dim, units, reverse=..., rngs=...), and called with x_TBD and
-      real_TB.
+    direction: class of the network that reads in one direction.
     dim: size of the output, twice the units.
     forwards: for each layer, the network that reads from the first token on.
     backwards: for each layer, the network that reads from the last token on.
   """
 
-  direction: ClassVar[type[nnx.Module]]
+  direction: ClassVar[type[Direction]]
 
   def __init__(self, dim: int, config: RecurrentConfig, *, rngs: nnx.Rngs):
     """Makes the layers, with fresh parameters.

@@ -93,15 +93,15 @@ def changed(make, loss, rule, mesh):
     @functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
     def run(shared, hidden_BTD, rows, slots):
       head = nnx.merge(graphdef, rows, shared)
-      given = features.replace(hidden_BTD=hidden_BTD)
+      inputs = features.replace(hidden_BTD=hidden_BTD)
       step = RowStep(rule, slots, pace)
       mask_B = jnp.asarray(MASK)
       return any_head_loss(
-        head, given, shortlist, mask_B, loss, step, mean=True
+        head, inputs, shortlist, mask_B, loss, step, mean=True
       )
 
-    found = run(shared, features.hidden_BTD, rows, slots)
-    (loss, (rows, slots)), gradients = jax.block_until_ready(found)
+    results = run(shared, features.hidden_BTD, rows, slots)
+    (loss, (rows, slots)), gradients = jax.block_until_ready(results)
   arrays = nnx.to_pure_dict(rows) | slots
   return float(loss), jax.tree.map(np.asarray, (arrays, gradients))
 
@@ -116,9 +116,9 @@ def expected(make, loss, rule):
     @functools.partial(jax.value_and_grad, argnums=(0, 1, 2))
     def run(shared, hidden_BTD, rows):
       head = nnx.merge(graphdef, rows, shared)
-      given = features.replace(hidden_BTD=hidden_BTD)
+      inputs = features.replace(hidden_BTD=hidden_BTD)
       mask_B = jnp.asarray(MASK)
-      return shortlist_loss(head, given, shortlist, mask_B, loss, mean=True)
+      return shortlist_loss(head, inputs, shortlist, mask_B, loss, mean=True)
 
     total, (*gradients, d_rows) = run(shared, features.hidden_BTD, rows)
   used = np.unique(np.asarray(shortlist.ids_BA)[MASK])

@@ -16,10 +16,10 @@ ROWS, D = 2 * LABEL_MULTIPLE, 4
 def drawn(storage, shape=(1, 1)):
   devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
   with jax.set_mesh(jax.sharding.Mesh(devices, (DATA, LABEL))):
-    found = jax.jit(lambda key: first.initial_rows(key, ROWS, D, storage))(
+    rows = jax.jit(lambda key: first.initial_rows(key, ROWS, D, storage))(
       jax.random.key(1)
     )
-  return {name: np.asarray(array) for name, array in found.items()}
+  return {name: np.asarray(array) for name, array in rows.items()}
 
 
 @pytest.mark.parametrize('storage', Storage)
@@ -28,17 +28,17 @@ def test_rows_are_normal_and_the_same_on_every_mesh(
   storage, at_once, monkeypatch
 ):
   monkeypatch.setattr(first, '_MOST_ROWS', at_once)
-  found = drawn(storage)
-  rows = jax.tree.map(jnp.asarray, found)
+  arrays = drawn(storage)
+  rows = jax.tree.map(jnp.asarray, arrays)
   kernel = np.asarray(decode_weights(rows, jnp.float32), np.float64)
   assert kernel.shape == (ROWS, D)
-  assert found['kernel'].dtype == storage.dtype
+  assert arrays['kernel'].dtype == storage.dtype
   assert abs(kernel.mean()) < 4 * kernel.std() / kernel.size**0.5
   assert kernel.std() == pytest.approx(D**-0.5, rel=0.02)
   # No block is drawn twice.
   assert len(np.unique(kernel, axis=0)) > 0.9 * ROWS
   for shape in [(2, 4), (8, 1)]:
     other = drawn(storage, shape)
-    assert other.keys() == found.keys()
-    for name, array in found.items():
+    assert other.keys() == arrays.keys()
+    for name, array in arrays.items():
       np.testing.assert_array_equal(other[name], array)

@@ -62,8 +62,8 @@ def after(mesh, chunks=1, frequent=True):
         shard, in_specs=(spec, spec), out_specs=(spec, spec), check_vma=False
       )
     )
-    found = run(jnp.ones((rows, D), jnp.bfloat16), kahan_slots(marked, D))
-    kernel_RD, left_out_XD = map(np.asarray, jax.block_until_ready(found))
+    result = run(jnp.ones((rows, D), jnp.bfloat16), kahan_slots(marked, D))
+    kernel_RD, left_out_XD = map(np.asarray, jax.block_until_ready(result))
   left_out_XD = left_out_XD.view(jnp.bfloat16)
   return [x.astype(np.float64) for x in (kernel_RD, left_out_XD)]
 
@@ -115,8 +115,8 @@ def test_other_labels_are_right_on_average():
 
 @pytest.mark.parametrize(('mesh', 'chunks'), [((2, 4), 1), ((1, 1), 4)])
 def test_meshes_and_chunks_are_bitwise_the_same(mesh, chunks):
-  for found, expected in zip(after(mesh, chunks), after((1, 1))):
-    np.testing.assert_array_equal(found, expected)
+  for sharded, expected in zip(after(mesh, chunks), after((1, 1))):
+    np.testing.assert_array_equal(sharded, expected)
 
 
 def test_what_is_not_compensated_leaves_nothing_behind():

@@ -236,9 +236,9 @@ def test_bits_are_even_and_differ_by_key_row_and_column():
     'key': x_CD ^ np.asarray(bits(400, 300, 2)),
     'diagonal': x_CD[1:, 1:] ^ x_CD[:-1, :-1],
   }
-  for name, found in pairs.items():
-    error = 0.5 / np.sqrt(found.size)
-    assert (np.abs(ones(found) - 0.5) < 4.5 * error).all(), name
+  for name, mask in pairs.items():
+    error = 0.5 / np.sqrt(mask.size)
+    assert (np.abs(ones(mask) - 0.5) < 4.5 * error).all(), name
 
 
 @pytest.mark.parametrize('wrong', [np.inf, -np.inf, np.nan])

@@ -25,7 +25,7 @@ SPACING = {
 }  # at most, as a share of the number
 
 
-def made(storage):
+def stored(storage):
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:1])[None], (DATA, LABEL))
   with jax.set_mesh(mesh):
     return OneVsAll(L, D, chunk=64, storage=storage, rngs=nnx.Rngs(0))
@@ -42,7 +42,7 @@ def made(storage):
 )
 def test_bytes_of_a_weight(storage, dtype, size):
   assert storage.dtype == dtype and storage.bytes == size
-  head = made(storage)
+  head = stored(storage)
   assert head.kernel.dtype == dtype and head.bias.dtype == jnp.float32
   assert head.kernel.shape == (padded_labels(L), D)
   assert hasattr(head, 'exponent') == (storage is Storage.FLOAT8)
@@ -79,7 +79,7 @@ def test_stored_and_back(storage):
 
 @pytest.mark.parametrize('storage', [Storage.BFLOAT16, Storage.FLOAT8])
 def test_small_numbers_are_exact_as_bfloat16(storage):
-  head = made(storage)
+  head = stored(storage)
   rows = nnx.to_pure_dict(split_head(head).rows)
   half = decode_weights(rows, jnp.bfloat16)
   assert half.dtype == jnp.bfloat16
@@ -90,7 +90,7 @@ def test_small_numbers_are_exact_as_bfloat16(storage):
 
 @pytest.mark.parametrize('storage', Storage)
 def test_a_head_scores_by_what_is_stored(storage):
-  head = made(storage)
+  head = stored(storage)
   rows = nnx.to_pure_dict(split_head(head).rows)
   kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)
   length = np.linalg.norm(kernel_LD[:L], axis=1).mean()
@@ -101,9 +101,9 @@ def test_a_head_scores_by_what_is_stored(storage):
 
 
 def test_storages_begin_with_the_same_rows():
-  plain_LD = np.asarray(made(Storage.FLOAT32).kernel[...])
+  plain_LD = np.asarray(stored(Storage.FLOAT32).kernel[...])
   for storage in (Storage.BFLOAT16, Storage.FLOAT8):
-    rows = nnx.to_pure_dict(split_head(made(storage)).rows)
+    rows = nnx.to_pure_dict(split_head(stored(storage)).rows)
     mean_D = (np.asarray(decode_weights(rows, jnp.float32)) - plain_LD).mean()
     error = SPACING[storage] * np.abs(plain_LD).mean() / np.sqrt(plain_LD.size)
     assert np.abs(mean_D) < 2 * error

@@ -68,8 +68,8 @@ def test_adagrad_by_row():
 def test_a_row_without_gradient_stays():
   rule, nothing = AdagradRow(), gradient([[0.0, 0.0]], [0.0])
   towards, slots = taken(rule, nothing, rule.slots(1, 2))
-  for found in (*towards, slots['squares']):
-    np.testing.assert_array_equal(found, 0)
+  for moved in (*towards, slots['squares']):
+    np.testing.assert_array_equal(moved, 0)
 
 
 def test_the_first_steps_of_adagrad_are_of_one_length():
@@ -90,8 +90,8 @@ def test_adam_is_that_of_optax():
   for step, now in enumerate((FIRST, SECOND, FIRST)):
     towards, slots = taken(rule, now, slots, step)
     expected, state = reference.update(now, state)
-    for found, exact in zip(towards, expected):
-      np.testing.assert_allclose(found, exact, rtol=1e-6)
+    for moved, exact in zip(towards, expected):
+      np.testing.assert_allclose(moved, exact, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,9 @@ def program(step):
   """Returns the jitted step: (key, params, slots) -> results, d_document_BD."""
   graphdef = nnx.graphdef(step.start()[0])
   document_BD, *gold = map(jnp.asarray, draw())
-  given = jax.tree.map(jnp.asarray, label_weights() if step.weighted else None)
+  loss_weights = jax.tree.map(
+    jnp.asarray, label_weights() if step.weighted else None
+  )
 
   @jax.jit
   def run(key, params, slots):
@@ -162,7 +164,9 @@ def program(step):
       head = nnx.merge(graphdef, params)
       pace = Pace(jnp.float32(RATE), jnp.float32(DECAY), key)
       taken = RowStep(step.rule, slots, pace)
-      return fused_loss(head, document_BD, *gold, step.loss, taken, given)
+      return fused_loss(
+        head, document_BD, *gold, step.loss, taken, loss_weights
+      )
 
     given_BD = document_BD.astype(step.dtype)
     return jax.value_and_grad(total, has_aux=True)(given_BD)
@@ -175,8 +179,8 @@ def _fused(step):
   with step.on_mesh():
     head, slots = step.start()
     run = program(step.at(key=0))
-    found = run(jnp.uint32(step.key), nnx.state(head), slots)
-    (loss, (rows, slots)), d_document_BD = jax.block_until_ready(found)
+    results = run(jnp.uint32(step.key), nnx.state(head), slots)
+    (loss, (rows, slots)), d_document_BD = jax.block_until_ready(results)
   rows = nnx.to_pure_dict(rows)
   return Found(float(loss), np.asarray(d_document_BD), cut(rows), cut(slots))
 
@@ -244,14 +248,14 @@ def direction(rule, d_kernel_LD, d_bias_L, slots):
     case SGD(momentum=momentum):
       d_kernel_LD = momentum * slots['kernel_momentum'] + d_kernel_LD
       d_bias_L = momentum * slots['bias_momentum'] + d_bias_L
-      found = {'kernel_momentum': d_kernel_LD, 'bias_momentum': d_bias_L}
-      return d_kernel_LD, d_bias_L, found
+      moments = {'kernel_momentum': d_kernel_LD, 'bias_momentum': d_bias_L}
+      return d_kernel_LD, d_bias_L, moments
     case AdagradRow(eps=eps):
       squares_L = (d_kernel_LD**2).sum(axis=1) + d_bias_L**2
       squares_L = slots['squares'] + squares_L / (D + 1)
       scale_L = 1 / (np.sqrt(squares_L) + eps)
-      found = {'squares': squares_L}
-      return d_kernel_LD * scale_L[:, None], d_bias_L * scale_L, found
+      moments = {'squares': squares_L}
+      return d_kernel_LD * scale_L[:, None], d_bias_L * scale_L, moments
 
 
 @pytest.fixture(scope='session')

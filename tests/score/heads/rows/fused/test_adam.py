@@ -45,15 +45,15 @@ def test_over_all_rows_it_is_adamw(step_trial):
 
     decays = nnx.map_state(lambda path, _: path == ('kernel',), params)
     optimizer = optax.adamw(RATE, weight_decay=DECAY, mask=decays)
-    twin, state, found = params, optimizer.init(params), params
+    twin, state, rows = params, optimizer.init(params), params
     for number in range(STEPS):
-      found, slots = jax.block_until_ready(fused(found, slots, number))
+      rows, slots = jax.block_until_ready(fused(rows, slots, number))
       updates, state = optimizer.update(gradient(twin), state, twin)
       twin = optax.apply_updates(twin, updates)
   first = nnx.to_pure_dict(params)
-  found, twin = nnx.to_pure_dict(found), nnx.to_pure_dict(twin)
+  rows, twin = nnx.to_pure_dict(rows), nnx.to_pure_dict(twin)
   for name, exact in twin.items():
-    found_LD, exact = found[name][:LABELS], exact[:LABELS]
+    found_LD, exact = rows[name][:LABELS], exact[:LABELS]
     np.testing.assert_allclose(found_LD, exact, rtol=1e-5, atol=1e-5)
     assert np.abs(exact - first[name][:LABELS]).max() > RATE
 

@@ -18,24 +18,24 @@ from xjax.score.heads.rows.update import SGD, AdagradRow
 from xjax.score.heads.streaming import head_loss
 
 
-def off(found, expected):
+def off(actual, expected):
   """The length of the difference, relative to that of what is expected."""
-  difference = np.asarray(found, np.float64) - expected
+  difference = np.asarray(actual, np.float64) - expected
   return np.linalg.norm(difference) / np.linalg.norm(expected)
 
 
 def assert_is_dense(step):
-  found, expected, first = step.fused(), step.dense(), step.before()
-  assert found.loss == pytest.approx(expected.loss, rel=1e-6)
-  assert off(found.d_document_BD, expected.d_document_BD) <= 1e-6
-  np.testing.assert_array_equal(found.d_document_BD[step.real :], 0)
+  result, expected, first = step.fused(), step.dense(), step.before()
+  assert result.loss == pytest.approx(expected.loss, rel=1e-6)
+  assert off(result.d_document_BD, expected.d_document_BD) <= 1e-6
+  np.testing.assert_array_equal(result.d_document_BD[step.real :], 0)
   exact = ['bias'] if step.storage is not Storage.FLOAT32 else first.rows
   for name in exact:
-    new, after, old = (x.rows[name] for x in (found, expected, first))
+    new, after, old = (x.rows[name] for x in (result, expected, first))
     assert np.linalg.norm(after - old) > 0.5
     assert off(new.astype(np.float64) - old, after - old) <= 1e-6, name
-  for name in found.slots.keys() - {PLACE, LEFT_OUT}:
-    assert off(found.slots[name], expected.slots[name]) <= 1e-6, name
+  for name in result.slots.keys() - {PLACE, LEFT_OUT}:
+    assert off(result.slots[name], expected.slots[name]) <= 1e-6, name
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_rows_that_are_stored_in_less(step_trial, storage):
 
 def test_documents_in_bfloat16(step_trial):
   step = step_trial(storage=Storage.FLOAT8, mesh=(2, 4), dtype='bfloat16')
-  found, expected = step.fused(), step.dense()
-  assert found.d_document_BD.dtype == jnp.bfloat16
-  assert found.loss == pytest.approx(expected.loss, rel=1e-2)
-  assert off(found.d_document_BD, expected.d_document_BD) < 1e-2
-  assert off(found.rows['bias'], expected.rows['bias']) < 1e-2
+  result, expected = step.fused(), step.dense()
+  assert result.d_document_BD.dtype == jnp.bfloat16
+  assert result.loss == pytest.approx(expected.loss, rel=1e-2)
+  assert off(result.d_document_BD, expected.d_document_BD) < 1e-2
+  assert off(result.rows['bias'], expected.rows['bias']) < 1e-2
 
 
 @pytest.mark.parametrize('loss', [bce, Softmax()])
@@ -91,11 +91,11 @@ def test_gradients_are_those_of_the_streamed_loss(step_trial, loss):
       return head_loss(head, document_BD, positives_BP, mask_B, loss)
 
     total, (d_rows, d_document_BD) = streamed(params, document_BD)
-  found, first = step.fused(), step.before()
-  assert found.loss == pytest.approx(float(total), rel=1e-6)
-  assert off(found.d_document_BD, np.asarray(d_document_BD)) <= 1e-6
+  result, first = step.fused(), step.before()
+  assert result.loss == pytest.approx(float(total), rel=1e-6)
+  assert off(result.d_document_BD, np.asarray(d_document_BD)) <= 1e-6
   for name, d in nnx.to_pure_dict(d_rows).items():
     old, decay = first.rows[name], step.decay if name == 'kernel' else 0
     mean = np.asarray(d)[: len(old)] / len(mask_B)
     exact = -step.rate * (mean + decay * old)
-    assert off(found.rows[name] - old, exact) <= 1e-6, name
+    assert off(result.rows[name] - old, exact) <= 1e-6, name

@@ -79,14 +79,14 @@ def equations(jaxpr):
           yield from equations(inner)
 
 
-def large(run, given):
+def large(run, inputs):
   """Returns (has documents x labels, primitives that return all rows).
 
   Only the program of a device counts. Outside of this program there are zeros
   for the gradient by the new rows, which is not asked for.
   """
   both, makers = False, set()
-  whole = equations(jax.make_jaxpr(run)(*given).jaxpr)
+  whole = equations(jax.make_jaxpr(run)(*inputs).jaxpr)
   (shard,) = (e for e in whole if e.primitive.name == 'shard_map')
   for equation in equations(shard.params['jaxpr']):
     for variable in equation.outvars:
@@ -105,8 +105,8 @@ def one_device():
 def test_no_array_is_as_large_as_the_rows(storage):
   rule = SGD(momentum=0.9)
   with jax.set_mesh(one_device()):
-    graphdef, given = arguments(storage, rule)
-    both, makers = large(fused(graphdef, rule, Softmax()), given)
+    graphdef, inputs = arguments(storage, rule)
+    both, makers = large(fused(graphdef, rule, Softmax()), inputs)
   assert not both
   assert 'dynamic_update_slice' in makers
   assert makers <= IN_PLACE
@@ -114,8 +114,8 @@ def test_no_array_is_as_large_as_the_rows(storage):
 
 def test_a_gradient_for_the_optimizer_is_as_large():
   with jax.set_mesh(one_device()):
-    graphdef, given = arguments(Storage.FLOAT32, SGD())
-    _, makers = large(streamed(graphdef, bce), given)
+    graphdef, inputs = arguments(Storage.FLOAT32, SGD())
+    _, makers = large(streamed(graphdef, bce), inputs)
   assert not makers <= IN_PLACE
 
 
@@ -131,11 +131,11 @@ RULES = {
 def test_rows_are_overwritten_where_they_lie(storage):
   rule = RULES[storage]
   with jax.set_mesh(one_device()):
-    graphdef, given = arguments(storage, rule)
+    graphdef, inputs = arguments(storage, rule)
     run = jax.jit(fused(graphdef, rule, bce), donate_argnums=(0, 1))
-    compiled = run.lower(*given).compile()
+    compiled = run.lower(*inputs).compile()
   used = compiled.memory_analysis()
-  rows = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(given[:2]))
+  rows = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(inputs[:2]))
   assert used.alias_size_in_bytes >= rows
   # Two chunks of weights and logits, and a copy of the exponents, are held.
   chunk, exponents = 4 * CHUNK * (D + B), ROWS

@@ -45,10 +45,10 @@ def nearest(found_LD, exact_LD, numbers):
 
 
 def test_weights_become_neighbours(step):
-  found, exact_LD = step.fused(), step.dense().rows['kernel']
-  kernel_LD, numbers = found.kernel(), numbers_of(jnp.bfloat16)
+  result, exact_LD = step.fused(), step.dense().rows['kernel']
+  kernel_LD, numbers = result.kernel(), numbers_of(jnp.bfloat16)
   if step.storage is Storage.FLOAT8:
-    scale_L1 = 2.0 ** found.rows['exponent'].astype(np.float64)[:, None]
+    scale_L1 = 2.0 ** result.rows['exponent'].astype(np.float64)[:, None]
     kernel_LD, exact_LD = kernel_LD / scale_L1, exact_LD / scale_L1
     numbers = numbers_of(E4M3)
     largest_L = np.abs(exact_LD).max(axis=1)
@@ -68,15 +68,15 @@ def test_numbers_of_types():
   assert np.diff(numbers_of(jnp.bfloat16)).min() > 0
 
 
-def left_out(found):
+def left_out(result):
   """Returns LEFT_OUT by label, in float64; each block has one row here."""
-  return found.slots[LEFT_OUT].view(jnp.bfloat16).astype(np.float64)
+  return result.slots[LEFT_OUT].view(jnp.bfloat16).astype(np.float64)
 
 
 def test_what_rounding_leaves_out_is_kept(step_trial):
   step = step_trial(storage=Storage.COMPENSATED, rule=AdagradRow())
-  found, exact_LD = step.fused(), step.dense().rows['kernel']
-  kernel_LD, left_out_LD = found.kernel(), left_out(found)
+  result, exact_LD = step.fused(), step.dense().rows['kernel']
+  kernel_LD, left_out_LD = result.kernel(), left_out(result)
   spacing_LD = 2.0 ** (np.floor(np.log2(np.abs(kernel_LD))) - 7)
   off_LD = np.abs(kernel_LD + left_out_LD - exact_LD)
   assert (off_LD <= spacing_LD * 2.0**-9 + 1e-6)[step.frequent].all()
@@ -85,11 +85,11 @@ def test_what_rounding_leaves_out_is_kept(step_trial):
 
 
 def test_meshes_and_chunks_draw_the_same(step):
-  found, twin = step.at(mesh=(2, 4), chunk=7).fused(), step.fused()
-  assert found.loss == pytest.approx(twin.loss, rel=1e-6)
+  sharded, twin = step.at(mesh=(2, 4), chunk=7).fused(), step.fused()
+  assert sharded.loss == pytest.approx(twin.loss, rel=1e-6)
   # Sums in another order differ in their last digits, so that a few weights
   # are rounded to the other neighbour.
-  assert (found.kernel() != twin.kernel()).mean() < 2e-3
+  assert (sharded.kernel() != twin.kernel()).mean() < 2e-3
 
 
 def test_draws_are_of_the_key_alone(step_trial):

@@ -80,8 +80,8 @@ def taken(step, shortlist, **more):
   with step.on_mesh():
     head, slots = step.start()
     run = jax.jit(program(step, **more))
-    found = run(nnx.state(head), slots, document_BD, mask_B, shortlist)
-    (loss, (rows, slots)), d_document_BD = jax.block_until_ready(found)
+    results = run(nnx.state(head), slots, document_BD, mask_B, shortlist)
+    (loss, (rows, slots)), d_document_BD = jax.block_until_ready(results)
   arrays = nnx.to_pure_dict(rows) | slots
   arrays = {name: np.asarray(x) for name, x in arrays.items()}
   return float(loss), np.asarray(d_document_BD), arrays
@@ -180,19 +180,19 @@ def test_other_rows_stay(step_trial, loss, mesh):
   lists, rng = some_labels(step), np.random.default_rng(4)
   slots_BA = rng.uniform(0, 3, lists.ids_BA.shape).astype(np.float32)
   lists = dataclasses.replace(lists, weights_BA=jnp.asarray(slots_BA))
-  found = taken(step, lists, mean=True)
+  shortlisted = taken(step, lists, mean=True)
   expected = expected_rows(step.at(mesh=(1, 1)), lists, mean=True)
-  assert found[0] == pytest.approx(expected[0], rel=1e-6)
-  np.testing.assert_allclose(found[1], expected[1], 1e-5, 1e-6)
-  np.testing.assert_array_equal(found[1][step.real :], 0)
+  assert shortlisted[0] == pytest.approx(expected[0], rel=1e-6)
+  np.testing.assert_allclose(shortlisted[1], expected[1], 1e-5, 1e-6)
+  np.testing.assert_array_equal(shortlisted[1][step.real :], 0)
   first, used = before(step), expected[3]
   others = np.setdiff1d(np.arange(padded_labels(L)), used)
   assert 20 < len(used) < 60 and L - 1 in others
   for name in ('kernel', 'bias'):
-    after = found[2][name]
+    after = shortlisted[2][name]
     np.testing.assert_allclose(after, expected[2][name], 1e-5, 1e-5)
     np.testing.assert_array_equal(after[others], first[name][others])
-  kernel_UD = found[2]['kernel'][used]
+  kernel_UD = shortlisted[2]['kernel'][used]
   assert (kernel_UD != first['kernel'][used]).any(axis=1).all()
 
 
@@ -238,8 +238,8 @@ def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
       return inner(*arguments)
 
     run(params, slots, document_BD, mask_B, few)
-    found = run(params, slots, document_BD, mask_B, none)
-  (loss, (rows, _)), d_document_BD = found
+    results = run(params, slots, document_BD, mask_B, none)
+  (loss, (rows, _)), d_document_BD = results
   assert len(traces) == 1 and float(loss) == 0 and not d_document_BD.any()
   for name, row in nnx.to_pure_dict(rows).items():
     np.testing.assert_array_equal(row, before(step)[name])
