@@ -45,8 +45,9 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedSGD
+from xjax.score.heads.rows.update import FusedAdam, FusedSGD
 from xjax.score.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
+from xjax.score.shortlists import AllLabels, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step
@@ -352,6 +353,20 @@ def test_batches_of_another_size_are_planned_of_the_same_documents():
   plan = Planner(sizes, LAPTOP).plan(config, 1)
   assert plan.sizes.longest == BatchShape(32, 32, 1, 0, POSITIVES)
   assert plan.steps == -(-157 * 64 // 32)
+
+
+def test_a_shortlist_takes_less_than_all_labels():
+  plans = []
+  for shortlist in (AllLabels(), RunShortlist(50, workdir='runs/tree')):
+    config = one_vs_all(FusedAdam())
+    config.data.tokens = WordsConfig(max_tokens=8, buckets=(8,))
+    config.model = dataclasses.replace(
+      config.model, embedding=EmbeddingConfig(dim=128), shortlist=shortlist
+    )
+    plans.append(plan_of(config)[0])
+  whole, short = plans
+  assert short.sizes.longest.listed == 50
+  assert short.longest.compute < whole.longest.compute / 10
 
 
 def test_what_cannot_be_planned_is_refused():

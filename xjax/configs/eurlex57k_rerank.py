@@ -1,9 +1,10 @@
 r"""Ranks the labels that another run lists again, by MiniLM, on EURLEX57K.
 
 The other run can be of any kind, for example a label tree. It lists 50 labels
-of each document. MiniLM is trained to tell the gold labels among them from the
-others. The score of a label is its logit plus the log score of the other run,
-times 3. This weight was chosen on dev.
+of each document. MiniLM (Wang et al. 2020, https://arxiv.org/abs/2002.10957) is
+trained to tell the gold labels among them from the others. The score of a label
+is its logit plus the log score of the other run, times 3. This weight was
+chosen on dev.
 
   xjax train --config=eurlex57k_xr_linear:large \
     --config.data.dir=DIR --workdir=runs/tree
@@ -29,7 +30,7 @@ from xjax.score.shortlists import RunShortlist
 
 def get_config() -> Config:
   config = eurlex57k_minilm.get_config()
-  shortlist = RunShortlist(size=50, prior=3.0)
+  shortlist = RunShortlist(50, 3.0, workdir='runs/tree')
   return dataclasses.replace(
     config,
     model=dataclasses.replace(config.model, shortlist=shortlist),

@@ -56,7 +56,9 @@ def get_config(system: str = 'ranker') -> Config:
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   config = eurlex57k_xr_linear.get_config('large')
-  vectors = RunVectors() if system == 'ranker' else _trained_vectors()
+  vectors = RunVectors(workdir='runs/eurlex57k_minilm')
+  if system == 'full':
+    vectors = _trained_vectors()
   model = dataclasses.replace(config.model, vectors=vectors)
   return dataclasses.replace(config, model=model)
 

@@ -1,8 +1,9 @@
 r"""Trains XR-Transformer's ranker on TIB-SID, with a frozen encoder.
 
-The system is as in eurlex57k_xr_transformer.py, but the encoder is
-all-MiniLM-L6-v2 as it is. A stage of the run computes the mean of the vectors
-of each document's word pieces. Its only step trains no weight of the encoder.
+The system is by Zhang et al. 2021, as in eurlex57k_xr_transformer.py, but the
+encoder is all-MiniLM-L6-v2 as it is. A stage of the run computes the mean of
+the vectors of each document's word pieces. Its only step trains no weight of
+the encoder.
 
   xjax train --config=tib_sid_xr_transformer \
     --config.data.dir=DIR \

@@ -1,7 +1,8 @@
 r"""Ranks the labels that another run lists again, by a BiGRU, on YSO.
 
 The other run lists 50 labels of each document, as in eurlex57k_rerank.py. The
-encoder reads words and is trained from scratch.
+encoder, that of BIGRU-ATT (Chalkidis et al. 2019), reads words and is trained
+from scratch.
 
   xjax train --config=yso_xr_linear \
     --config.data.dir=DIR --workdir=runs/yso_tree
@@ -36,7 +37,7 @@ def get_config() -> Config:
       BiGRUConfig(units=128, dropout=0.2),
       SelfAttentionConfig(),
       OneVsAllConfig(),
-      RunShortlist(size=50, prior=3.0),
+      RunShortlist(50, 3.0, workdir='runs/yso_tree'),
     ),
     train=NeuralTrain(
       batch_size=128,

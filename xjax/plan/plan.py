@@ -19,7 +19,7 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
-from xjax.core.types import Batch
+from xjax.core.types import Batch, Shortlist
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
@@ -442,6 +442,7 @@ def traced_step(
     gold = {
       'positives_BP': global_batch.positives_BP,
       'mask_B': global_batch.mask_B,
+      'shortlist': global_batch.shortlist,
     }
     batch = dataclasses.replace(batch, **gold)
   plan, loss = planned_state(config, sizes, single), train.loss.build()
@@ -476,4 +477,10 @@ def batch_of(
   for name, size in shapes.items():
     dtype = jnp.dtype(dtypes.get(name, 'int32'))
     arrays[name] = jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
+  if shape.listed:
+    entries = [
+      jax.ShapeDtypeStruct((*count, shape.listed), dtype, sharding=sharding)
+      for dtype in (jnp.int32, jnp.bool_, jnp.float32)
+    ]
+    arrays['shortlist'] = Shortlist(*entries)
   return Batch(**arrays)

@@ -40,6 +40,7 @@ class BatchShape:
   tokens: int  # tokens of a row, or of a zone
   zones: int  # zones of a document; 0 if zones are not kept separate
   positives: int  # padded gold labels per document
+  listed: int = 0  # labels of a shortlist; 0 if all labels are scored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +91,13 @@ def corpus_sizes(config: Config, corpus: Corpus | None = None) -> Sizes:
     scored_labels(config.model, space),
     config.train.batch_size,
   )
-  steps = {}
+  steps, listed = {}, _listed(config, labels)
   for (*zones, tokens, positives), count in batches.steps_by_shape.items():
     rows = documents
     if reads.packed:
       rows = min(rows, math.ceil(rows * batches.mean_length / tokens))
-    shape = BatchShape(documents, rows, tokens, *(zones or [0]), positives)
+    zone = zones or [0]
+    shape = BatchShape(documents, rows, tokens, *zone, positives, listed)
     steps[shape] = count
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
@@ -137,10 +139,17 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
   elif not tokens.dense:
     words = tokens.max_words
     assumed.append(f'the vocabulary has {words:,} words')
-  shape = BatchShape(batch, batch, tokens.max_tokens, 0, POSITIVES)
+  listed, longest = _listed(config, labels), tokens.max_tokens
+  shape = BatchShape(batch, batch, longest, 0, POSITIVES, listed)
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
   return Sizes(
     labels, documents, frequent, words, architecture, steps, tuple(assumed)
   )
+
+
+def _listed(config: Config, labels: int) -> int:
+  """Returns about how many labels are on a shortlist; 0 without shortlists."""
+  shortlist = config.model.shortlist
+  return shortlist.width(labels) if shortlist.proposes else 0
