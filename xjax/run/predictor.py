@@ -102,6 +102,11 @@ def check_describes(config: Config) -> None:
       f'the head {_names([type(head)])} cannot score new labels: it does not '
       f'read label names; heads that read label names: {able}'
     )
+  if config.model.shortlist.proposes:
+    raise ConfigError(
+      'new labels cannot be scored by name: this run ranks only labels that '
+      'another model proposes, and that model does not know new labels'
+    )
   if config.data.tokens.dense:
     raise ConfigError(
       'new labels cannot be scored by name: this run reads vectors from files, '

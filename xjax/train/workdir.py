@@ -42,6 +42,21 @@ _VOCABULARY = 'vocabulary'  # field of corpus.json
 _REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
+def split_step(source: str) -> tuple[str, int | None]:
+  """Returns the parts of WORKDIR[@step].
+
+  Args:
+    source: a folder, or a folder and the step of a checkpoint.
+
+  Returns:
+    The folder, and the step; None if there is no step.
+  """
+  path, at, number = source.rpartition('@')
+  if at and number.isdecimal():
+    return path, int(number)
+  return source, None
+
+
 @dataclasses.dataclass(frozen=True)
 class Workdir:
   """Holds the folder of a run, and gives the paths of its files."""

@@ -297,9 +297,8 @@ def _gold(corpus: Corpus) -> Ragged:
 
 
 def _load(folder: Workdir, stage: str) -> Predictor:
-  predictor = load(folder.stage(stage).path)
   folder.check(folder.stage(stage).digest_list)
-  return predictor
+  return load(folder.stage(stage).path)
 
 
 def _ranked(

@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import logging
 
+from xjax.config.json import load_config
 from xjax.config.run import Config
 from xjax.config.stages import StageConfig, StageVectors
 from xjax.core.distributed import barrier, is_host0
@@ -20,7 +21,7 @@ from xjax.run.predictor import Predictor
 from xjax.run.stages.vectors import ENCODER, DocumentVectors
 from xjax.score.config import RunVectors, is_neural
 from xjax.train.preemption import Preemption
-from xjax.train.workdir import Workdir
+from xjax.train.workdir import Workdir, split_step
 
 _FIELD = 'config.model.vectors.workdir'
 
@@ -38,9 +39,7 @@ def check_run(source: str, path: str) -> tuple[str, int | None]:
   Raises:
     ConfigError: there is no run.
   """
-  workdir, at, number = source.rpartition('@')
-  step = int(number) if at and number.isdecimal() else None
-  workdir = source if step is None else workdir
+  workdir, step = split_step(source)
   if not Workdir.at(workdir).config.exists():
     raise ConfigError(
       f'{path}={source}: there is no run of xjax in this folder; train it '
@@ -116,7 +115,21 @@ def check_vectors(config: Config, folder: Workdir) -> None:
   vectors = config.model.vectors
   copied = folder.stage(ENCODER).config.exists()
   if isinstance(vectors, RunVectors) and not copied:
-    check_run(vectors.workdir, _FIELD)
+    source, _ = check_run(vectors.workdir, _FIELD)
+    _check_encoder(load_config(Workdir.at(source).config), source)
+
+
+def _check_encoder(config: Config, workdir: str) -> None:
+  """Checks that a run has an encoder.
+
+  Raises:
+    ConfigError: the model of the run is not neural.
+  """
+  if not is_neural(config.model):
+    raise ConfigError(
+      f'{_FIELD}={workdir}: is a {type(config.model).__name__}, which has no '
+      'encoder; give the workdir of a neural model'
+    )
 
 
 def vectors_of_new_run(
@@ -172,15 +185,9 @@ def saved_vectors(config: Config, folder: Workdir) -> DocumentVectors:
 
   Raises:
     DataError: a file of the stage is missing or damaged.
-    ConfigError: the stage is no neural model.
   """
   vectors = config.model.vectors
   stage = folder.stage(ENCODER)
-  model = load(stage.path)
   folder.check(stage.digest_list)
-  if not is_neural(model.config.model):
-    raise ConfigError(
-      f'{stage.path}: is a {type(model.config.model).__name__}, which has no '
-      'encoder; config.model.vectors needs a neural model'
-    )
+  model = load(stage.path)
   return DocumentVectors.of(model, vectors.weight)

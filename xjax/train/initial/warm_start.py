@@ -51,7 +51,7 @@ from xjax.train.parameters import (
   replace_values,
 )
 from xjax.train.state import TrainState, split_frozen
-from xjax.train.workdir import Workdir
+from xjax.train.workdir import Workdir, split_step
 
 _HEAD = 'head/'
 _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
@@ -204,17 +204,15 @@ def find_start(source: str) -> tuple[Workdir, int]:
     ConfigError: the checkpoint does not exist or is damaged.
     DataError: as in best_step.
   """
-  path, at, number = source.rpartition('@')
-  if not at or not number.isdecimal():
-    path, number = source, ''
+  path, asked = split_step(source)
   workdir = Workdir.at(path)
   choice = f'train.init_from={source}@N'
-  step = int(number) if number else best_step(workdir, choice)
+  step = best_step(workdir, choice) if asked is None else asked
   if step is None:
     raise ConfigError(
       f'train.init_from={source}: {workdir.path} has no intact checkpoint'
     )
-  if number and fault_of(workdir.checkpoints, step):
+  if asked is not None and fault_of(workdir.checkpoints, step):
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
       f'train.init_from={source}: step {step} has no intact checkpoint; steps '
