@@ -35,6 +35,10 @@ def get_config() -> Config:
     config,
     model=dataclasses.replace(config.model, shortlist=shortlist),
     train=dataclasses.replace(
-      config.train, checkpoint_every=300, judge_every=300
+      config.train,
+      learning_rate=1e-3,
+      rates=('encoder/*=0.03',),
+      checkpoint_every=300,
+      judge_every=300,
     ),
   )

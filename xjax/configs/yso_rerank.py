@@ -41,13 +41,13 @@ def get_config() -> Config:
     ),
     train=NeuralTrain(
       batch_size=128,
-      steps=9000,
+      steps=3000,
       learning_rate=2e-3,
       schedule=Schedule.LINEAR,
       rows=FusedAdam(learning_rate=2e-3),
       clip_norm=1.0,
-      checkpoint_every=3000,
-      judge_every=4500,
+      checkpoint_every=1000,
+      judge_every=3000,
     ),
     eval=EvalConfig(batch_size=512),
   )
