@@ -192,9 +192,9 @@ def judge_split(
       predictions, workdir, config.calibration, model.step, split.digest
     )
   others = {}
-  if proposer := getattr(model.scorer, 'proposer', None):
-    others = {SHORTLISTS: shortlist_recalls(proposer, batches)}
-    for step, share in others[SHORTLISTS].items():
+  if recalls := shortlist_recalls(model.scorer, batches):
+    others = {SHORTLISTS: recalls}
+    for step, share in recalls.items():
       logging.info('%s: %s is %.4f', name, step, share)
   write_judged(
     workdir, name, predictions, metrics, model.step, split.digest, others

@@ -41,6 +41,7 @@ from xjax.run.neural_training import (
   scored_labels,
 )
 from xjax.run.predictor import Predictor
+from xjax.run.stages.levels import keep_levels, saved_levels
 from xjax.run.stages.proposals import (
   check_room,
   check_shortlist,
@@ -50,6 +51,7 @@ from xjax.run.stages.proposals import (
 from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
+from xjax.score.trees.levels import LabelLevels
 from xjax.train.checkpoint import (
   complete_steps,
   intact_steps,
@@ -121,12 +123,12 @@ class NeuralFit(Fit):
     mesh = _present_mesh(config)
     proposals = saved_proposals(config, folder)
     inputs = proposals.inputs(Inputs(config, vocab, share_of(mesh)))
+    levels = saved_levels(folder) if config.model.head.levels else None
     plan = plan_neural(
-      config, space, inputs.vocab_size, mesh, folder.architecture()
+      config, space, inputs.vocab_size, mesh, folder.architecture(), levels
     )
     step, params = _read_best(folder, plan.abstract.params, step)
-    parts = plan.graphdef, params, mesh
-    scorer = make_scorer(config, space, proposals, *parts)
+    scorer = make_scorer(config, space, proposals, plan, params, mesh)
     kind, method = scorer.score_kind, config.eval.calibration
     calibration = load_calibration(folder, method, step, kind)
     return Predictor(config, space, inputs, scorer, step, folder, calibration)
@@ -201,7 +203,8 @@ class NeuralFit(Fit):
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     proposals = new_proposals(config, folder, corpus, preemption, self.costs)
     inputs = proposals.inputs(inputs)
-    run = NeuralRun.prepare(config, corpus, inputs, folder, proposals)
+    levels = self._levels(corpus)
+    run = NeuralRun.prepare(config, corpus, inputs, folder, proposals, levels)
     scorer = run.scorer()
     end = run.train(scorer, preemption, self.profile)
     best = chosen_step(folder, end.step, end.best_step)
@@ -223,6 +226,16 @@ class NeuralFit(Fit):
     params = jax.tree.leaves(run.plan.abstract.params)
     size = sum(array.size * array.dtype.itemsize for array in params)
     return Fitted(end.step, best, scorer.score_kind, size, model)
+
+  def _levels(self, corpus: Corpus) -> LabelLevels | None:
+    """Returns the levels of the head; they are built if they are not saved."""
+    head, split = self.config.model.head, corpus.split('train')
+    if head.levels is None:
+      return None
+    levels = keep_levels(head.levels, self.config, corpus, self.workdir)
+    trained = split.gold.values < corpus.label_space.n_trained
+    head.check_gold(levels, split.gold.keep(trained), split.ids)
+    return levels
 
 
 def _check_batch(size: int, documents: int) -> None:

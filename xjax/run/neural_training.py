@@ -32,6 +32,7 @@ from xjax.run.stages.proposals import (
   combination_of,
   first_rows,
 )
+from xjax.score.heads.cascade import Cascade
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
@@ -40,6 +41,7 @@ from xjax.score.text_model import (
   initial_biases,
   smoothed_priors,
 )
+from xjax.score.trees.levels import LabelLevels
 from xjax.select.model_scorer import ModelScorer
 from xjax.select.shortlist_scorer import ShortlistScorer
 from xjax.train.checkpoint import Checkpoints
@@ -154,6 +156,7 @@ def plan_neural(
   vocab_size: int,
   mesh: jax.sharding.Mesh,
   architecture: Architecture | None = None,
+  levels: LabelLevels | None = None,
 ) -> StatePlan:
   """Plans the structure of a run's state, without creating arrays.
 
@@ -163,6 +166,7 @@ def plan_neural(
     vocab_size: int, number of word ids; 0 if the run reads no words.
     mesh: the devices.
     architecture: sizes of the pretrained encoder; None if there is none.
+    levels: the levels of clusters, if the head has levels.
 
   Raises:
     ConfigError: as in hidden_labels.
@@ -187,6 +191,7 @@ def plan_neural(
       unseen=unseen,
       hidden=hidden,
       train_counts=counts,
+      levels=levels,
       dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     ),
@@ -203,7 +208,7 @@ def make_scorer(
   config: Config,
   space: LabelSpace,
   proposals: Proposals,
-  graphdef: nnx.GraphDef,
+  plan: StatePlan,
   params: nnx.State | None,
   mesh: jax.sharding.Mesh,
 ) -> ModelScorer:
@@ -213,15 +218,15 @@ def make_scorer(
     config: config of the run.
     space: label space of the run.
     proposals: the shortlists of the run.
-    graphdef, params, mesh: arguments of ModelScorer.
+    plan: structure of the state.
+    params: the parameters, or None if they are set later.
+    mesh: the devices.
   """
-  n_labels, kind = (
-    scored_labels(config.model, space),
-    config.train.loss.score_kind,
-  )
-  parts = graphdef, params, mesh, n_labels, kind, config.eval.recall
+  n_labels = scored_labels(config.model, space)
+  kind, recall = config.train.loss.score_kind, config.eval.recall
+  parts = plan.graphdef, params, mesh, n_labels, kind, recall
   if proposals.proposer is None:
-    return ModelScorer(*parts)
+    return ModelScorer(*parts, _shortlist_size(plan))
   combination, weight = combination_of(config)
   return ShortlistScorer(
     *parts,
@@ -229,6 +234,12 @@ def make_scorer(
     combination=combination,
     weight=weight,
   )
+
+
+def _shortlist_size(plan: StatePlan) -> int | None:
+  """Returns how many labels of a document a cascade scores, or None."""
+  head = nnx.merge(plan.graphdef, plan.abstract.params).head
+  return head.shortlist_size if isinstance(head, Cascade) else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -261,6 +272,7 @@ class NeuralRun:
     inputs: Inputs,
     workdir: Workdir,
     proposals: Proposals | None = None,
+    levels: LabelLevels | None = None,
   ) -> 'NeuralRun':
     """Plans the run on the mesh of its config."""
     mesh = make_mesh(config.mesh)
@@ -271,14 +283,15 @@ class NeuralRun:
       inputs.vocab_size,
       mesh,
       workdir.architecture(),
+      levels,
     )
     proposals = proposals or Proposals()
     return cls(config, corpus, inputs, workdir, mesh, plan, proposals)
 
   def scorer(self) -> ModelScorer:
     """Returns a scorer whose parameters are not set yet."""
-    space, parts = self.corpus.label_space, (self.plan.graphdef, None)
-    return make_scorer(self.config, space, self.proposals, *parts, self.mesh)
+    parts = self.corpus.label_space, self.proposals, self.plan, None, self.mesh
+    return make_scorer(self.config, *parts)
 
   def train(
     self,

@@ -128,6 +128,11 @@ class ClsConfig(PoolingConfig):
         f'{kinds_that("pretrained", EncoderConfig)}, because only these '
         'encoders read a token [CLS]'
       )
+    if self.pooler and len(config.model.encoder.joined) > 1:
+      yield (
+        f'{path}.pooler=True: needs config.model.encoder.joined with one layer '
+        'at most, because pretrained poolers read one layer'
+      )
 
 
 class Cls(nnx.Module):

@@ -49,6 +49,7 @@ from xjax.score.heads.shortlist import shortlist_loss
 from xjax.score.pooling import Mean, NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.shortlists import AllLabels, ShortlistConfig
+from xjax.score.trees.levels import LabelLevels
 
 
 @dataclasses.dataclass
@@ -310,6 +311,7 @@ def build(
   unseen: np.ndarray | None = None,
   hidden: np.ndarray | None = None,
   train_counts: np.ndarray | None = None,
+  levels: LabelLevels | None = None,
   dtype: jnp.dtype = jnp.float32,
   rngs: nnx.Rngs,
 ) -> TextModel:
@@ -331,6 +333,8 @@ def build(
       order to calibrate its scores. None if there are no such labels.
     train_counts: int [L], number of training documents of each label, or None
       if the numbers are not known.
+    levels: the levels of clusters, if the head has levels. If None, labels are
+      divided evenly, in their order.
     dtype: dtype of activations and products.
     rngs: stream `params`.
 
@@ -363,6 +367,8 @@ def build(
     # Descriptors are means of word vectors, or outputs of the encoder.
     descriptor_dim=dim or encoder.dim,
     counts_L=train_counts,
+    joined=max(1, len(config.encoder.joined)),
+    levels=_levels(config, levels, n_labels),
   )
   head = config.head.build(inputs, rngs)
   return TextModel(
@@ -373,6 +379,15 @@ def build(
     dtype=dtype,
     summary_last=architecture is not None and architecture.summary_last,
   )
+
+
+def _levels(
+  config: NeuralModel, levels: LabelLevels | None, n_labels: int
+) -> LabelLevels | None:
+  """Returns the levels of the head; None if it has no levels."""
+  if config.head.levels is None or levels is not None:
+    return levels
+  return LabelLevels.even([*config.head.levels.sizes, n_labels])
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

@@ -12,8 +12,9 @@ import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
 from xjax.core.types import AS_LOGITS, Batch, ScoreKind
+from xjax.score.heads.cascade import Cascade
 from xjax.score.heads.contract import row_spec
-from xjax.select.topk import head_topk
+from xjax.select.topk import cascade_topk, head_topk
 
 
 class ModelScorer:
@@ -25,6 +26,7 @@ class ModelScorer:
       an index below n_labels.
     assigned_above: 0 for margins, else None, as in core.types.Scorer.
     recall: as in topk.head_topk.
+    shortlist: number of labels of a document that a cascade scores, or None.
     selected_by: as in core.types.Scorer.
   """
 
@@ -36,6 +38,7 @@ class ModelScorer:
     n_labels: int,
     score_kind: ScoreKind = ScoreKind.LOGIT,
     recall: float = 1.0,
+    shortlist: int | None = None,
   ):
     """Makes a scorer, which compiles a program for each new shape of batches.
 
@@ -47,6 +50,8 @@ class ModelScorer:
       n_labels: number of labels of the model's head.
       score_kind: the kind of the scores, which depends on the training loss.
       recall: as in topk.head_topk, where 1 means exact lists.
+      shortlist: number of labels of a document that a cascade scores; None if
+        it scores all labels.
     """
     self._graphdef = graphdef
     self.params = params
@@ -54,7 +59,10 @@ class ModelScorer:
     self.n_labels = n_labels
     self.score_kind = score_kind
     self.recall = recall
+    self.shortlist = shortlist
     self.selected_by = 'exact' if recall == 1 else f'recall={float(recall)!r}'
+    if shortlist:
+      self.selected_by = f'shortlist={shortlist}'
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
     # Maps the id of a NumPy array to the array and its copy on the devices.
     self._on_devices: dict[int, tuple[np.ndarray, jax.Array]] = {}
@@ -65,6 +73,10 @@ class ModelScorer:
     )
     self._attention = jax.jit(
       functools.partial(_attention, graphdef),
+      out_shardings=NamedSharding(mesh, BATCH),
+    )
+    self._kept_gold = jax.jit(
+      functools.partial(_kept_gold, graphdef),
       out_shardings=NamedSharding(mesh, BATCH),
     )
     self._vectors = jax.jit(
@@ -159,6 +171,16 @@ class ModelScorer:
       arguments = put_batch((batch, ids_BK), self.mesh)
       return own_rows(self._attention(self.params, *arguments))
 
+  def kept_gold(self, batch: Batch) -> Float32[np.ndarray, ' B']:
+    """Returns the share of each document's gold labels that a cascade scores.
+
+    Args:
+      batch: as in topk.
+    """
+    with jax.set_mesh(self.mesh):
+      batch = put_batch(batch, self.mesh)
+      return own_rows(self._kept_gold(self.params, batch))
+
   @property
   def vector_dim(self) -> int:
     """Returns the size D of the vectors that `vectors` returns."""
@@ -183,7 +205,10 @@ def _topk(
 ):
   """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  return head_topk(
+  topk = head_topk
+  if isinstance(model.head, Cascade):
+    topk = cascade_topk
+  return topk(
     model.head,
     model.features(batch),
     k,
@@ -193,6 +218,12 @@ def _topk(
     sigmoid=sigmoid,
     recall=recall,
   )
+
+
+def _kept_gold(graphdef, params, batch):
+  """Computes the shares of gold labels that are scored, for jax.jit."""
+  model = nnx.merge(graphdef, params)
+  return model.head.kept_gold(model.features(batch), batch.positives_BP)
 
 
 def _attention(graphdef, params, batch, ids_BK):

@@ -1,16 +1,16 @@
 """Measures how many gold labels the shortlists of a model have."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from xjax.core.progress import progress
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD, Batch, Scorer
 from xjax.select.proposer import Proposer
 
 
 def shortlist_recalls(
-  proposer: Proposer, batches: Iterable[Batch]
+  scorer: Scorer, batches: Iterable[Batch]
 ) -> dict[str, float]:
   """Returns the share of gold labels that each step of a model keeps.
 
@@ -18,7 +18,7 @@ def shortlist_recalls(
   upper bounds of the recall of the model.
 
   Args:
-    proposer: makes the shortlists of the model.
+    scorer: the scorer of the model.
     batches: batches of documents with gold labels, and with the proposer's
       batches of the same documents.
 
@@ -26,17 +26,44 @@ def shortlist_recalls(
     Name -> mean over the documents that have gold labels. The name is
     'shortlist: recall@A' for a shortlist of A labels, and 'level r: recall@K'
     for the K clusters that are kept in level r, where 0 is the coarsest level.
+    The dict is empty if the model scores all labels.
   """
-  sums, documents = np.zeros(_depth(proposer)), 0
+  if proposer := getattr(scorer, 'proposer', None):
+    return _means(
+      _names(proposer),
+      batches,
+      lambda *arguments: _shares(proposer, *arguments),
+    )
+  if size := getattr(scorer, 'shortlist', None):
+    return _means(
+      [f'shortlist: recall@{size}'],
+      batches,
+      lambda batch, *_: [scorer.kept_gold(batch)],
+    )
+  return {}
+
+
+def _means(
+  names: list[str],
+  batches: Iterable[Batch],
+  shares_of: Callable[..., list[np.ndarray]],
+) -> dict[str, float]:
+  """Returns the mean share of each step over documents with gold labels.
+
+  Args:
+    names: names of the steps.
+    batches: the documents.
+    shares_of: (batch, gold_BP, has_gold_B) -> float [B] for each step.
+  """
+  sums, documents = np.zeros(len(names)), 0
   with progress(batches, 'recall of shortlists', unit='batch') as shown:
     for batch in shown:
       gold_BP = batch.positives_BP
       has_gold_B = batch.mask_B & (gold_BP != PAD).any(axis=1)
       documents += int(has_gold_B.sum())
-      shares = _shares(proposer, batch, gold_BP, has_gold_B)
-      sums += [share_B.sum() for share_B in shares]
-  means = sums / max(1, documents)
-  return dict(zip(_names(proposer), means.tolist(), strict=True))
+      shares = shares_of(batch, gold_BP, has_gold_B)
+      sums += [np.where(has_gold_B, share_B, 0).sum() for share_B in shares]
+  return dict(zip(names, (sums / max(1, documents)).tolist(), strict=True))
 
 
 def _above(proposer: Proposer) -> Proposer | None:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS
 from xjax.score.heads import chunks
+from xjax.score.heads.cascade import Cascade, CascadeFeatures
 from xjax.score.heads.contract import Head, HeadParts, row_spec, split_head
 from xjax.select.best import Best, with_chunk
 
@@ -83,6 +84,52 @@ def head_topk(
     check_vma=False,
   )
   return tuple(run(rows, shared, features, filters))
+
+
+def cascade_topk(
+  head: Cascade,
+  features: CascadeFeatures,
+  k: int,
+  *,
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents _'] | None = None,
+  **others: Any,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
+  """Returns the k labels with the best scores of a cascade.
+
+  Each list has its own clusters, which are chosen for the labels that may be in
+  the list.
+
+  Args:
+    head: the cascade.
+    features: result of the cascade's `prepare`.
+    k, weights, slices, allowed, others: arguments of head_topk.
+
+  Returns:
+    ids_GBK, scores_GBK: as in head_topk.
+  """
+  filters = {'weights': weights, **others}
+  logs = 0.0 if weights is None else jnp.log(weights)
+  lists = []
+  for mask in (None, *slices):
+    inside = mask if allowed is None else allowed
+    if mask is not None and allowed is not None:
+      inside = _narrower(mask, allowed)
+    chosen = features
+    if inside is not None:
+      chosen = head.narrowed(features, jnp.where(inside, logs, -jnp.inf))
+    elif weights is not None:
+      chosen = head.narrowed(features, logs)
+    lists.append(head_topk(head, chosen, k, allowed=inside, **filters))
+  ids, scores = (jnp.concatenate(x) for x in zip(*lists))
+  return ids, scores
+
+
+def _narrower(mask: jax.Array, allowed: jax.Array) -> jax.Array:
+  """Returns the labels that are in both masks, which may differ in length."""
+  width = min(mask.shape[-1], allowed.shape[-1])
+  return mask[..., :width] & allowed[..., :width]
 
 
 def dense_topk(

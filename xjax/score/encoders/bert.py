@@ -10,12 +10,13 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int32, UInt32
+from jaxtyping import Array, Float, Int32, UInt32
 
 from xjax.score.encoders.attention import Segments, self_attention
 from xjax.score.encoders.coins import seeded_dropout, seeds_of
 from xjax.score.encoders.contract import EncoderInputs, PretrainedConfig
 from xjax.score.encoders.layers import Dense, LayerNorm
+from xjax.score.encoders.transformer import SegmentsTB, Transformer
 from xjax.score.pretrained.architecture import (
   Activation,
   Architecture,
@@ -37,13 +38,10 @@ class BertConfig(PretrainedConfig):
     return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
 
 
-# The segments that `self_attention` reads, but with time as the first axis.
-SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
-
 STDDEV = 0.02  # standard deviation of fresh weights
 
 
-class Bert(nnx.Module):
+class Bert(Transformer):
   """Encodes text with BERT (Devlin et al. 2019) or RoBERTa (Liu et al. 2019).
 
   The embeddings of tokens, positions and the token type are summed and
@@ -53,7 +51,7 @@ class Bert(nnx.Module):
   are computed in dtype. Softmax and norms are computed in float32.
 
   Attributes:
-    dim: size D of the states.
+    width: size of the states.
     embeddings: makes the vectors of tokens that enter the first layer.
     layers: the transformer layers, in order.
   """
@@ -70,56 +68,23 @@ class Bert(nnx.Module):
 
     Args:
       architecture: sizes of the encoder.
-      config: dropout rates and `remat`.
+      config: dropout rates, joined layers and `remat`.
       dtype: dtype of activations and products.
       rngs: stream `params`.
     """
-    self.dim = architecture.dim
-    self.dtype = jnp.dtype(dtype)
-    self.remat = config.remat
+    super().__init__(architecture, config, dtype=dtype)
     self.embeddings = _Embeddings(architecture, config.dropout, rngs)
     self.layers = nnx.List(
       [_Layer(architecture, config, rngs) for _ in range(architecture.layers)]
     )
-
-  def __call__(
-    self,
-    ids_TB: Int32[Array, 'T B'],
-    segments_TB: SegmentsTB,
-    rngs: nnx.Rngs | None,
-  ) -> Float[Array, 'T B {self.dim}']:
-    """Returns the states of the last layer.
-
-    Args:
-      ids_TB: int32 token ids, time first.
-      segments_TB: bool or int32. A bool is False at padding. An int32 is 0 at
-        padding. Elsewhere it is 1, 2, ... for the first, second, ... document
-        of a column. Tokens attend only to the tokens of their own document,
-        and the positions of each document start from 0.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      h_TBD in dtype, 0 at padding.
-    """
-    h_BTD = self.states(ids_TB, segments_TB, rngs)[-1]
-    real_BT1 = (segments_TB.T != 0)[:, :, None]
-    return jnp.where(real_BT1, h_BTD, 0).swapaxes(0, 1)
 
   def states(
     self,
     ids_TB: Int32[Array, 'T B'],
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
-  ) -> list[Float[Array, 'B T {self.dim}']]:
-    """Returns the embeddings and the states of each layer.
-
-    Args:
-      ids_TB, segments_TB, rngs: the arguments of __call__.
-
-    Returns:
-      A list of arrays h_BTD in dtype: the embeddings, then the states of each
-      layer. The values at padding have no meaning.
-    """
+  ) -> list[Float[Array, 'B T {self.width}']]:
+    """Returns the states, as Transformer.states describes."""
     segments_BT = segments_TB.T
     seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
     if rngs is not None:

@@ -84,12 +84,14 @@ class EncoderConfig(ConfigPart, abstract=True):
       embedding, so that they can be compared with embedded descriptors.
     remat: whether the backward pass computes the layers again. It is None for
       encoders that never compute their layers again.
+    joined: the layers whose states are joined, or () if there is no choice.
   """
 
   by_zone: ClassVar[bool] = False
   pretrained: ClassVar[bool] = False
   keeps_space: ClassVar[bool] = False
   remat = None
+  joined = ()
 
   @abc.abstractmethod
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
@@ -160,6 +162,13 @@ class PretrainedConfig(EncoderConfig, abstract=True):
   )
 
   pretrained = True
+  joined: tuple[int, ...] = field(
+    (),
+    'The layers whose states are joined: 1 is the first layer, -1 is the last. '
+    'If empty, the states of the last layer are returned. LightXML reads the '
+    'last five layers.',
+    tiny=lambda layers: tuple(range(-min(2, len(layers)), 0)),
+  )
 
 
 @dataclasses.dataclass

@@ -26,12 +26,12 @@ from xjax.score.encoders.attention import (
 from xjax.score.encoders.bert import (
   STDDEV,
   FeedForward,
-  SegmentsTB,
   add_and_norm,
 )
 from xjax.score.encoders.coins import seeded_dropout, seeds_of
 from xjax.score.encoders.contract import EncoderInputs, PretrainedConfig
 from xjax.score.encoders.layers import Dense, LayerNorm
+from xjax.score.encoders.transformer import SegmentsTB, Transformer
 from xjax.score.heads.attend import MASKED
 from xjax.score.pretrained.architecture import XLNetArchitecture
 
@@ -50,7 +50,7 @@ class XLNetConfig(PretrainedConfig):
     return XLNet(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
 
 
-class XLNet(nnx.Module):
+class XLNet(Transformer):
   """Encodes text with XLNet (Yang et al. 2019).
 
   The layers read the embeddings of tokens. As in BERT, each layer has
@@ -66,7 +66,7 @@ class XLNet(nnx.Module):
   computed in float32.
 
   Attributes:
-    dim: size D of the states.
+    width: size of the states.
     embeddings: holds the table of token vectors.
     layers: the transformer layers, in order.
   """
@@ -83,57 +83,24 @@ class XLNet(nnx.Module):
 
     Args:
       architecture: sizes of the encoder.
-      config: dropout rates and `remat`.
+      config: dropout rates, joined layers and `remat`.
       dtype: dtype of activations and products.
       rngs: stream `params`.
     """
-    self.dim = architecture.dim
-    self.dtype = jnp.dtype(dtype)
-    self.remat = config.remat
+    super().__init__(architecture, config, dtype=dtype)
     self.rate = config.dropout
     self.embeddings = _Embeddings(architecture, rngs)
     self.layers = nnx.List(
       [_Layer(architecture, config, rngs) for _ in range(architecture.layers)]
     )
 
-  def __call__(
-    self,
-    ids_TB: Int32[Array, 'T B'],
-    segments_TB: SegmentsTB,
-    rngs: nnx.Rngs | None,
-  ) -> Float[Array, 'T B {self.dim}']:
-    """Returns the states of the last layer.
-
-    Args:
-      ids_TB: int32 token ids, time first.
-      segments_TB: bool or int32. A bool is False at padding, which may come
-        before or after a text. An int32 is 0 at padding. Elsewhere it is 1, 2,
-        ... for the first, second, ... document of a column. Tokens attend only
-        to the tokens of their own document.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      h_TBD in dtype, 0 at padding.
-    """
-    h_BTD = self.states(ids_TB, segments_TB, rngs)[-1]
-    real_BT1 = (segments_TB.T != 0)[:, :, None]
-    return jnp.where(real_BT1, h_BTD, 0).swapaxes(0, 1)
-
   def states(
     self,
     ids_TB: Int32[Array, 'T B'],
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
-  ) -> list[Float[Array, 'B T {self.dim}']]:
-    """Returns the embeddings and the states of each layer.
-
-    Args:
-      ids_TB, segments_TB, rngs: the arguments of __call__.
-
-    Returns:
-      A list of arrays h_BTD in dtype: the embeddings, then the states of each
-      layer. The values at padding have no meaning.
-    """
+  ) -> list[Float[Array, 'B T {self.width}']]:
+    """Returns the states, as Transformer.states describes."""
     segments_BT = segments_TB.T
     seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
     if rngs is not None:
@@ -142,7 +109,7 @@ class XLNet(nnx.Module):
     word_BTD = self.embeddings.word[...][ids_TB.T].astype(self.dtype)
     # All documents of a batch share the dropout of positions. Otherwise, each
     # layer would compute its keys of positions once for each document.
-    places_RD = relative_positions(len(ids_TB), self.dim).astype(self.dtype)
+    places_RD = relative_positions(len(ids_TB), self.width).astype(self.dtype)
     places_RD = seeded_dropout(places_RD, self.rate, places)
     states = [seeded_dropout(word_BTD, self.rate, first)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):

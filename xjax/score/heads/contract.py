@@ -12,6 +12,7 @@ import abc
 from collections.abc import Iterator, Mapping
 import dataclasses
 import enum
+import typing
 from typing import Any, ClassVar, NamedTuple
 
 from flax import nnx, struct
@@ -23,6 +24,9 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.mesh import DATA, LABEL
 from xjax.losses.contract import ChunkLoss, LabelWeights
+
+if typing.TYPE_CHECKING:
+  from xjax.score.trees.levels import LabelLevels
 
 
 class Frozen(nnx.Param):
@@ -55,6 +59,8 @@ class HeadConfig(ConfigPart, abstract=True):
       calibrate the scores of unseen labels.
     aligned: whether the vectors of descriptors and of tokens are in the same
       space from the start of training.
+    levels: the config of the levels of clusters that the head goes down, or
+      None. A head with levels has the methods of cascade.Cascade.
   """
 
   pooled: ClassVar[bool] = False
@@ -65,6 +71,7 @@ class HeadConfig(ConfigPart, abstract=True):
   fusable: ClassVar[bool] = False
   hidden_labels = 0
   aligned = False
+  levels = None
 
   chunk: int = field(
     512,
@@ -122,6 +129,8 @@ class HeadInputs:
     descriptor_dim: size of the vector of a label's descriptor.
     counts_L: int [L], the number of training documents of each label, or None
       if the numbers are not known.
+    joined: number of layers of the encoder that are joined in a vector.
+    levels: the levels of clusters, for a head that goes down a tree.
   """
 
   dim: int
@@ -131,6 +140,8 @@ class HeadInputs:
   hidden_L: np.ndarray
   descriptor_dim: int
   counts_L: np.ndarray | None = None
+  joined: int = 1
+  levels: 'LabelLevels | None' = None
 
 
 class DescriptorWeights(enum.Enum):

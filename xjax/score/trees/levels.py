@@ -72,6 +72,18 @@ class LabelLevels:
     )
 
   @classmethod
+  def even(cls, sizes: Sequence[int]) -> Self:
+    """Divides the nodes of each level evenly among the nodes above, in order.
+
+    Args:
+      sizes: number of nodes of each level; the last number is L.
+    """
+    parents = [np.full(sizes[0], PAD)]
+    for above, size in zip(sizes, sizes[1:]):
+      parents.append(np.arange(size) * above // size)
+    return cls.of(parents, np.ones(sizes[-1], bool))
+
+  @classmethod
   def cut(
     cls,
     tree: LabelTree,

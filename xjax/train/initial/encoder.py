@@ -63,6 +63,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
   folder = _folder(config)
   tokenizer = _tokenizer(folder, config)
   _check_lengths(config, folder, tokenizer.n_special)
+  _check_layers(config.model.encoder.joined, folder)
   _check_kept(folder, tokenizer, workdir)
 
 
@@ -206,6 +207,16 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
         f'{field}={length}: the encoder of {folder.path} reads at most '
         f'{longest} tokens{included}'
       )
+
+
+def _check_layers(layers: tuple[int, ...], folder: ModelFolder) -> None:
+  """Checks that an encoder has the layers whose states are joined."""
+  n = folder.architecture.layers
+  if any(not 1 <= abs(layer) <= n for layer in layers):
+    raise ConfigError(
+      f'config.model.encoder.joined={layers}: the encoder of {folder.path} has '
+      f'the layers 1 to {n}, or -{n} to -1'
+    )
 
 
 def _check_kept(

@@ -1,0 +1,568 @@
+"""Defines the cascade, a head that goes down a tree of labels.
+
+It is trained at once, over all levels (Jiang et al. 2021, "LightXML";
+Kharbanda et al. 2022, "CascadeXML").
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import enum
+from typing import Any
+
+from flax import nnx, struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int32
+import numpy as np
+
+from xjax.core.config_part import field
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.numerics import product
+from xjax.core.types import PAD, Ragged, Shortlist
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import LabelLoss, LabelWeights
+from xjax.score.encoders.layers import dropout
+from xjax.score.heads.contract import Frozen, Head, HeadConfig, HeadInputs
+from xjax.score.heads.ova import scores
+from xjax.score.heads.shortlist import shortlist_loss
+from xjax.score.heads.terms import gold_of
+from xjax.score.trees.levels import LabelLevels, expand, gold_at
+from xjax.score.trees.levels_config import LevelsConfig
+
+
+class Chain(enum.Enum):
+  """Says how the scores on the path to a label become the label's score.
+
+  Attributes:
+    PRODUCT: the product of all probabilities on the path (LightXML).
+    PARENT: the probability of the label times that of its cluster (CascadeXML,
+      "weighted").
+    LAST: the label's own score. The clusters only choose the labels that are
+      scored (CascadeXML, "level").
+  """
+
+  PRODUCT = 'product'
+  PARENT = 'parent'
+  LAST = 'last'
+
+
+@dataclasses.dataclass
+class CascadeConfig(HeadConfig):
+  """Chooses a tree of labels whose levels are trained at once.
+
+  `hidden`, `dropout`, `weights` and `parts` have an entry for each level of
+  clusters, from coarse to fine, and one for the labels; or a single entry for
+  all of them. The head needs a pooling.
+  """
+
+  pooled = True
+  row_biases = False
+
+  chunk: int = field(
+    8192,
+    'Number of labels that are scored at a time. The number never changes '
+    'results.',
+    tiny=8,
+  )
+  levels: LevelsConfig = field(LevelsConfig, 'The levels of clusters.')
+  kept: tuple[int, ...] = field(
+    (64,),
+    'Number of clusters of each level whose children are scored, or a single '
+    'number for all levels of clusters. In training, the clusters of gold '
+    'labels are always among them.',
+  )
+  hidden: tuple[int, ...] = field(
+    (0,),
+    "Size of a linear layer between the document's vector and the rows of a "
+    'level. 0 means no such layer.',
+    tiny=lambda sizes: tuple(min(4, size) for size in sizes[-1:]),
+  )
+  dropout: tuple[float, ...] = field(
+    (0.1,), "Dropout rate of the document's vector.", tiny=lambda x: x[-1:]
+  )
+  weights: tuple[float, ...] = field(
+    (1.0,), 'Weight of the loss of a level.', tiny=lambda x: x[-1:]
+  )
+  parts: tuple[str, ...] = field(
+    ('',),
+    'Joined layers of the encoder (model.encoder.joined) that a level reads, '
+    "counted from 0, such as '0+1' for the first two. Empty stands for all.",
+    tiny=('',),
+  )
+  chain: Chain = field(
+    Chain.PRODUCT, 'How the score of a label depends on its clusters.'
+  )
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Cascade':
+    return Cascade(self, inputs, rngs=rngs)
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    n = len(self.levels.sizes)
+    if not n:
+      yield f'{path}.levels.sizes=(): must have at least one number'
+    for name, length in _lengths(n).items():
+      values = getattr(self, name)
+      if len(values) not in (1, length):
+        yield f'{path}.{name}={values}: must have 1 or {length} entries'
+    bounds = {'kept': 1, 'hidden': 0, 'weights': 0, 'dropout': 0}
+    for name, least in bounds.items():
+      if min(getattr(self, name), default=least) < least:
+        yield (f'{path}.{name}={getattr(self, name)}: must be at least {least}')
+    if max(self.dropout, default=0) >= 1:
+      yield f'{path}.dropout={self.dropout}: must be below 1'
+    joined = max(1, len(config.model.encoder.joined))
+    for part in self.parts:
+      if not all(x.isdecimal() and int(x) < joined for x in _split(part)):
+        yield (
+          f'{path}.parts={self.parts}: {part!r} must be numbers below {joined} '
+          "(the number of config.model.encoder.joined), such as '0+1'"
+        )
+    if not isinstance(config.train.loss, BCEConfig):
+      yield (
+        f'config.train.loss={type(config.train.loss).__name__}(...): {path}='
+        'CascadeConfig(...) needs BCEConfig(), because scores of paths are '
+        'products of probabilities'
+      )
+    if config.model.shortlist.proposes:
+      yield (
+        f'config.model.shortlist={type(config.model.shortlist).__name__}(...): '
+        f'must be AllLabels() with {path}=CascadeConfig(...), which makes its '
+        'own shortlists'
+      )
+
+  def check_gold(
+    self, levels: LabelLevels, gold: Ragged, ids: Sequence[str]
+  ) -> None:
+    """Checks that all clusters of gold labels can be kept in training.
+
+    Args:
+      levels: the levels of the run.
+      gold: N rows of gold labels.
+      ids: ids of the N documents.
+
+    Raises:
+      ConfigError: a document has more clusters; the message names it.
+    """
+    for level, kept in enumerate(_each(self.kept, len(levels) - 1)):
+      nodes, _ = levels.gold(level, gold)
+      most = int(nodes.lengths.max(initial=0))
+      if most > kept:
+        raise ConfigError(
+          f'config.model.head.kept={self.kept}: document '
+          f'{ids[int(nodes.lengths.argmax())]!a} has gold labels in {most} '
+          f'clusters of level {level}; set the number of this level to {most} '
+          'or more'
+        )
+
+
+def _lengths(n: int) -> dict[str, int]:
+  """Returns the number of entries of each field for n levels of clusters."""
+  more = dict.fromkeys(('hidden', 'dropout', 'weights', 'parts'), n + 1)
+  return {'kept': n, **more}
+
+
+def _each(values: Sequence, n: int) -> tuple:
+  """Returns n entries; a single entry stands for all of them."""
+  return tuple(values) if len(values) == n else tuple(values) * n
+
+
+def _split(part: str) -> list[str]:
+  return part.split('+') if part else []
+
+
+@struct.dataclass
+class CascadeFeatures:
+  """Holds what the levels of a cascade read.
+
+  Attributes:
+    document_BX: the documents' vectors, with the joined layers of the encoder.
+    last_BD: the features that label rows read, without dropout.
+    logs_BC: float32, the log score of each cluster of the finest level, -inf
+      for clusters whose labels are not scored.
+  """
+
+  document_BX: jax.Array
+  last_BD: jax.Array
+  logs_BC: jax.Array
+
+
+class Reading(nnx.Module):
+  """Computes the features that the rows of a level read.
+
+  Attributes:
+    parts: the joined layers that are read; all if empty.
+    rate: dropout rate.
+    dim: size of the features.
+    layer: float32 [inputs, dim], the kernel of a linear layer, or None.
+  """
+
+  def __init__(
+    self,
+    dim: int,
+    joined: int,
+    part: str,
+    hidden: int,
+    rate: float,
+    *,
+    rngs: nnx.Rngs,
+  ):
+    """Makes the linear layer, if there is one.
+
+    Args:
+      dim: size of a document's vector.
+      joined: number of layers of the encoder that are joined in it.
+      part: the layers to read, as in CascadeConfig.
+      hidden: size of the linear layer, or 0.
+      rate: dropout rate.
+      rngs: stream `params`.
+    """
+    self.parts = tuple(map(int, _split(part)))
+    self.width, self.rate = dim // joined, rate
+    inputs = self.width * (len(self.parts) or joined)
+    self.dim = hidden or inputs
+    self.layer = _kernel(rngs, (inputs, hidden)) if hidden else None
+
+  def __call__(
+    self, document_BX: Float[Array, 'B X'], rngs: nnx.Rngs | None = None
+  ) -> Float[Array, 'B D']:
+    """Returns the features of a level, in the dtype of the vectors."""
+    x_BD, width = document_BX, self.width
+    if self.parts:
+      layers = [x_BD[:, i * width : (i + 1) * width] for i in self.parts]
+      x_BD = jnp.concatenate(layers, axis=1)
+    x_BD = dropout(x_BD, self.rate, rngs)
+    if self.layer is None:
+      return x_BD
+    layer = self.layer.astype(x_BD.dtype)
+    return product(x_BD, layer, (1, 0), into=x_BD.dtype)
+
+
+class Clusters(nnx.Module):
+  """Holds the rows of a level of clusters, and the nodes below them.
+
+  Attributes:
+    reading: computes the features of the level.
+    kernel: float32 [clusters, D].
+    bias: float32 [clusters].
+    parent: int32 [clusters], frozen, the cluster above, PAD in level 0.
+    children: int32 [clusters, most], frozen, the nodes below, PAD elsewhere.
+  """
+
+  def __init__(
+    self, reading: Reading, levels: LabelLevels, level: int, *, rngs: nnx.Rngs
+  ):
+    """Draws random rows.
+
+    Args:
+      reading: computes the features of the level.
+      levels: all levels.
+      level: index of this level.
+      rngs: stream `params`.
+    """
+    self.reading = reading
+    size = levels.sizes[level]
+    self.kernel = nnx.Param(_rows(rngs, (size, reading.dim)))
+    self.bias = nnx.Param(jnp.zeros(size))
+    self.parent = Frozen(jnp.asarray(levels.parents[level]))
+    self.children = Frozen(jnp.asarray(levels.children[level + 1]))
+
+  def logits(self, x_BD: jax.Array) -> Float32[Array, 'B C']:
+    """Returns the logits of all clusters."""
+    return scores(x_BD, self.kernel.astype(x_BD.dtype)) + self.bias
+
+  def logits_at(
+    self, x_BD: jax.Array, ids_BA: jax.Array
+  ) -> Float32[Array, 'B A']:
+    """Returns the logits of some clusters; PAD gets any number."""
+    at_BA = jnp.where(ids_BA == PAD, 0, ids_BA)
+    rows_BAD = self.kernel[...][at_BA].astype(x_BD.dtype)
+    logits_BA = jnp.einsum(
+      'BD,BAD->BA', x_BD, rows_BAD, preferred_element_type=jnp.float32
+    )
+    return logits_BA + self.bias[...][at_BA]
+
+  def best(self, values: jax.Array) -> jax.Array:
+    """Returns the largest value of the nodes below each cluster.
+
+    Args:
+      values: float32 [nodes] or [B, nodes].
+    """
+    children = self.children[...]
+    below = values[..., jnp.where(children == PAD, 0, children)]
+    return jnp.where(children == PAD, -jnp.inf, below).max(axis=-1)
+
+
+class LabelRows(Head):
+  """Scores labels by their rows, for shortlist_loss."""
+
+  def __init__(self, cascade: 'Cascade'):
+    """Shares the label rows of a cascade."""
+    self.n_labels, self.chunk = cascade.n_labels, cascade.chunk
+    self.kernel, self.bias = cascade.kernel, cascade.bias
+
+  def logits(
+    self, features: jax.Array, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Computes logits_BC, one dot product for each label."""
+    return _label_logits(features, chunk)
+
+
+class Cascade(Head):
+  """Scores clusters of labels, and then the labels of the best clusters.
+
+  In prediction, all clusters are scored. Level by level, the `kept` best
+  clusters among the children of kept clusters stay. Labels below other clusters
+  get the score -inf. If all clusters are kept, scores are exact.
+
+  Attributes:
+    kernel: float32 [L, D], the label rows.
+    bias: float32 [L].
+    parent: int32 [L], frozen, the cluster of each label, PAD for padding.
+    clusters: the levels of clusters, from coarse to fine.
+    reading: computes the features of labels.
+  """
+
+  def __init__(
+    self, config: CascadeConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
+  ):
+    """Draws random rows.
+
+    Args:
+      config: the sizes of the levels.
+      inputs: sizes and levels of the run.
+      rngs: stream `params`.
+    """
+    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    self.chain, levels = config.chain, inputs.levels
+    n = len(levels) - 1
+    self.kept = _each(config.kept, n)
+    self.weights = _each(config.weights, n + 1)
+    sizes = _each(config.parts, n + 1), _each(config.hidden, n + 1)
+    readings = [
+      Reading(inputs.dim, inputs.joined, part, hidden, rate, rngs=rngs)
+      for part, hidden, rate in zip(*sizes, _each(config.dropout, n + 1))
+    ]
+    self.clusters = nnx.List(
+      Clusters(reading, levels, level, rngs=rngs)
+      for level, reading in enumerate(readings[:-1])
+    )
+    self.reading = readings[-1]
+    rows = padded_labels(self.n_labels)
+    kernel = _rows(rngs, (rows, self.reading.dim))
+    self.kernel = nnx.Param(kernel, out_sharding=(LABEL, None))
+    self.bias = nnx.Param(jnp.zeros(rows), out_sharding=(LABEL,))
+    padding = rows - self.n_labels
+    parent = np.pad(levels.parents[-1], (0, padding), constant_values=PAD)
+    self.parent = Frozen(jnp.asarray(parent), out_sharding=(LABEL,))
+
+  @property
+  def shortlist_size(self) -> int | None:
+    """Returns the length of a shortlist; None if all labels are scored."""
+    sizes = [level.parent.shape[0] for level in self.clusters]
+    if all(k >= n for k, n in zip(self.kept, sizes)):
+      return None
+    return self.kept[-1] * self.clusters[-1].children.shape[1]
+
+  def with_dropout(self, rngs: nnx.Rngs) -> 'CascadeWithDropout':
+    """Returns the head with dropout of the documents' vectors."""
+    return CascadeWithDropout(self, rngs)
+
+  def prepare(self, document_BX: Float[Array, 'B X']) -> CascadeFeatures:
+    """Computes the features of labels, and the scores of all clusters."""
+    return self._features(document_BX, None)
+
+  def narrowed(
+    self, features: CascadeFeatures, logs: Float32[Array, '*documents L']
+  ) -> CascadeFeatures:
+    """Returns features whose kept clusters are chosen for some labels.
+
+    Args:
+      features: result of `prepare`.
+      logs: log weights of labels [L or more] or [B, L or more], -inf for labels
+        that must not be selected. A cluster has the largest weight of its
+        labels.
+    """
+    return self._features(features.document_BX, logs)
+
+  def _features(
+    self, document_BX: jax.Array, logs: jax.Array | None
+  ) -> CascadeFeatures:
+    """Computes features; `logs` are those of `narrowed`, or None."""
+    weights = []
+    for level in reversed(self.clusters):
+      logs = None if logs is None else level.best(logs)
+      weights.append(logs)
+    inside_BC, path_BC = True, 0.0
+    for level, kept, weight in zip(self.clusters, self.kept, weights[::-1]):
+      x_BD = level.reading(document_BX)
+      own_BC = jax.nn.log_sigmoid(level.logits(x_BD))
+      if level is not self.clusters[0]:
+        parent_C = level.parent[...]
+        inside_BC, path_BC = inside_BC[:, parent_C], path_BC[:, parent_C]
+      keys_BC = own_BC if weight is None else own_BC + weight
+      inside_BC = _largest(jnp.where(inside_BC, keys_BC, -jnp.inf), kept)
+      path_BC = path_BC + own_BC
+    result_BC = {
+      Chain.PRODUCT: path_BC,
+      Chain.PARENT: own_BC,
+      Chain.LAST: jnp.zeros_like(own_BC),
+    }[self.chain]
+    logs_BC = jnp.where(inside_BC, result_BC, -jnp.inf)
+    return CascadeFeatures(document_BX, self.reading(document_BX), logs_BC)
+
+  def logits(
+    self, features: CascadeFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Computes the scores of a chunk of labels, -inf below other clusters."""
+    logits_BC = _label_logits(features.last_BD, chunk)
+    parent_C = jnp.where(chunk['parent'] == PAD, 0, chunk['parent'])
+    logs_BC = features.logs_BC[:, parent_C]
+    inside_BC = logs_BC != -jnp.inf
+    if self.chain is Chain.LAST:
+      return jnp.where(inside_BC, logits_BC, -jnp.inf)
+    logs_BC = jnp.where(inside_BC, logs_BC, 0.0)
+    log_BC = jnp.minimum(logs_BC + jax.nn.log_sigmoid(logits_BC), -1e-30)
+    both_BC = log_BC - jnp.log(-jnp.expm1(log_BC))
+    return jnp.where(inside_BC, both_BC, -jnp.inf)
+
+  def loss(
+    self,
+    features: CascadeFeatures,
+    positives_BP: Int32[Array, 'B P'],
+    mask_B: Bool[Array, ' B'],
+    loss: LabelLoss,
+    weights: LabelWeights | None = None,
+    rngs: nnx.Rngs | None = None,
+  ) -> Float32[Array, '']:
+    """Returns the sum of the mean losses of all levels over documents.
+
+    The candidates of a level are the children of the clusters with the highest
+    probability + 1 if they are gold (CascadeXML, Section 3.3). The gradient
+    does not flow through the choice.
+
+    Args:
+      features, positives_BP, mask_B: as in Head.loss.
+      loss: the loss of each label.
+      weights: weights of the labels.
+      rngs: stream `dropout`, or None for no dropout.
+    """
+    gold = self._gold(gold_of(positives_BP, mask_B).positives_BP)
+    document_BX, total, ids_BA = features.document_BX, jnp.float32(0), None
+    for i, level in enumerate(self.clusters):
+      x_BD = level.reading(document_BX, rngs)
+      if ids_BA is None:
+        logits_BA = level.logits(x_BD)
+        every_C = jnp.arange(logits_BA.shape[1], dtype=jnp.int32)
+        ids_BA = jnp.broadcast_to(every_C, logits_BA.shape)
+      else:
+        logits_BA = level.logits_at(x_BD, ids_BA)
+      gold_BA = _is_in(ids_BA, gold[i])
+      mean_B = _mean_loss(loss, logits_BA, gold_BA, ids_BA != PAD)
+      total += self.weights[i] * jnp.where(mask_B, mean_B, 0).sum()
+      keys_BA = lax.stop_gradient(jax.nn.sigmoid(logits_BA)) + gold_BA
+      keys_BA = jnp.where(ids_BA == PAD, -jnp.inf, keys_BA)
+      at_BK = lax.top_k(keys_BA, min(self.kept[i], keys_BA.shape[1]))[1]
+      nodes_BK = jnp.take_along_axis(ids_BA, at_BK, axis=1)
+      ids_BA = expand(level.children[...], nodes_BK)
+    gold_BA = _is_in(ids_BA, gold[-1])
+    shortlist = Shortlist(ids_BA, gold_BA, jnp.zeros(ids_BA.shape))
+    last_BD = self.reading(document_BX, rngs)
+    rows = LabelRows(self), last_BD, shortlist, mask_B
+    labels = shortlist_loss(*rows, loss, weights, mean=True)
+    return total + self.weights[-1] * labels
+
+  def _gold(self, positives_BP: jax.Array) -> list[jax.Array]:
+    """Returns the gold nodes of each level, and last the gold labels."""
+    inside_BP = positives_BP < self.n_labels
+    gold = [jnp.where(inside_BP, positives_BP, PAD)]
+    parents = [level.parent[...] for level in self.clusters[1:]]
+    for parent in [self.parent[...], *reversed(parents)]:
+      gold.append(gold_at(parent, gold[-1]))
+    return gold[::-1]
+
+  def kept_gold(
+    self, features: CascadeFeatures, positives_BP: Int32[Array, 'B P']
+  ) -> Float32[Array, ' B']:
+    """Returns the share of a document's gold labels that prediction scores.
+
+    Args:
+      features: result of `prepare`.
+      positives_BP: gold labels, and PAD.
+    """
+    real_BP = (positives_BP != PAD) & (positives_BP < self.n_labels)
+    parent_BP = self.parent[...][jnp.where(real_BP, positives_BP, 0)]
+    logs_BP = jnp.take_along_axis(features.logs_BC, parent_BP, axis=1)
+    count_B = jnp.maximum((positives_BP != PAD).sum(axis=1), 1)
+    return (real_BP & (logs_BP != -jnp.inf)).sum(axis=1) / count_B
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CascadeWithDropout:
+  """Trains a cascade with dropout of the documents' vectors.
+
+  Attributes:
+    head: the cascade.
+    rngs: stream `dropout`.
+  """
+
+  head: Cascade
+  rngs: nnx.Rngs
+
+  def loss(self, *arguments: Any) -> Float32[Array, '']:
+    """Returns the loss of the cascade.
+
+    Args:
+      arguments: arguments of Cascade.loss.
+    """
+    return self.head.loss(*arguments, rngs=self.rngs)
+
+
+def _label_logits(
+  x_BD: jax.Array, chunk: Mapping[str, jax.Array]
+) -> Float32[Array, 'B C']:
+  """Returns the dot products of documents with label rows, plus biases."""
+  return scores(x_BD, chunk['kernel'].astype(x_BD.dtype)) + chunk['bias']
+
+
+def _largest(keys_BC: jax.Array, k: int) -> Bool[Array, 'B C']:
+  """Returns which keys are among the k largest of a row, and not -inf.
+
+  If keys are equal, the first come first.
+  """
+  if k >= keys_BC.shape[1]:
+    return keys_BC > -jnp.inf
+  _, at_BK = lax.top_k(keys_BC, k)
+  row_B1 = jnp.arange(len(keys_BC))[:, None]
+  inside_BC = jnp.zeros(keys_BC.shape, bool).at[row_B1, at_BK].set(True)
+  return inside_BC & (keys_BC > -jnp.inf)
+
+
+def _is_in(ids_BA: jax.Array, gold_BP: jax.Array) -> Bool[Array, 'B A']:
+  """Returns which ids are gold; PAD is not."""
+  same_BA = (ids_BA[:, :, None] == gold_BP[:, None, :]).any(axis=2)
+  return same_BA & (ids_BA != PAD)
+
+
+def _mean_loss(
+  loss: LabelLoss,
+  logits_BA: jax.Array,
+  gold_BA: jax.Array,
+  real_BA: jax.Array,
+) -> Float32[Array, ' B']:
+  """Returns the mean loss over the real entries of each row."""
+  loss_BA, _ = loss(logits_BA, gold_BA)
+  count_B = jnp.maximum(real_BA.sum(axis=1), 1)
+  return jnp.where(real_BA, loss_BA, 0).sum(axis=1) / count_B
+
+
+def _rows(rngs: nnx.Rngs, shape: tuple[int, int]) -> jax.Array:
+  """Draws rows of about unit length."""
+  return nnx.initializers.normal(shape[1] ** -0.5)(rngs.params(), shape)
+
+
+def _kernel(rngs: nnx.Rngs, shape: tuple[int, int]) -> nnx.Param:
+  """Draws the kernel of a linear layer by Glorot's rule."""
+  return nnx.Param(nnx.initializers.glorot_uniform()(rngs.params(), shape))
