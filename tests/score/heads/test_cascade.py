@@ -1,0 +1,259 @@
+"""Cascades: against all scores and losses in NumPy and with dense masks."""
+
+import dataclasses
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import DATA, LABEL
+from xjax.core.types import PAD, Ragged
+from xjax.losses.bce import bce
+from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.contract import HeadInputs
+from xjax.score.trees.levels import LabelLevels
+from xjax.score.trees.levels_config import LevelsConfig
+from xjax.select.topk import cascade_topk
+
+B, L, D, K = 8, 60, 6, 5
+SIZES = (4, 12)
+LEVELS = LabelLevels.even([*SIZES, L])
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(B, 2 * D)).astype(np.float32)
+POSITIVES = np.array(
+  [RNG.choice(L, 3, replace=False) for _ in range(B)], np.int32
+)
+POSITIVES[0, 1:] = PAD
+POSITIVES[1] = PAD
+MASK = np.arange(B) != 5
+
+
+def mesh_of(data, label):
+  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
+  return jax.sharding.Mesh(devices, (DATA, LABEL))
+
+
+def head_of(mesh=(1, 1), **fields):
+  """A cascade whose rows are of a size that tells scores apart."""
+  config = CascadeConfig(
+    chunk=8, levels=LevelsConfig(SIZES), dropout=(0.0,), **fields
+  )
+  inputs = HeadInputs(
+    dim=2 * D,
+    n_labels=L,
+    bias_L=None,
+    seen_L=np.ones(L, bool),
+    hidden_L=np.zeros(L, bool),
+    descriptor_dim=D,
+    joined=2,
+    levels=LEVELS,
+  )
+  with jax.set_mesh(mesh_of(*mesh)):
+    return config.build(inputs, nnx.Rngs(3))
+
+
+def logits_of(head):
+  """float64 logits of each level's nodes, and last of the labels."""
+  parts = []
+  for part in [*head.clusters, head]:
+    x = X.astype(np.float64)
+    if part.reading.parts:
+      x = np.concatenate(
+        [x[:, i * D : (i + 1) * D] for i in part.reading.parts], 1
+      )
+    if part.reading.layer is not None:
+      x = x @ np.asarray(part.reading.layer[...], np.float64)
+    kernel, bias = np.asarray(part.kernel[...]), np.asarray(part.bias[...])
+    n = L if part is head else len(kernel)
+    parts.append(x @ kernel[:n].T.astype(np.float64) + bias[:n])
+  return parts
+
+
+def sigmoid(z):
+  return 1 / (1 + np.exp(-z))
+
+
+def best(scores, mask):
+  masked = np.where(mask, scores, -np.inf)
+  order = np.argsort(-masked, axis=1, kind='stable')[:, :K]
+  top = np.take_along_axis(masked, order, axis=1)
+  return np.where(top == -np.inf, PAD, order), top
+
+
+def topk(head, mesh=(1, 1), **filters):
+  filters = jax.tree.map(jnp.asarray, filters)
+  with jax.set_mesh(mesh_of(*mesh)):
+    run = jax.jit(
+      lambda params, x: cascade_topk(
+        nnx.merge(graphdef, params),
+        nnx.merge(graphdef, params).prepare(x),
+        K,
+        **filters,
+      )
+    )
+    graphdef, params = nnx.split(head)
+    return jax.tree.map(np.asarray, run(params, jnp.asarray(X)))
+
+
+SLICES = tuple(RNG.random((2, L)) < 0.2)
+WEIGHTS = RNG.uniform(0, 3, L).astype(np.float32) * (RNG.random(L) < 0.5)
+ALLOWED = [None, RNG.random(L) < 0.4, RNG.random((B, L)) < 0.4]
+
+
+@pytest.mark.parametrize('weights', [None, WEIGHTS])
+@pytest.mark.parametrize('allowed', ALLOWED, ids=['all', 'L', 'BL'])
+@pytest.mark.parametrize('chain', Chain)
+def test_all_clusters_kept_give_the_exact_scores(chain, weights, allowed):
+  head = head_of(
+    kept=SIZES, hidden=(0, 3, 4), parts=('0', '1', ''), chain=chain
+  )
+  assert head.shortlist_size is None
+  top, middle, labels = map(sigmoid, logits_of(head))
+  above, parent = LEVELS.above[0], LEVELS.above[1]
+  product = {
+    Chain.PRODUCT: top[:, above] * middle[:, parent] * labels,
+    Chain.PARENT: middle[:, parent] * labels,
+    Chain.LAST: labels,
+  }[chain]
+  scores = np.log(product) - np.log1p(-product)
+  if weights is not None:
+    with np.errstate(divide='ignore'):
+      scores = np.log(product) + np.log(weights)
+  inside = True if allowed is None else allowed
+  found = topk(head, weights=weights, slices=SLICES, allowed=allowed)
+  masks = (np.ones(L, bool), *SLICES)
+  for ids, values, mask in zip(*found, masks, strict=True):
+    want_ids, want = best(scores, mask & inside)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_allclose(values, want, 1e-4, 1e-5)
+
+
+def test_labels_below_other_clusters_are_not_listed():
+  """Each list has clusters of its own."""
+  head = head_of(kept=(2, 3))
+  assert head.shortlist_size == 15
+  top, middle, labels = logits_of(head)
+  ids, _ = topk(head, slices=SLICES)
+  for group, mask in enumerate((np.ones(L, bool), *SLICES)):
+    for row in range(B):
+      has = [
+        np.bincount(LEVELS.above[r][mask], minlength=n) > 0
+        for r, n in enumerate(SIZES)
+      ]
+      first = np.argsort(-np.where(has[0], top[row], -np.inf))[:2]
+      inside = np.isin(LEVELS.parents[1], first) & has[1]
+      second = np.argsort(-np.where(inside, middle[row], -np.inf))[:3]
+      second = second[inside[second]]
+      listed = ids[group, row][ids[group, row] != PAD]
+      possible = np.flatnonzero(mask & np.isin(LEVELS.above[1], second))
+      assert set(listed) <= set(possible)
+      assert len(listed) == min(K, len(possible))
+
+
+def loss_of(head, mesh=(1, 1)):
+  """The loss and its gradients."""
+  graphdef, params, frozen = nnx.split(
+    head, lambda p, v: type(v) is nnx.Param, ...
+  )
+
+  def run(params, x):
+    head = nnx.merge(graphdef, params, frozen)
+    return head.loss(
+      head.prepare(x), jnp.asarray(POSITIVES), jnp.asarray(MASK), bce
+    )
+
+  with jax.set_mesh(mesh_of(*mesh)):
+    return jax.tree.map(
+      np.asarray,
+      jax.jit(jax.value_and_grad(run, (0, 1)))(params, jnp.asarray(X)),
+    )
+
+
+def dense_loss(head):
+  """The same loss from all logits, with a mask of the candidates."""
+  graphdef, params, frozen = nnx.split(
+    head, lambda p, v: type(v) is nnx.Param, ...
+  )
+
+  def run(params, x):
+    head = nnx.merge(graphdef, params, frozen)
+    total, inside = 0.0, jnp.ones((B, SIZES[0]), bool)
+    for r, part in enumerate([*head.clusters, head]):
+      above = LEVELS.above[r]
+      n = (*SIZES, L)[r]
+      gold = np.zeros((B, n), bool)
+      for row in range(B):
+        real = POSITIVES[row][POSITIVES[row] != PAD]
+        gold[row, above[real]] = True
+      logits = part.reading(x) @ part.kernel[...][:n].T + part.bias[...][:n]
+      cost = jnp.logaddexp(0, logits) - gold * logits
+      mean = (cost * inside).sum(1) / inside.sum(1)
+      total += head.weights[r] * (mean * MASK).sum()
+      if part is not head:
+        keys = jnp.where(
+          inside, jax.nn.sigmoid(logits) + gold * MASK[:, None], -1
+        )
+        order = jnp.argsort(-keys, axis=1, stable=True)[:, : head.kept[r]]
+        kept = (
+          jnp.zeros((B, n), bool).at[jnp.arange(B)[:, None], order].set(True)
+        )
+        inside = (kept & inside)[:, LEVELS.parents[r + 1]]
+    return total
+
+  return jax.tree.map(
+    np.asarray, jax.jit(jax.value_and_grad(run, (0, 1)))(params, jnp.asarray(X))
+  )
+
+
+def assert_same(found, expected):
+  assert found[0] == pytest.approx(expected[0], rel=1e-5)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 2e-6),
+    found[1],
+    expected[1],
+  )
+
+
+def test_the_loss_is_that_of_masked_logits():
+  head = head_of(kept=(3, 4), hidden=(0, 3, 4), weights=(2.0, 1.0, 0.5))
+  assert_same(loss_of(head), dense_loss(head))
+
+
+@pytest.mark.parametrize(
+  'mesh', [(2, 4), pytest.param((1, 8), marks=pytest.mark.thorough)]
+)
+def test_devices_give_the_same_loss_and_lists(mesh):
+  head, spread = head_of(kept=(3, 4)), head_of(mesh, kept=(3, 4))
+  assert_same(loss_of(spread, mesh), loss_of(head))
+  ids, values = topk(spread, mesh, slices=SLICES)
+  want_ids, want = topk(head, slices=SLICES)
+  np.testing.assert_array_equal(ids, want_ids)
+  np.testing.assert_allclose(values, want, 1e-4, 1e-5)
+
+
+def test_too_few_kept_clusters_are_an_error():
+  config = CascadeConfig(levels=LevelsConfig(SIZES), kept=(2, 2))
+  gold = Ragged.of([[0], [0, 7, 14], [1, 2]])
+  with pytest.raises(
+    ConfigError, match="document 'b' has .* 3 clusters of level 1"
+  ):
+    config.check_gold(LEVELS, gold, ['a', 'b', 'c'])
+  dataclasses.replace(config, kept=(3,)).check_gold(
+    LEVELS, gold, ['a', 'b', 'c']
+  )
+
+
+def test_kept_gold_is_the_share_of_listed_gold_labels():
+  head = head_of(kept=(2, 3))
+  with jax.set_mesh(mesh_of(1, 1)):
+    features = head.prepare(jnp.asarray(X))
+    share = np.asarray(head.kept_gold(features, jnp.asarray(POSITIVES)))
+  inside = np.asarray(features.logs_BC)[:, LEVELS.above[1]] != -np.inf
+  for row in range(B):
+    real = POSITIVES[row][POSITIVES[row] != PAD]
+    assert share[row] == pytest.approx(
+      inside[row][real].mean() if len(real) else 0
+    )
