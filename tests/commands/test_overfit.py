@@ -122,6 +122,8 @@ MINUTE = (
   'aplc',
   'attention_xml',
   'attention_xml_levels',
+  'cascadexml',
+  'lightxml',
   'rerank',
   'xr_transformer',
 )

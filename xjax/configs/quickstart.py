@@ -35,6 +35,7 @@ from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
+from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -56,6 +57,8 @@ SYSTEMS = (
   'aplc',
   'attention_xml',
   'attention_xml_levels',
+  'cascadexml',
+  'lightxml',
   'rerank',
   'xr_transformer',
 )
@@ -156,5 +159,12 @@ def _model(system: str) -> ModelConfig:
     case 'attention_xml_levels':
       levels = LevelShortlist(_LEVELS, steps=(300,), kept=8)
       return dataclasses.replace(_model('attention_xml'), shortlist=levels)
+    case 'lightxml':
+      head = CascadeConfig(levels=_LEVELS, kept=(8,), hidden=(0, 64))
+      return NeuralModel(words, bigru, SelfAttentionConfig(), head)
+    case 'cascadexml':
+      levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=16))
+      head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
+      return NeuralModel(words, bigru, SelfAttentionConfig(), head)
     case 'rerank':
       return NeuralModel(words, bigru, shortlist=StageShortlist(size=20))

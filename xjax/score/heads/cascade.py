@@ -72,6 +72,7 @@ class CascadeConfig(HeadConfig):
     'Number of clusters of each level whose children are scored, or a single '
     'number for all levels of clusters. In training, the clusters of gold '
     'labels are always among them.',
+    tiny=lambda kept: kept[-1:],
   )
   hidden: tuple[int, ...] = field(
     (0,),

@@ -1,0 +1,93 @@
+"""Runs of cascades: resumed, saved, loaded, and refused."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from tests.fixtures.sparse_runs import RUNS, config_of
+from xjax.config.neural_train import NeuralTrain
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import WordsConfig
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.cascade import CascadeConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
+
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+
+
+def config_with(kept=8, steps=6):
+  config = config_of(*RUNS['xr'])
+  config.data.tokens = WordsConfig(max_tokens=16, buckets=(8, 16), min_count=1)
+  config.model = NeuralModel(
+    EmbeddingConfig(dim=8),
+    BiGRUConfig(units=4),
+    SelfAttentionConfig(),
+    CascadeConfig(
+      levels=LevelsConfig((16,), ClusterTree(arity=16, max_leaf=7)),
+      kept=(kept,),
+      dropout=(0.5,),
+      hidden=(0, 5),
+    ),
+  )
+  config.train = NeuralTrain(
+    batch_size=50,
+    steps=steps,
+    checkpoint_every=2,
+    judge_every=steps,
+    best_metric='all/RP@5',
+  )
+  return config
+
+
+@pytest.fixture(scope='module')
+def finished(devices, tmp_path_factory):
+  """The result of a run; copy its workdir before you change it."""
+  with devices(1):
+    return fit(config_with(), tmp_path_factory.mktemp('cascade') / 'run')
+
+
+def test_a_run_that_is_continued_ends_where_an_uninterrupted_run_does(
+  finished, tmp_path
+):
+  fit(config_with(steps=4), tmp_path)
+  result = fit(config_with(), tmp_path)
+  assert result.metrics == finished.metrics
+  ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_a_loaded_model_says_what_it_selects(finished, tmp_path):
+  from xjax import load as load_model
+
+  model = load(finished.workdir)
+  size = 8 * model.scorer.params['head']['clusters'][0]['children'].shape[1]
+  assert model.selected_by == f'shortlist={size}'
+  saved = load_model(finished.workdir)
+  saved.save(tmp_path / 'saved')
+  again = load_model(tmp_path / 'saved')
+  assert again.predict(TEXTS, k=3) == saved.predict(TEXTS, k=3)
+  path = finished.workdir / 'eval' / 'dev' / 'shortlists.json'
+  ((name, share),) = json.loads(path.read_text()).items()
+  assert name == f'shortlist: recall@{size}' and 0 < share <= 1
+
+
+def test_a_damaged_file_of_levels_is_an_error(finished, tmp_path):
+  shutil.copytree(finished.workdir, tmp_path / 'run')
+  path = tmp_path / 'run' / 'model' / 'levels.npz'
+  path.write_bytes(path.read_bytes()[:-100])
+  with pytest.raises(DataError, match='levels.npz'):
+    load(tmp_path / 'run')
+
+
+def test_too_few_kept_clusters_are_an_error(tmp_path):
+  with pytest.raises(ConfigError, match='head.kept=.1,.: document .* clusters'):
+    fit(config_with(kept=1), tmp_path)

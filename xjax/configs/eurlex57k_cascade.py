@@ -1,0 +1,72 @@
+r"""Trains LightXML or CascadeXML with MiniLM on EURLEX57K.
+
+The systems are by Jiang et al. 2021 (https://arxiv.org/abs/2101.03305) and
+Kharbanda et al. 2022 (https://arxiv.org/abs/2211.00640), as in xc_lightxml.py
+and xc_cascadexml.py, but with the small encoder all-MiniLM-L6-v2 (Wang et al.
+2020, https://arxiv.org/abs/2002.10957). Clusters of labels are scored first,
+and then the labels of the best clusters, in one model. Documents are read as in
+eurlex57k_minilm.py (header and recitals).
+
+  xjax train --config=eurlex57k_cascade \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_lightxml
+  xjax train --config=eurlex57k_cascade:cascadexml \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_cascadexml
+
+FOLDER is a copy of the Hugging Face model. LightXML (the default) reads the
+token [CLS] of the last five layers. In CascadeXML, coarse clusters read lower
+layers than labels do.
+
+Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: about
+that of eurlex57k_minilm.
+"""
+
+import dataclasses
+
+from xjax.config.run import Config
+from xjax.configs import eurlex57k_minilm
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
+
+SYSTEMS = ('lightxml', 'cascadexml')
+
+
+def get_config(system: str = 'lightxml') -> Config:
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  config = eurlex57k_minilm.get_config()
+  light = system == 'lightxml'
+  joined = (-5, -4, -3, -2, -1) if light else (3, 4, 5, 6)
+  model = NeuralModel(
+    NoEmbedding(),
+    BertConfig(joined=joined),
+    ClsConfig(dropout=0.0),
+    _lightxml() if light else _cascadexml(),
+  )
+  return dataclasses.replace(config, model=model)
+
+
+def _lightxml() -> CascadeConfig:
+  return CascadeConfig(
+    levels=LevelsConfig((64,), ClusterTree(arity=64, max_leaf=67)),
+    kept=(32,),
+    hidden=(0, 400),
+    dropout=(0.2,),
+  )
+
+
+def _cascadexml() -> CascadeConfig:
+  return CascadeConfig(
+    levels=LevelsConfig((64, 512), ClusterTree(arity=64, max_leaf=9)),
+    kept=(32, 64),
+    hidden=(384, 0, 0),
+    dropout=(0.1, 0.1, 0.2),
+    parts=('0+1', '2', '3'),
+    chain=Chain.PARENT,
+  )

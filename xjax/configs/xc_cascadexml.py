@@ -1,0 +1,129 @@
+r"""Trains CascadeXML on raw text of the Extreme Classification Repository.
+
+This is the system of Kharbanda et al., "CascadeXML: Rethinking Transformers for
+End-to-end Multi-resolution Training in Extreme Multi-label Classification",
+NeurIPS 2022, https://arxiv.org/abs/2211.00640, with the sizes of its public
+code. Coarse clusters of labels read the token [CLS] of lower layers, and labels
+that of the last layer. Each level scores only the children of the best clusters
+of the level above. All levels are trained at once.
+
+  xjax train --config=xc_cascadexml \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/cascadexml
+
+The variants are wiki10_31k (the default), amazon_670k and wiki_500k. DIR is as
+in xc_attention_xml.py. FOLDER is a copy of a BERT model such as
+bert-base-uncased.
+
+The public code has other weight decays for the encoder and for label rows, and
+reports the best epoch on test. This config has one weight decay, and chooses by
+dev.
+
+Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
+Time: not measured.
+"""
+
+from typing import NamedTuple
+
+from xjax.config.neural_train import NeuralTrain, Schedule
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, EvalConfig
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import Clusters, ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
+from xjax.score.trees.walks import RandomWalks
+
+
+class _Sizes(NamedTuple):
+  """Holds the sizes of a dataset in the authors' code."""
+
+  documents: int  # of train
+  max_tokens: int
+  clusters: tuple[int, ...]
+  kept: tuple[int, ...]
+  joined: tuple[int, ...]  # layers; the first level reads the first two
+  dropout: tuple[float, ...]
+  chain: Chain
+
+
+_LARGE = (5, 6, 8, 10, 12)
+_SIZES = {
+  'wiki10_31k': _Sizes(
+    14_146,
+    256,
+    (2**10, 2**13),
+    (64, 64),
+    (7, 8, 10, 12),
+    (0.3, 0.3, 0.4),
+    Chain.PARENT,
+  ),
+  'amazon_670k': _Sizes(
+    490_449,
+    128,
+    (2**10, 2**13, 2**16),
+    (128, 256, 400),
+    _LARGE,
+    (0.2, 0.25, 0.4, 0.5),
+    Chain.PARENT,
+  ),
+  'wiki_500k': _Sizes(
+    1_779_881,
+    128,
+    (2**10, 2**13, 2**16),
+    (128, 256, 512),
+    _LARGE,
+    (0.2, 0.25, 0.35, 0.5),
+    Chain.LAST,
+  ),
+}
+SYSTEMS = tuple(_SIZES)
+
+
+def get_config(system: str = 'wiki10_31k') -> Config:
+  """Returns the config for a dataset, which is one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  sizes = _SIZES[system]
+  epoch, longest = -(-sizes.documents // 64), sizes.max_tokens
+  tree = ClusterTree(
+    arity=2, max_leaf=2, clusters=Clusters.TWO_MEANS, smoothing=RandomWalks()
+  )
+  levels = len(sizes.clusters)
+  return Config(
+    data=XcRepoData(
+      tokens=SubwordsConfig(
+        max_tokens=longest, buckets=(longest // 4, longest // 2, longest)
+      ),
+    ),
+    model=NeuralModel(
+      NoEmbedding(),
+      BertConfig(joined=sizes.joined),
+      ClsConfig(dropout=0.0),
+      CascadeConfig(
+        levels=LevelsConfig(sizes.clusters, tree),
+        kept=sizes.kept,
+        hidden=(768, *[0] * levels),
+        dropout=sizes.dropout,
+        parts=('0+1', *map(str, range(2, 2 + levels))),
+        chain=sizes.chain,
+      ),
+    ),
+    train=NeuralTrain(
+      batch_size=64,
+      steps=15 * epoch,
+      learning_rate=1e-3,
+      rates=('encoder/*=0.1',),
+      warmup=epoch,
+      schedule=Schedule.COSINE,
+      optimizer=AdamW(weight_decay=0.01),
+      checkpoint_every=epoch,
+      judge_every=epoch,
+    ),
+    eval=EvalConfig(ks=(1, 3, 5)),
+  )

@@ -1,0 +1,108 @@
+r"""Trains LightXML on raw text of the Extreme Classification Repository.
+
+This is the system of Jiang et al., "LightXML: Transformer with Dynamic Negative
+Sampling for High-Performance Extreme Multi-label Text Classification", AAAI
+2021, https://arxiv.org/abs/2101.03305, with the sizes of its public code. The
+document's vector joins the token [CLS] of the last five layers. On small
+datasets a dense layer scores all labels. On large datasets, clusters of labels
+are scored first, and then the labels of the best clusters, in one model.
+
+  xjax train --config=xc_lightxml \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/lightxml
+
+The variants are eurlex_4k (the default), wiki10_31k and amazoncat_13k, which
+are small, and amazon_670k and wiki_500k, which are large. DIR is as in
+xc_attention_xml.py. FOLDER is a copy of a BERT model such as bert-base-uncased;
+for RoBERTa or XLNet, edit the config file. The paper averages the probabilities
+of three encoders, or of three clusterings: train several runs, and average them
+with --config=ensemble.
+
+The public code switches dropout off in a part of each epoch, and chooses the
+best epoch on test. This config does neither: give a split dev.
+
+Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
+Time: not measured.
+"""
+
+from typing import NamedTuple
+
+from xjax.config.neural_train import NeuralTrain
+from xjax.config.optimizer import AdamW, SWAConfig
+from xjax.config.run import Config, EvalConfig
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.cascade import CascadeConfig
+from xjax.score.heads.contract import HeadConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
+
+
+class _Sizes(NamedTuple):
+  """Holds the sizes of a dataset in the authors' code."""
+
+  documents: int  # of train
+  epochs: int
+  batch_size: int
+  max_tokens: int
+  mean_from: int  # epoch after which the mean of the weights starts
+  mean_every: int  # steps
+  kept: int = 0  # clusters whose labels are scored; 0 scores all labels
+  hidden: int = 0  # size of the layer before the rows of labels
+
+
+_SIZES = {
+  'eurlex_4k': _Sizes(15_449, 20, 16, 512, 10, 200),
+  'wiki10_31k': _Sizes(14_146, 30, 16, 512, 10, 300),
+  'amazoncat_13k': _Sizes(1_186_239, 5, 16, 512, 2, 10_000),
+  'amazon_670k': _Sizes(490_449, 15, 16, 128, 4, 3000, 75, 400),
+  'wiki_500k': _Sizes(1_779_881, 10, 32, 128, 4, 3000, 32, 500),
+}
+SYSTEMS = tuple(_SIZES)
+
+
+def get_config(system: str = 'eurlex_4k') -> Config:
+  """Returns the config for a dataset, which is one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  sizes = _SIZES[system]
+  epoch, longest = -(-sizes.documents // sizes.batch_size), sizes.max_tokens
+  return Config(
+    data=XcRepoData(
+      tokens=SubwordsConfig(
+        max_tokens=longest, buckets=(longest // 4, longest // 2, longest)
+      ),
+    ),
+    model=NeuralModel(
+      NoEmbedding(),
+      BertConfig(joined=(-5, -4, -3, -2, -1)),
+      ClsConfig(dropout=0.0 if sizes.kept else 0.5),
+      _head(sizes),
+    ),
+    train=NeuralTrain(
+      batch_size=sizes.batch_size,
+      steps=sizes.epochs * epoch,
+      learning_rate=1e-4,
+      optimizer=AdamW(weight_decay=0.01),
+      average=SWAConfig(sizes.mean_from * epoch, sizes.mean_every),
+      checkpoint_every=epoch,
+      judge_every=epoch,
+    ),
+    eval=EvalConfig(ks=(1, 3, 5)),
+  )
+
+
+def _head(sizes: _Sizes) -> HeadConfig:
+  if not sizes.kept:
+    return OneVsAllConfig()
+  return CascadeConfig(
+    levels=LevelsConfig((2**13,), ClusterTree(arity=2, max_leaf=100)),
+    kept=(sizes.kept,),
+    hidden=(0, sizes.hidden),
+    dropout=(0.5,),
+  )
