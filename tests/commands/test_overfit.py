@@ -18,6 +18,7 @@ from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
+from xjax.score.heads.cascade import CascadeConfig
 from xjax.score.shortlists import LevelShortlist, RankedShortlist
 from xjax.score.text_model import NeuralModel
 
@@ -68,6 +69,8 @@ def roomy(config):
       given['hidden_labels'] = 0
     if isinstance(part, RankedShortlist):  # the model alone ranks all labels
       given |= {'size': 64, 'prior': 0.0}
+    if isinstance(part, CascadeConfig):
+      given |= {'dropout': (0.0,), 'hidden': (0,)}
     if isinstance(part, LevelShortlist):
       given['steps'] = (steps,) * len(part.steps)
     parts[field.name] = dataclasses.replace(part, **given)

@@ -47,6 +47,7 @@ from xjax.score.encoders.contract import EncoderConfig, InputConfig
 from xjax.score.encoders.xlnet import XLNetConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
+from xjax.score.heads.cascade import CascadeConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
@@ -156,6 +157,7 @@ LATER = {
   AutoTfidfConfig,
   AutoTrain,
   BiLSTMConfig,
+  CascadeConfig,
   EnsembleModel,
   FrequencyTree,
   FusedAdam,

@@ -42,7 +42,7 @@ def config_with(kept=8, steps=6):
     batch_size=50,
     steps=steps,
     checkpoint_every=2,
-    judge_every=steps,
+    judge_every=2,
     best_metric='all/RP@5',
   )
   return config

@@ -104,16 +104,16 @@ class CascadeConfig(HeadConfig):
     n = len(self.levels.sizes)
     if not n:
       yield f'{path}.levels.sizes=(): must have at least one number'
-    for name, length in _lengths(n).items():
-      values = getattr(self, name)
+    for name in ('kept', 'hidden', 'dropout', 'weights', 'parts'):
+      values, length = getattr(self, name), n + (name != 'kept')
       if len(values) not in (1, length):
         yield f'{path}.{name}={values}: must have 1 or {length} entries'
     bounds = {'kept': 1, 'hidden': 0, 'weights': 0, 'dropout': 0}
     for name, least in bounds.items():
       if min(getattr(self, name), default=least) < least:
         yield (f'{path}.{name}={getattr(self, name)}: must be at least {least}')
-    if max(self.dropout, default=0) >= 1:
-      yield f'{path}.dropout={self.dropout}: must be below 1'
+    if not all(0 <= rate < 1 for rate in self.dropout):
+      yield f'{path}.dropout={self.dropout}: must be from 0 to below 1'
     joined = max(1, len(config.model.encoder.joined))
     for part in self.parts:
       if not all(x.isdecimal() and int(x) < joined for x in _split(part)):
@@ -129,9 +129,8 @@ class CascadeConfig(HeadConfig):
       )
     if config.model.shortlist.proposes:
       yield (
-        f'config.model.shortlist={type(config.model.shortlist).__name__}(...): '
-        f'must be AllLabels() with {path}=CascadeConfig(...), which makes its '
-        'own shortlists'
+        f'config.model.shortlist: must be AllLabels(), because {path}='
+        'CascadeConfig(...) makes its own shortlists'
       )
 
   def check_gold(
@@ -157,12 +156,6 @@ class CascadeConfig(HeadConfig):
           f'clusters of level {level}; set the number of this level to {most} '
           'or more'
         )
-
-
-def _lengths(n: int) -> dict[str, int]:
-  """Returns the number of entries of each field for n levels of clusters."""
-  more = dict.fromkeys(('hidden', 'dropout', 'weights', 'parts'), n + 1)
-  return {'kept': n, **more}
 
 
 def _each(values: Sequence, n: int) -> tuple:
@@ -224,7 +217,9 @@ class Reading(nnx.Module):
     self.width, self.rate = dim // joined, rate
     inputs = self.width * (len(self.parts) or joined)
     self.dim = hidden or inputs
-    self.layer = _kernel(rngs, (inputs, hidden)) if hidden else None
+    glorot = nnx.initializers.glorot_uniform()
+    kernel = glorot(rngs.params(), (inputs, hidden)) if hidden else None
+    self.layer = nnx.Param(kernel) if hidden else None
 
   def __call__(
     self, document_BX: Float[Array, 'B X'], rngs: nnx.Rngs | None = None
@@ -278,12 +273,11 @@ class Clusters(nnx.Module):
     self, x_BD: jax.Array, ids_BA: jax.Array
   ) -> Float32[Array, 'B A']:
     """Returns the logits of some clusters; PAD gets any number."""
-    at_BA = jnp.where(ids_BA == PAD, 0, ids_BA)
-    rows_BAD = self.kernel[...][at_BA].astype(x_BD.dtype)
+    rows_BAD = self.kernel[...][ids_BA].astype(x_BD.dtype)
     logits_BA = jnp.einsum(
       'BD,BAD->BA', x_BD, rows_BAD, preferred_element_type=jnp.float32
     )
-    return logits_BA + self.bias[...][at_BA]
+    return logits_BA + self.bias[...][ids_BA]
 
   def best(self, values: jax.Array) -> jax.Array:
     """Returns the largest value of the nodes below each cluster.
@@ -291,9 +285,8 @@ class Clusters(nnx.Module):
     Args:
       values: float32 [nodes] or [B, nodes].
     """
-    children = self.children[...]
-    below = values[..., jnp.where(children == PAD, 0, children)]
-    return jnp.where(children == PAD, -jnp.inf, below).max(axis=-1)
+    below = values[..., self.children[...]]  # -1 reads any value
+    return jnp.where(self.children[...] == PAD, -jnp.inf, below).max(axis=-1)
 
 
 class LabelRows(Head):
@@ -419,8 +412,7 @@ class Cascade(Head):
   ) -> Float32[Array, 'B C']:
     """Computes the scores of a chunk of labels, -inf below other clusters."""
     logits_BC = _label_logits(features.last_BD, chunk)
-    parent_C = jnp.where(chunk['parent'] == PAD, 0, chunk['parent'])
-    logs_BC = features.logs_BC[:, parent_C]
+    logs_BC = features.logs_BC[:, chunk['parent']]
     inside_BC = logs_BC != -jnp.inf
     if self.chain is Chain.LAST:
       return jnp.where(inside_BC, logits_BC, -jnp.inf)
@@ -562,8 +554,3 @@ def _mean_loss(
 def _rows(rngs: nnx.Rngs, shape: tuple[int, int]) -> jax.Array:
   """Draws rows of about unit length."""
   return nnx.initializers.normal(shape[1] ** -0.5)(rngs.params(), shape)
-
-
-def _kernel(rngs: nnx.Rngs, shape: tuple[int, int]) -> nnx.Param:
-  """Draws the kernel of a linear layer by Glorot's rule."""
-  return nnx.Param(nnx.initializers.glorot_uniform()(rngs.params(), shape))
