@@ -54,9 +54,9 @@ def roomy(config):
   # A transformer that nobody trained takes more steps, and smaller ones.
   transformer = isinstance(small.model.encoder, BertConfig)
   steps = 240 if transformer else 120
-  # Half of the labels are learnt through a root that starts at 0.5.
-  adaptive = isinstance(small.model.head, AdaptiveConfig)
-  steps *= 2 if adaptive and transformer else 1
+  # Labels are learnt through a root or clusters that start at 0.5.
+  chained = isinstance(small.model.head, AdaptiveConfig | CascadeConfig)
+  steps *= 2 if chained and transformer else 1
   for field in dataclasses.fields(small.model):
     part = getattr(small.model, field.name)
     have = {f.name for f in dataclasses.fields(part)}
