@@ -152,4 +152,5 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
 def _listed(config: Config, labels: int) -> int:
   """Returns about how many labels are on a shortlist; 0 without shortlists."""
   shortlist = config.model.shortlist
-  return shortlist.width(labels) if shortlist.proposes else 0
+  width = shortlist.width(labels)
+  return width if shortlist.proposes and width < labels else 0

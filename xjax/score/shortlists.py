@@ -81,9 +81,17 @@ class RankedShortlist(ShortlistConfig, abstract=True):
     AMOUNT,
     may_change=True,
   )
+  trained: bool = field(
+    True,
+    'Whether training scores only the labels on shortlists, too. If False, '
+    'training scores all labels, and only prediction uses shortlists. The other '
+    'model knows its training documents too well, so their shortlists have '
+    'hardly any rare label that is wrong. If all labels can be afforded, False '
+    'is better.',
+  )
 
   def width(self, n_labels: int) -> int:
-    return min(self.size, n_labels)
+    return min(self.size, n_labels) if self.trained else n_labels
 
 
 @dataclasses.dataclass

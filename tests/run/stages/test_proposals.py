@@ -26,7 +26,7 @@ from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.update import FusedAdam
 from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.shortlists import LevelShortlist, RunShortlist
+from xjax.score.shortlists import AllLabels, LevelShortlist, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
@@ -324,6 +324,22 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
 def test_other_heads_and_rules_are_trained_on_shortlists(more, tmp_path):
   result = fit(reranker(**more), tmp_path)
   assert result.metrics['dev']['xjax']['all']['RP@5'] > 0.2
+
+
+def test_training_can_score_all_labels(tmp_path):
+  """The parameters are those of a run without shortlists."""
+  config = reranker()
+  config.model.shortlist.trained = False
+  config.model.shortlist.size = 2  # too few for the gold labels of training
+  result = fit(config, tmp_path / 'run')
+  config.model.shortlist = AllLabels()
+  fit(config, tmp_path / 'all')
+  ours, theirs = (
+    load(tmp_path / name, 4).scorer.params for name in ('run', 'all')
+  )
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+  assert load(tmp_path / 'run').selected_by == 'shortlist=2'
+  assert recalls(result).keys() == {'shortlist: recall@2'}
 
 
 def test_a_document_with_more_gold_labels_is_an_error(tmp_path):

@@ -165,7 +165,7 @@ def check_room(config: Config, corpus: Corpus) -> None:
     ConfigError: a training document has more labels; the message names it.
   """
   shortlist, split = config.model.shortlist, corpus.splits[TRAIN]
-  if isinstance(shortlist, RankedShortlist):
+  if isinstance(shortlist, RankedShortlist) and shortlist.trained:
     none = np.zeros((len(split), 0), np.int32)
     empty = TrainShortlists(none, shortlist.size)
     empty.check(_gold(corpus), split.ids, f'{_FIELD}.{shortlist.room}')
@@ -199,6 +199,8 @@ def new_proposals(
   match shortlist:
     case RankedShortlist():
       proposals = _ranked(config, folder, corpus, preemption)
+      if not shortlist.trained:
+        return proposals
       shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
     case LevelShortlist():
       levels = keep_levels(shortlist.levels, config, corpus, folder)
