@@ -164,7 +164,8 @@ def _with_own_proposer(tiny: Config) -> Config:
 
   lists = tiny.model.shortlist
   if isinstance(lists, RunShortlist):
-    stage = StageShortlist(lists.size, lists.prior).tiny()
+    own = lists.size, lists.prior, lists.trained
+    stage = StageShortlist(*own).tiny()
     model = dataclasses.replace(tiny.model, shortlist=stage)
     return dataclasses.replace(tiny, model=model)
   return tiny

@@ -83,11 +83,11 @@ class RankedShortlist(ShortlistConfig, abstract=True):
   )
   trained: bool = field(
     True,
-    'Whether training scores only the labels on shortlists, too. If False, '
-    'training scores all labels, and only prediction uses shortlists. The other '
-    'model knows its training documents too well, so their shortlists have '
-    'hardly any rare label that is wrong. If all labels can be afforded, False '
-    'is better.',
+    'Whether training, too, scores only the labels on shortlists. If False, '
+    'training scores all labels, and only prediction uses shortlists. That is '
+    'better if all labels can be afforded: the other model knows its training '
+    'documents too well, so their shortlists have hardly any rare label that '
+    'is wrong.',
   )
 
   def width(self, n_labels: int) -> int:

@@ -62,7 +62,7 @@ def neural_config(shortlist, head=None, loss=None, **train):
 def reranker(**more):
   model, train = RUNS['xr']
   stage = StageConfig(TfidfConfig(max_features=2000), (), model, train)
-  return neural_config(StageShortlist(20, 2.0, stage), **more)
+  return neural_config(StageShortlist(20, 2.0, stage=stage), **more)
 
 
 def by_levels(sizes=(4, 16), **more):
@@ -114,7 +114,7 @@ def test_a_finished_run_is_copied(reranked, tmp_path):
   source = tmp_path / 'source'
   shutil.copytree(reranked.workdir / 'stages' / 'proposer', source)
   config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0, str(source))
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
   result = fit(config, tmp_path / 'run')
   assert result.metrics == reranked.metrics
   shutil.rmtree(source)
@@ -353,7 +353,7 @@ def test_a_document_with_more_gold_labels_is_an_error(tmp_path):
 def test_a_run_with_other_labels_is_an_error(reranked, tmp_path):
   config = reranker()
   source = reranked.workdir / 'stages' / 'proposer'
-  config.model.shortlist = RunShortlist(20, 2.0, str(source))
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
   config.data.corpus_seed = 5
   with pytest.raises(ConfigError, match='use a run with the same labels'):
     fit(config, tmp_path / 'run')
@@ -378,5 +378,5 @@ def test_configs_are_saved_and_shrunk():
   for config in (reranker(), by_levels()):
     assert from_json(to_json(config)) == config
   config = reranker()
-  config.model.shortlist = RunShortlist(20, 2.0, 'somewhere')
+  config.model.shortlist = RunShortlist(20, 2.0, workdir='somewhere')
   assert isinstance(shrink(config).model.shortlist, StageShortlist)
