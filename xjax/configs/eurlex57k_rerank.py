@@ -25,14 +25,18 @@ about 40 minutes.
 import dataclasses
 
 from xjax.config.run import Config
-from xjax.configs import eurlex57k_minilm
+from xjax.configs import eurlex57k_minilm, eurlex57k_xr_linear
 from xjax.score.shortlists import RunShortlist
 
 
 def get_config() -> Config:
   config = eurlex57k_minilm.get_config()
   shortlist = RunShortlist(50, 3.0, trained=False, workdir='runs/tree')
+  # The tree reads full documents. MiniLM reads their first 128 pieces, which
+  # are mostly header and recitals.
+  zones = eurlex57k_xr_linear.get_config().data.zones
   return dataclasses.replace(
     config,
+    data=dataclasses.replace(config.data, zones=zones),
     model=dataclasses.replace(config.model, shortlist=shortlist),
   )

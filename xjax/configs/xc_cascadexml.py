@@ -39,6 +39,8 @@ from xjax.score.trees.clusters import Clusters, ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.score.trees.walks import RandomWalks
 
+SYSTEMS = ('wiki10_31k', 'amazon_670k', 'wiki_500k')
+
 
 class _Sizes(NamedTuple):
   """Holds the sizes of a dataset in the authors' code."""
@@ -82,7 +84,6 @@ _SIZES = {
     Chain.LAST,
   ),
 }
-SYSTEMS = tuple(_SIZES)
 
 
 def get_config(system: str = 'wiki10_31k') -> Config:

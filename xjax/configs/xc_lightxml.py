@@ -42,6 +42,14 @@ from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 
+SYSTEMS = (
+  'eurlex_4k',
+  'wiki10_31k',
+  'amazoncat_13k',
+  'amazon_670k',
+  'wiki_500k',
+)
+
 
 class _Sizes(NamedTuple):
   """Holds the sizes of a dataset in the authors' code."""
@@ -63,7 +71,6 @@ _SIZES = {
   'amazon_670k': _Sizes(490_449, 15, 16, 128, 4, 3000, 75, 400),
   'wiki_500k': _Sizes(1_779_881, 10, 32, 128, 4, 3000, 32, 500),
 }
-SYSTEMS = tuple(_SIZES)
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:

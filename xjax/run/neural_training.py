@@ -32,7 +32,6 @@ from xjax.run.stages.proposals import (
   combination_of,
   first_rows,
 )
-from xjax.score.heads.cascade import Cascade
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
@@ -226,7 +225,7 @@ def make_scorer(
   kind, recall = config.train.loss.score_kind, config.eval.recall
   parts = plan.graphdef, params, mesh, n_labels, kind, recall
   if proposals.proposer is None:
-    return ModelScorer(*parts, _shortlist_size(plan))
+    return ModelScorer(*parts, _shortlist_size(config, plan))
   combination, weight = combination_of(config)
   return ShortlistScorer(
     *parts,
@@ -236,10 +235,11 @@ def make_scorer(
   )
 
 
-def _shortlist_size(plan: StatePlan) -> int | None:
+def _shortlist_size(config: Config, plan: StatePlan) -> int | None:
   """Returns how many labels of a document a cascade scores, or None."""
-  head = nnx.merge(plan.graphdef, plan.abstract.params).head
-  return head.shortlist_size if isinstance(head, Cascade) else None
+  if config.model.head.levels is None:
+    return None
+  return nnx.merge(plan.graphdef, plan.abstract.params).head.shortlist_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

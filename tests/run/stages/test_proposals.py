@@ -359,7 +359,7 @@ def test_a_run_with_other_labels_is_an_error(reranked, tmp_path):
     fit(config, tmp_path / 'run')
 
 
-def test_faults_are_found_before_anything_is_written(tmp_path):
+def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
   config = reranker()
   config.model.shortlist = RunShortlist(20, 2.0)
   with pytest.raises(ConfigError, match="shortlist.workdir='': set it to"):
@@ -368,6 +368,13 @@ def test_faults_are_found_before_anything_is_written(tmp_path):
   with pytest.raises(ConfigError, match='there is no run of xjax'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
+  config = reranker()
+  config.data.zones = ('title',)
+  config.model.shortlist = RunShortlist(
+    20, 2.0, workdir=str(reranked.workdir / 'stages' / 'proposer')
+  )
+  with pytest.raises(ConfigError, match='choose all zones that a run reads'):
+    fit(config, tmp_path / 'run')
   config = by_levels()
   config.model.shortlist.steps = (3,)
   with pytest.raises(ConfigError, match='shortlist.steps=.3,.: must have'):

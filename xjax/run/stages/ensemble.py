@@ -25,7 +25,7 @@ from xjax.run.evaluate import has_probabilities
 from xjax.run.judging import Metrics
 from xjax.run.load import load, load_calibration
 from xjax.run.predictor import Predictor
-from xjax.run.stages.stage import check_run, record
+from xjax.run.stages.stage import check_run, check_zones, record
 from xjax.score.config import Averaging, EnsembleModel, is_neural
 from xjax.select.ensemble_scorer import EnsembleScorer
 from xjax.train.inputs import check_reads_features
@@ -328,14 +328,7 @@ def _check_reading(config: Config, source: str, member: Predictor) -> None:
       f'with tokens={theirs.tokens}; all runs of an ensemble and the ensemble '
       'must read the same features, or all must read texts'
     )
-  zones = tuple(ours.zones) or ours.full_text
-  wanted = tuple(theirs.zones) or theirs.full_text
-  if zones and not (wanted and set(wanted) <= set(zones)):
-    needed = f'the zones {", ".join(wanted)}' if wanted else 'all zones'
-    raise ConfigError(
-      f'config.data.zones={zones}: the run in {source} reads {needed}; '
-      'choose all zones that a run reads'
-    )
+  check_zones(config, source, member.config)
 
 
 def _check_labels(source: str, member: Predictor, space: LabelSpace) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 
+from xjax.config.json import load_config
 from xjax.config.run import Config
 from xjax.config.stages import StageShortlist
 from xjax.core.arrays import Arrays
@@ -23,7 +24,13 @@ from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
 from xjax.run.stages.level_corpus import level_corpus
 from xjax.run.stages.levels import keep_levels, saved_levels
-from xjax.run.stages.stage import check_run, copy_run, record, train_stage
+from xjax.run.stages.stage import (
+  check_run,
+  check_zones,
+  copy_run,
+  record,
+  train_stage,
+)
 from xjax.run.stages.vectors import encoded
 from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
 from xjax.score.trees.levels import LabelLevels, save_levels
@@ -155,7 +162,8 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
     )
   copied = folder.stage(PROPOSER).config.exists()
   if isinstance(shortlist, RunShortlist) and not copied:
-    check_run(shortlist.workdir, f'{_FIELD}.workdir')
+    source, _ = check_run(shortlist.workdir, f'{_FIELD}.workdir')
+    check_zones(config, source, load_config(Workdir.at(source).config))
 
 
 def check_room(config: Config, corpus: Corpus) -> None:

@@ -48,6 +48,28 @@ def check_run(source: str, path: str) -> tuple[str, int | None]:
   return workdir, step
 
 
+def check_zones(config: Config, source: str, theirs: Config) -> None:
+  """Checks that a run's documents have all zones that another run reads.
+
+  Args:
+    config: config of the run.
+    source: workdir of the other run, for the message.
+    theirs: config of the other run.
+
+  Raises:
+    ConfigError: a zone is missing.
+  """
+  ours, others = config.data, theirs.data
+  zones = tuple(ours.zones) or ours.full_text
+  wanted = tuple(others.zones) or others.full_text
+  if zones and not (wanted and set(wanted) <= set(zones)):
+    needed = f'the zones {", ".join(wanted)}' if wanted else 'all zones'
+    raise ConfigError(
+      f'config.data.zones={zones}: the run in {source} reads {needed}; '
+      'choose all zones that a run reads'
+    )
+
+
 def train_stage(
   config: Config,
   folder: Workdir,
@@ -116,7 +138,9 @@ def check_vectors(config: Config, folder: Workdir) -> None:
   copied = folder.stage(ENCODER).config.exists()
   if isinstance(vectors, RunVectors) and not copied:
     source, _ = check_run(vectors.workdir, _FIELD)
-    _check_encoder(load_config(Workdir.at(source).config), source)
+    theirs = load_config(Workdir.at(source).config)
+    _check_encoder(theirs, source)
+    check_zones(config, source, theirs)
 
 
 def _check_encoder(config: Config, workdir: str) -> None:
