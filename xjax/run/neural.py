@@ -29,7 +29,7 @@ from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, check_best_metric
-from xjax.run.load import load_calibration
+from xjax.run.load import JUDGED, load_calibration
 from xjax.run.neural_training import (
   NeuralRun,
   check_label_rows,
@@ -45,6 +45,7 @@ from xjax.run.stages.levels import keep_levels, saved_levels
 from xjax.run.stages.proposals import (
   check_room,
   check_shortlist,
+  combination_of,
   new_proposals,
   saved_proposals,
 )
@@ -203,6 +204,10 @@ class NeuralFit(Fit):
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     proposals = new_proposals(config, folder, corpus, preemption, self.costs)
     inputs = proposals.inputs(inputs)
+    if proposals.proposer is not None:
+      combination, weight = combination_of(config)
+      search = {'combination': combination.value, 'prior': weight}
+      folder.record_search(search, JUDGED)
     levels = self._levels(corpus)
     run = NeuralRun.prepare(config, corpus, inputs, folder, proposals, levels)
     scorer = run.scorer()

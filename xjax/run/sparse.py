@@ -11,7 +11,6 @@ import typing
 from absl import logging
 
 from xjax.config.run import Config
-from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0, process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
@@ -42,7 +41,7 @@ from xjax.train.sparse_inputs import (
   TextInputs,
   fit_inputs,
 )
-from xjax.train.workdir import Workdir, read_json
+from xjax.train.workdir import Workdir
 
 if typing.TYPE_CHECKING:
   from xjax.judge.judge import Metrics
@@ -263,7 +262,7 @@ class TreeFit(SparseFit):
 
   def record_search(self) -> None:
     """Writes search.json. If it has changed, the model will be judged again."""
-    model, path = self.config.model, self.workdir.model / 'search.json'
+    model = self.config.model
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}
     if model.n_trees > 1:
@@ -271,13 +270,7 @@ class TreeFit(SparseFit):
       # two scores to one label of an ensemble. Without the field in the file,
       # the model is judged again.
       search['trees'] = model.n_trees
-    same = path.exists() and read_json(path) == search
-    barrier('xjax:search')  # wait until no process reads the file
-    if is_host0() and not same:
-      for split in JUDGED:
-        self.workdir.judged(split).unlink(missing_ok=True)
-      write_json(path, search)
-    barrier('xjax:searched')
+    self.workdir.record_search(search, JUDGED)
 
   def train_file(
     self,

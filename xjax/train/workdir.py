@@ -1,6 +1,6 @@
 """Gives the paths of a run's files, and checks the config of a resumed run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import contextlib
 import dataclasses
 import json
@@ -228,6 +228,24 @@ class Workdir:
     evaluation.
     """
     return self.evaluation(name) / MARK
+
+  def record_search(
+    self, search: dict[str, Any], splits: Iterable[str]
+  ) -> None:
+    """Writes search.json. If it has changed, splits will be judged again.
+
+    Args:
+      search: the settings that decide which labels a finished model lists.
+      splits: names of the splits that are judged.
+    """
+    path = self.model / 'search.json'
+    same = path.exists() and read_json(path) == search
+    barrier('xjax:search')  # wait until no process reads the file
+    if is_host0() and not same:
+      for split in splits:
+        self.judged(split).unlink(missing_ok=True)
+      write_json(path, search)
+    barrier('xjax:searched')
 
   @contextlib.contextmanager
   def recording(self, path: pathlib.Path) -> Iterator[None]:

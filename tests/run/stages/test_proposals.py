@@ -101,7 +101,8 @@ def test_with_a_large_prior_the_order_is_that_of_the_tree(reranked, tmp_path):
   shutil.copytree(reranked.workdir, tmp_path / 'run')
   config = reranker()
   config.model.shortlist.prior = 1e6
-  fit(config, tmp_path / 'run')
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics != reranked.metrics  # the run is judged again
   ours, theirs = (
     load(path).predict(TEXTS, 20)
     for path in (tmp_path / 'run', reranked.workdir / 'stages' / 'proposer')
