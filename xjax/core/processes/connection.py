@@ -17,7 +17,8 @@ import warnings
 
 from absl import logging
 import jax
-from jax._src.distributed import global_state  # JAX has no public access
+from jax._src import xla_bridge  # JAX has no public access
+from jax._src.distributed import global_state  # nor here
 
 from xjax.core.errors import ConfigError, Preempted, UserError, printable
 
@@ -114,9 +115,23 @@ def start(
     ended.set()
     heeding.join()
     jax.distributed.shutdown()
+    _keep_cpu_client()
     show_again()
 
   atexit.register(leave)
+
+
+def _keep_cpu_client() -> None:
+  """Keeps JAX's client for CPUs from being destroyed when the process ends.
+
+  A result may be there while some devices still run the last collective. Their
+  threads may then connect to a process that is gone, which never ends, and the
+  destructor of the client waits for its threads.
+  """
+  if xla_bridge.backends_are_initialized():
+    client = jax.local_devices()[0].client
+    if client.platform == 'cpu':
+      ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
 
 
 @contextlib.contextmanager
