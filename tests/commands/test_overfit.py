@@ -128,6 +128,7 @@ MINUTE = (
   'cascadexml',
   'lightxml',
   'rerank',
+  'x_transformer',
   'xr_transformer',
 )
 

@@ -7,6 +7,7 @@ from xjax.config.json import diff, from_json, load_config, to_json
 from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.config.optimizer import Adam, AdamW, AverageConfig, SWAConfig
 from xjax.config.run import Config, EvalConfig, shrink
+from xjax.config.stages import MatchedModel
 from xjax.config.train import (
   AutoTrain,
   NoTrain,
@@ -161,6 +162,7 @@ LATER = {
   EnsembleModel,
   FrequencyTree,
   FusedAdam,
+  MatchedModel,
   OwnData,
   XLNetConfig,
 }

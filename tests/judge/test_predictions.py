@@ -84,6 +84,7 @@ def test_how_labels_were_searched_is_kept(path, tmp_path):
     ('recall=1e-05', 'approximate search of recall 1e-05'),
     ('trees=3', 'exact search of the best labels of each of 3 trees'),
     ('shortlist=500', 'a shortlist of 500 labels'),
+    ('clusters=10', 'the labels of 10 clusters'),
     ('runs=3', 'average of the lists of 3 runs'),
   ):
     predictions(selected_by=kind).save(tmp_path / 'p.npz')

@@ -7,11 +7,12 @@ from typing import Any
 
 from xjax.config.run import Config
 from xjax.config.train import TrainConfig
-from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
+from xjax.core.config_part import AT_LEAST_1, POSITIVE, ConfigPart, field
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig, TokensConfig, WordsConfig
-from xjax.score.config import ModelConfig, VectorsConfig
+from xjax.score.config import ModelConfig, NodesModel, VectorsConfig
 from xjax.score.shortlists import RankedShortlist
+from xjax.score.trees.levels_config import LevelsConfig
 
 if typing.TYPE_CHECKING:
   from xjax.config.neural_train import NeuralTrain
@@ -98,13 +99,18 @@ class StageVectors(VectorsConfig):
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
     if not config.data.sparse:
-      from xjax.score.text_model import NeuralModel
+      yield from _encoder_faults(self.stage, f'{path}.stage')
 
-      if not isinstance(self.stage.model, NeuralModel):
-        yield (
-          f'{path}.stage.model={type(self.stage.model).__name__}(...): must be '
-          'NeuralModel(...), which has an encoder'
-        )
+
+def _encoder_faults(stage: StageConfig, path: str) -> Iterator[str]:
+  """Yields a fault if the model of a stage has no encoder."""
+  from xjax.score.text_model import NeuralModel
+
+  if not isinstance(stage.model, NeuralModel):
+    yield (
+      f'{path}.model={type(stage.model).__name__}(...): must be '
+      'NeuralModel(...), which has an encoder'
+    )
 
 
 def _tree_stage() -> StageConfig:
@@ -122,3 +128,66 @@ class StageShortlist(RankedShortlist):
   stage: StageConfig = field(
     _tree_stage, 'The stage that trains the model that proposes labels.'
   )
+
+
+def _matcher_stage() -> StageConfig:
+  from xjax.losses.squared_hinge import SquaredHingeConfig
+
+  stage = StageConfig()
+  stage.train.loss = SquaredHingeConfig()
+  return stage
+
+
+@dataclasses.dataclass
+class MatchedModel(NodesModel):
+  """Ranks the labels of clusters that a neural model proposes (X-Transformer).
+
+  The neural model is the matcher, a stage of the run. It learns which clusters
+  of labels a document has. Then each label has a linear classifier, whose
+  features are a document's TF-IDF features and its vector, both of length 1. A
+  document's labels are ranked by their own classifiers, and only labels of
+  proposed clusters are ranked (Chang et al. 2020,
+  https://arxiv.org/abs/1905.02331, Section 3).
+  """
+
+  reads = (TfidfConfig,)
+  chained = False
+
+  levels: LevelsConfig = field(
+    lambda: LevelsConfig(sizes=(64,)), 'One level of clusters of labels.'
+  )
+  matcher: StageConfig = field(
+    _matcher_stage, 'The neural model that proposes clusters.'
+  )
+  kept: int = field(
+    10,
+    'Number of clusters of a document whose labels are ranked.',
+    AT_LEAST_1,
+    may_change=True,
+  )
+  weight: float = field(
+    1.0,
+    "Length to which the matcher's vector of a document is scaled. The TF-IDF "
+    'features of a document have length 1.',
+    POSITIVE,
+  )
+
+  @property
+  def matches(self) -> bool:
+    return True
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if len(self.levels.sizes) != 1:
+      yield (
+        f'{path}.levels.sizes={self.levels.sizes}: must be one number of '
+        'clusters'
+      )
+    yield from _encoder_faults(self.matcher, f'{path}.matcher')
+    if getattr(self.matcher.model, 'head', None) and (
+      self.matcher.model.head.describes
+    ):
+      yield (
+        f'{path}.matcher.model.head: needs a head without label names, because '
+        'clusters have no names'
+      )

@@ -18,7 +18,7 @@ from xjax.score.config import (
   ExactMatchModel,
   LinearModel,
   ModelConfig,
-  TreeModel,
+  NodesModel,
 )
 from xjax.score.linear.problem import Loss, SolverConfig
 from xjax.score.trees.training import Blocks
@@ -87,7 +87,7 @@ class TreeTrain(TrainConfig):
   A node of a tree has one classifier for each of its children.
   """
 
-  trains = (TreeModel,)
+  trains = (NodesModel,)
   processes = False
 
   loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')

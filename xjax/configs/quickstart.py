@@ -22,7 +22,12 @@ import dataclasses
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.stages import StageConfig, StageShortlist, StageVectors
+from xjax.config.stages import (
+  MatchedModel,
+  StageConfig,
+  StageShortlist,
+  StageVectors,
+)
 from xjax.config.train import NoTrain, TreeTrain
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
@@ -60,6 +65,7 @@ SYSTEMS = (
   'cascadexml',
   'lightxml',
   'rerank',
+  'x_transformer',
   'xr_transformer',
 )
 
@@ -72,6 +78,8 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   if system == 'xr_transformer':
     return _xr_transformer()
+  if system == 'x_transformer':
+    return _x_transformer()
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
@@ -117,6 +125,22 @@ def _xr_transformer() -> Config:
     model=TreeModel(
       ClusterTree(arity=16, max_leaf=16), vectors=StageVectors(stage=stage)
     ),
+    train=TreeTrain(matched=8, threshold=0.01),
+  )
+
+
+def _x_transformer() -> Config:
+  """Returns linear classifiers of labels below the clusters of a matcher."""
+  train = _train(steps=300)
+  train.loss = SquaredHingeConfig()
+  matcher = StageConfig(
+    WordsConfig(max_tokens=128, buckets=(64, 128), min_count=1),
+    model=_model('bigru_att'),
+    train=train,
+  )
+  return Config(
+    data=SyntheticData(tokens=TfidfConfig()),
+    model=MatchedModel(_LEVELS, matcher, kept=8),
     train=TreeTrain(matched=8, threshold=0.01),
   )
 

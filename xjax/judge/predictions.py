@@ -141,13 +141,14 @@ EXACT = 'exact'
 _SELECTIONS = {
   EXACT: 'exact search',
   'beam': 'beam search of width {}',
+  'clusters': 'the labels of {} clusters',
   'recall': 'approximate search of recall {}',
   'shortlist': 'a shortlist of {} labels',
   'trees': 'exact search of the best labels of each of {} trees',
   'runs': 'average of the lists of {} runs',
 }
 _SELECTED_BY = re.compile(
-  r'|exact|(?:beam|shortlist|trees|runs)=[1-9]\d*'
+  r'|exact|(?:beam|clusters|shortlist|trees|runs)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
 # Two scores of a label count as equal within these tolerances, because scores

@@ -20,6 +20,7 @@ from xjax.score.config import (
   EnsembleModel,
   ExactMatchModel,
   LinearModel,
+  NodesModel,
   TreeModel,
   is_neural,
 )
@@ -88,6 +89,10 @@ def kind_of_run(config: Config) -> 'type[Fit]':
       from xjax.run.sparse import TreeFit
 
       return TreeFit
+    case NodesModel():
+      from xjax.run.stages.matched import MatchedFit
+
+      return MatchedFit
     case ExactMatchModel():
       from xjax.run.exact_match import ExactMatchFit
 
@@ -110,12 +115,12 @@ def load_calibration(
   """Returns the calibration of a model that is loaded, or warns.
 
   A warning says why scores are not calibrated, unless `method` is NONE, or
-  there is no calibration because the run has no dev split.
+  there is no calibration because the run has no dev split or is a stage.
 
   The arguments, results and errors are those of saved_calibration.
   """
   calibration, why = _saved_calibration(workdir, method, step, kind)
-  if why:
+  if why and not workdir.is_stage:
     logging.warning('scores are not calibrated: %s', why)
   return calibration
 

@@ -32,6 +32,7 @@ from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree, load_tree, save_tree
 from xjax.score.trees.training import fit_tree
+from xjax.select.matched_scorer import MatchedScorer
 from xjax.select.tree_matcher import TreeMatcher
 from xjax.select.tree_scorer import TreeScorer
 from xjax.select.tree_search import Link, TreeSearch
@@ -67,7 +68,7 @@ def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
   searches, space = _searches(folder, config), folder.label_space()
   inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
   _check_sizes(_files(folder, config), searches, inputs, space)
-  scorer = _scorer(config, searches)
+  scorer = _scorer(config, searches, inputs)
   return Predictor(config, space, inputs, scorer, _STEP, folder)
 
 
@@ -379,6 +380,10 @@ def _saved_inputs(
   folder: Workdir, config: Config, n_features: int
 ) -> SparseInputs:
   inputs = _saved_texts(folder, config, n_features)
+  if config.model.matches:
+    from xjax.run.stages.matched import saved_inputs
+
+    return saved_inputs(config, folder, inputs)
   if not config.model.joins:
     return inputs
   # A run without vectors needs no JAX, so this is imported only if needed.
@@ -440,9 +445,13 @@ def _score_kind(config: Config) -> ScoreKind:
   return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
 
 
-def _scorer(config: Config, searches: list[TreeSearch]) -> TreeScorer:
+def _scorer(
+  config: Config, searches: list[TreeSearch], inputs: SparseInputs
+) -> TreeScorer | MatchedScorer:
   model, workers = config.model, max(1, config.data.workers)
   kind, beam = _score_kind(config), model.beam
+  if model.matches:
+    return MatchedScorer(searches[0], kind, inputs.proposer)
   return TreeScorer(
     searches, kind, beam=beam, exact=model.exact, workers=workers
   )

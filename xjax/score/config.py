@@ -185,6 +185,11 @@ class SparseModel(ModelConfig, abstract=True):
     """Returns whether vectors of an encoder are joined to the features."""
     return False
 
+  @property
+  def matches(self) -> bool:
+    """Returns whether another model proposes the clusters that are opened."""
+    return False
+
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
@@ -262,7 +267,12 @@ class RunVectors(VectorsConfig):
 
 
 @dataclasses.dataclass
-class TreeModel(SparseModel):
+class NodesModel(SparseModel, abstract=True):
+  """Trains linear classifiers at the nodes of a label tree."""
+
+
+@dataclasses.dataclass
+class TreeModel(NodesModel):
   """Trains linear classifiers at the nodes of a label tree.
 
   With the logistic loss the model is a probabilistic label tree (Jasinska et

@@ -301,6 +301,22 @@ class TreeSearch:
       scored = self._open(rows, *to_open)
     return result
 
+  def below(
+    self, rows: sparse.csr_array, nodes_NK: np.ndarray
+  ) -> tuple[np.ndarray, ...]:
+    """Scores the children of some nodes, for a search that starts there.
+
+    Args:
+      rows: float32 [N, D], the documents' features.
+      nodes_NK: int32 [N, K] nodes of each document, PAD after the last one.
+
+    Returns:
+      The argument `root` of the searches. The nodes have the score 0.
+    """
+    document, place = np.nonzero(nodes_NK != PAD)
+    node = nodes_NK[document, place].astype(np.int32)
+    return self._open(rows, document, node, np.zeros(len(node)))
+
   def _root(self, rows: sparse.csr_array) -> tuple[np.ndarray, ...]:
     """Opens the root for every document, and returns the result of _open."""
     n = rows.shape[0]

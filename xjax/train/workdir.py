@@ -39,6 +39,7 @@ from xjax.judge.evaluation import MARK
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 
 _VOCABULARY = 'vocabulary'  # field of corpus.json
+_STAGES = 'stages'  # folder of the workdirs of stages
 _REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
@@ -191,7 +192,12 @@ class Workdir:
 
   def stage(self, name: str) -> 'Workdir':
     """Returns the workdir of a stage, a model that the run uses."""
-    return Workdir(self.path / 'stages' / name)
+    return Workdir(self.path / _STAGES / name)
+
+  @property
+  def is_stage(self) -> bool:
+    """Returns whether this is the workdir of a stage."""
+    return self.path.parent.name == _STAGES
 
   @property
   def profile(self) -> pathlib.Path:

@@ -13,7 +13,7 @@ from xjax.score.linear.problem import Loss
 from xjax.score.trees import training
 from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.score.trees.training import fit_tree
+from xjax.score.trees.training import GivenClusters, fit_tree
 
 N, D, L = 80, 25, 9
 SOLVER = Solver(Loss.SQUARED_HINGE, 1.0, 1e-3, 500)
@@ -280,3 +280,20 @@ def test_parts_trained_with_other_negatives_are_not_used(data, tree, tmp_path):
   fresh = columns(train(data, tree, tmp_path / 'fresh', matcher=Matcher()))
   for one, other in zip(again, fresh):
     np.testing.assert_array_equal(one, other)
+
+
+def test_only_the_deepest_nodes_are_trained_if_others_score_those_above(
+  data, tmp_path
+):
+  parent_L = np.int32([1, 1, 0, 0, PAD, 2, 2, 2, 0])
+  tree = LabelTree.of_clusters(parent_L, 3)
+  assert tree.label.tolist() == [-1, -1, -1, -1, 2, 3, 8, 0, 1, 5, 6, 7]
+  nodes_NK = np.tile(np.int32([2, PAD, 0]), (N, 1))
+  options = {'matcher': GivenClusters(nodes_NK)}
+  whole = columns(train(data, tree, tmp_path, **options))
+  for _ in range(2):  # parts of the other training are not used
+    part = columns(train(data, tree, tmp_path, above=False, **options))
+    for one, other in zip(whole, part, strict=True):
+      assert one[..., :3].any()
+      np.testing.assert_array_equal(one[..., 3:], other[..., 3:])
+      assert not other[..., :3].any()

@@ -4,7 +4,6 @@ This is the bootstrapping of XR-Transformer (Zhang et al. 2021, Section 3.3),
 which makes few training steps enough.
 """
 
-import dataclasses
 import pathlib
 import tempfile
 
@@ -12,40 +11,19 @@ from jaxtyping import Float32
 import numpy as np
 from scipy import sparse
 
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import Ragged
 from xjax.data.batches.shortlists import TrainShortlists
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import Loss
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.score.trees.training import fit_tree
+from xjax.score.trees.training import GivenClusters, fit_tree
 
 # The public code of XR-Transformer has C = 100. With dense vectors, dual
 # coordinate descent is then far from its end after 100 epochs.
 _SOLVER = Solver(Loss.SQUARED_HINGE, c=1.0, eps=0.1, max_epochs=100)
 _UNSEEN = -1.0  # the bias of labels without training documents
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Proposed:
-  """Gives the clusters that are proposed for each document, as a Matcher.
-
-  Attributes:
-    nodes_NK: int32 clusters, PAD after the last one.
-  """
-
-  nodes_NK: np.ndarray
-
-  def __call__(
-    self,
-    rows: sparse.csr_array,
-    tree: LabelTree,
-    weights: BlockWeights,
-    workers: int,
-  ) -> np.ndarray:
-    # Node 0 is the root, and the clusters follow in their order.
-    return np.where(self.nodes_NK == PAD, PAD, self.nodes_NK + 1)
 
 
 def fitted_rows(
@@ -71,7 +49,7 @@ def fitted_rows(
     The rows and the biases of the labels. A label without documents has a row
     of zeros and the bias -1.
   """
-  tree = _two_levels(lists)
+  tree = LabelTree.of_clusters(lists.parent_L, len(lists.children))
   with tempfile.TemporaryDirectory(prefix='xjax_') as folder:
     weights = fit_tree(
       sparse.csr_array(vectors_ND),
@@ -83,7 +61,8 @@ def fitted_rows(
       workers=workers,
       parts=PartFiles(pathlib.Path(folder)),
       between=lambda: None,
-      matcher=_Proposed(lists.nodes_NK) if lists.nodes_NK.size else None,
+      matcher=GivenClusters(lists.nodes_NK) if lists.nodes_NK.size else None,
+      above=False,
     )
   n_labels = len(lists.parent_L)
   counts_L = np.bincount(gold.values, minlength=n_labels)[:n_labels]
@@ -95,16 +74,6 @@ def fitted_rows(
   kernel_LD[label_C[used_C]] = dense_CD[used_C]
   bias_L[label_C[used_C]] = weights.bias[used_C]
   return kernel_LD, bias_L
-
-
-def _two_levels(lists: TrainShortlists) -> LabelTree:
-  """Returns the tree of the clusters and their labels below one root."""
-  n_clusters = len(lists.children)
-  labels = np.flatnonzero(lists.parent_L != PAD)
-  labels = labels[np.argsort(lists.parent_L[labels], kind='stable')]
-  parent = [-1, *[0] * n_clusters, *(1 + lists.parent_L[labels])]
-  label = [NO_LABEL] * (1 + n_clusters) + labels.tolist()
-  return LabelTree.of(parent, label, len(lists.parent_L))
 
 
 def _dense(weights: BlockWeights) -> Float32[np.ndarray, 'C D']:

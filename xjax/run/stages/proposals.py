@@ -404,24 +404,58 @@ def _train_nodes(
   folder: Workdir,
   corpus: Corpus,
 ) -> np.ndarray:
-  """Returns the nodes that are proposed for each training document, [N, K].
-
-  They are saved, because computing them takes long.
-  """
-  split, path = corpus.splits[TRAIN], folder.shortlists
+  """Returns the nodes that are proposed for each training document, [N, K]."""
+  split = corpus.splits[TRAIN]
   if proposals.predictor is None:
     return np.zeros((len(split), 1), np.int32)  # the root
   if isinstance(shortlist, LevelShortlist) and not shortlist.matched:
     return np.zeros((len(split), 0), np.int32)
+  return proposed_nodes(proposals.predictor, proposals.proposer, folder, split)
+
+
+def proposed_nodes(
+  predictor: Predictor, proposer: Proposer, folder: Workdir, split: Split
+) -> np.ndarray:
+  """Returns the nodes that a model proposes for each document of a split.
+
+  They are saved, because computing them takes long, and read again later.
+
+  Args:
+    predictor: the model.
+    proposer: lists nodes by the scorer of this model.
+    folder: workdir of the run.
+    split: the split.
+
+  Returns:
+    int32 [N, K], PAD after the last node of a document.
+
+  Raises:
+    DataError: the saved file is damaged.
+  """
+  path = folder.shortlists
   if not path.exists():
-    batches = proposals.predictor.text_batches(split.documents)
-    with progress(batches, 'shortlists of train', unit='batch') as shown:
-      ids, _ = proposals.proposer.nodes(shown, len(split))
+    batches = predictor.text_batches(split.documents)
+    with progress(batches, f'shortlists of {split.name}', unit='batch') as bar:
+      ids, _ = proposer.nodes(bar, len(split))
     with folder.recording(path):
       write_npz(path, {_NODES: ids[0]}, packed=True)
+  return saved_nodes(folder, len(split), predictor.n_labels)
+
+
+def saved_nodes(folder: Workdir, n: int, n_nodes: int) -> np.ndarray:
+  """Reads what proposed_nodes has saved, int32 [N, K].
+
+  Args:
+    folder: workdir of the run.
+    n: number of documents.
+    n_nodes: number of nodes.
+
+  Raises:
+    DataError: the file is missing or damaged.
+  """
+  path = folder.shortlists
   arrays = Arrays.read(path)
-  nodes_NK = arrays.take(_NODES, np.int32, (len(split), None))
-  n_nodes = proposals.predictor.n_labels
+  nodes_NK = arrays.take(_NODES, np.int32, (n, None))
   bad = (nodes_NK < PAD) | (nodes_NK >= n_nodes)
   arrays.check(_NODES, bad, f'is not a number below {n_nodes}')
   arrays.finish()

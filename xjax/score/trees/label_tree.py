@@ -10,6 +10,7 @@ import numpy as np
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
+from xjax.core.types import PAD
 from xjax.data.files.faults import plural
 from xjax.score.linear.block_weights import BlockWeights
 
@@ -68,6 +69,23 @@ class LabelTree:
     )
     tree.check()
     return tree
+
+  @classmethod
+  def of_clusters(cls, parent_L: np.ndarray, n_clusters: int) -> Self:
+    """Builds the tree of clusters, and of their labels, below one root.
+
+    Args:
+      parent_L: the cluster of each label, or PAD if the label is in no cluster.
+      n_clusters: number of clusters. None of them is empty.
+
+    Returns:
+      A tree in which node 1 + i is cluster i.
+    """
+    labels = np.flatnonzero(parent_L != PAD)
+    labels = labels[np.argsort(parent_L[labels], kind='stable')]
+    parent = [-1, *[0] * n_clusters, *(1 + parent_L[labels])]
+    label = [NO_LABEL] * (1 + n_clusters) + labels.tolist()
+    return cls.of(parent, label, len(parent_L))
 
   def check(self) -> None:
     """Checks that the arrays are a tree over labels.

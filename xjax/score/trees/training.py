@@ -33,6 +33,30 @@ _PART = 256
 # dataclass, so that it has a digest.
 Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
 
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GivenClusters:
+  """Gives the clusters that another model proposes, as a Matcher.
+
+  The tree is LabelTree.of_clusters.
+
+  Attributes:
+    nodes_NK: int32 clusters of each document, PAD after the last one.
+  """
+
+  nodes_NK: np.ndarray
+
+  def __call__(
+    self,
+    rows: sparse.csr_array,
+    tree: LabelTree,
+    weights: BlockWeights,
+    workers: int,
+  ) -> np.ndarray:
+    # Node 0 is the root, and the clusters follow in their order.
+    return np.where(self.nodes_NK == PAD, PAD, self.nodes_NK + 1)
+
+
 # Settings of an earlier solver that Blocks does not have.
 _LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
 
@@ -99,6 +123,7 @@ def fit_tree(
   parts: PartFiles,
   between: Callable[[], None],
   matcher: Matcher | None = None,
+  above: bool = True,
 ) -> BlockWeights:
   """Trains a classifier for every node except the root.
 
@@ -128,6 +153,8 @@ def fit_tree(
       (matcher-aware negatives; Zhang et al. 2021, "Fast Multi-Resolution
       Transformer Fine-tuning for Extreme Multi-label Text Classification",
       Section 3.2). None stands for teacher forcing alone.
+    above: whether the nodes above the deepest ones are trained. If another
+      model scores them, they need no weights.
 
   Returns:
     The classifiers, one block per inner node.
@@ -136,6 +163,7 @@ def fit_tree(
     UserError: the file of a part was removed or damaged during training.
   """
   extra = [] if matcher is None else [matcher]  # keys of earlier versions
+  extra += [] if above else ['deepest']
   parts = parts.of(rows, gold, tree, solver, seed, threshold, *extra)
   documents = _documents(gold, tree, rows.shape[0])
   seen_by = documents  # the documents from which a node's children learn
@@ -161,7 +189,11 @@ def fit_tree(
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])
       if arrays is None:
-        trained = Classifiers.join(_run_all(pool, run, part, seen_by))
+        if above or part[0].first >= deepest:
+          trained = Classifiers.join(_run_all(pool, run, part, seen_by))
+        else:
+          size = part[-1].last - part[0].first
+          trained = Classifiers.zeros(rows.shape[1], size)
         parts.save(names[-1], trained.arrays())
         between()
       else:

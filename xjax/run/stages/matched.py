@@ -1,0 +1,153 @@
+"""Fits X-Transformer: a matcher of clusters, and classifiers of labels."""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+
+from xjax.config.run import Config
+from xjax.config.stages import MatchedModel
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.formats.draft import TRAIN
+from xjax.data.schema import Corpus, Document, Split
+from xjax.run.load import JUDGED, load
+from xjax.run.predictor import Predictor
+from xjax.run.sparse import SparseFit
+from xjax.run.stages.level_corpus import level_corpus
+from xjax.run.stages.levels import keep_levels, saved_levels
+from xjax.run.stages.proposals import (
+  ProposedBatches,
+  proposed_nodes,
+  saved_nodes,
+)
+from xjax.run.stages.stage import record, train_stage
+from xjax.run.stages.vectors import DocumentVectors, JoinedInputs
+from xjax.score.linear.block_weights import BlockWeights
+from xjax.score.linear.dual import Solver
+from xjax.score.linear.part_files import PartFiles
+from xjax.score.trees.contract import TreeData
+from xjax.score.trees.label_tree import LabelTree
+from xjax.score.trees.levels import LabelLevels
+from xjax.score.trees.training import GivenClusters, fit_tree
+from xjax.select.proposer import Clusters, Proposer
+from xjax.train.preemption import Preemption
+from xjax.train.sparse_inputs import TextInputs
+from xjax.train.workdir import Workdir
+
+MATCHER = 'matcher'  # the stage that proposes clusters
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MatchedInputs(JoinedInputs):
+  """Makes batches that also have the matcher's batches.
+
+  The features of a document are its TF-IDF features and its vector.
+
+  Attributes:
+    proposer: proposes clusters.
+  """
+
+  proposer: Proposer
+
+  @property
+  def stages(self) -> dict[str, Predictor]:
+    """Returns the matcher."""
+    return {MATCHER: self.vectors.predictor}
+
+  def split_batches(self, split: Split) -> ProposedBatches:
+    """Returns batches for judging a split; each document occurs once."""
+    return self._proposed(super().split_batches(split), split.documents)
+
+  def text_batches(
+    self,
+    documents: Sequence[str | Document],
+    features: FeatureRows | None = None,
+  ) -> ProposedBatches:
+    """Returns batches for predicting labels; each document occurs once."""
+    return self._proposed(super().text_batches(documents, features), documents)
+
+  def _proposed(self, batches, documents) -> ProposedBatches:
+    return ProposedBatches(batches, documents, self.vectors.predictor)
+
+
+@dataclasses.dataclass(frozen=True)
+class MatchedFit(SparseFit):
+  """Fits a matcher and linear classifiers in the workdir of a run."""
+
+  models = (MatchedModel,)
+
+  def _inputs(self, corpus: Corpus, preemption: Preemption) -> MatchedInputs:
+    config, folder = self.config, self.workdir
+    texts = super()._inputs(corpus, preemption)
+    levels = keep_levels(config.model.levels, config, corpus, folder)
+    clusters, _ = level_corpus(corpus, levels)
+    stage = folder.stage(MATCHER)
+    trained = config.model.matcher.run_config(config)
+    matcher = train_stage(trained, stage, clusters, preemption)
+    record(folder, stage)
+    if config.train.matched:
+      proposer = Proposer(matcher, config.train.matched)
+      proposed_nodes(matcher, proposer, folder, corpus.splits[TRAIN])
+    return _inputs_of(config, texts, matcher, levels)
+
+  def record_search(self) -> None:
+    """Writes search.json. If it has changed, the model will be judged again."""
+    self.workdir.record_search({'kept': self.config.model.kept}, JUDGED)
+
+  def train_file(
+    self,
+    number: int,
+    data: TreeData,
+    parts: PartFiles,
+    between: Callable[[], None],
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Trains the classifiers of all labels."""
+    del number  # there is one file
+    train, levels = self.config.train, saved_levels(self.workdir)
+    tree = LabelTree.of_clusters(levels.parents[-1], levels.sizes[-2])
+    return tree, fit_tree(
+      data.rows,
+      data.gold,
+      tree,
+      Solver(train.loss, train.c, train.eps, train.max_epochs),
+      seed=self.config.seed,
+      threshold=train.threshold,
+      workers=train.workers,
+      parts=parts,
+      between=between,
+      matcher=self._matched(len(data.gold), levels) if train.matched else None,
+      above=False,
+    )
+
+  @staticmethod
+  def told(tree: LabelTree) -> str:
+    return str(tree)
+
+  def _matched(self, n: int, levels: LabelLevels) -> GivenClusters:
+    """Returns the clusters that are proposed for the N training documents."""
+    return GivenClusters(saved_nodes(self.workdir, n, levels.sizes[-2]))
+
+
+def saved_inputs(
+  config: Config, folder: Workdir, texts: TextInputs
+) -> MatchedInputs:
+  """Returns the inputs of a run whose stages are complete.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    texts: computes the TF-IDF features.
+
+  Raises:
+    DataError: a file of the matcher or of the clusters is missing or damaged.
+  """
+  stage = folder.stage(MATCHER)
+  folder.check(stage.digest_list)
+  return _inputs_of(config, texts, load(stage.path), saved_levels(folder))
+
+
+def _inputs_of(
+  config: Config, texts: TextInputs, matcher: Predictor, levels: LabelLevels
+) -> MatchedInputs:
+  vectors = DocumentVectors.of(matcher, config.model.weight)
+  clusters = Clusters(levels.children[-1], levels.parents[-1])
+  proposer = Proposer(matcher, config.model.kept, clusters)
+  return MatchedInputs(config, texts.featurise, vectors, proposer)
