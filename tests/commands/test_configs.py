@@ -1,6 +1,5 @@
 """Every shipped config: says what it is, is valid, and trains two steps."""
 
-import dataclasses
 import importlib
 import json
 import pathlib
@@ -67,23 +66,6 @@ def trial_of(name: str):
   return override(config_of(name), values)
 
 
-def kinds_in(value) -> set[type]:
-  """The classes of a config and of its parts."""
-  fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-  inner = (kinds_in(getattr(value, field.name)) for field in fields)
-  return {type(value)}.union(*inner) if fields else set()
-
-
-def one_per_kind():
-  """Yields every config; thorough if all its parts have been seen before."""
-  seen = set()
-  for name in TRAINED:
-    kinds = kinds_in(config_of(name))
-    marks = () if kinds - seen else pytest.mark.thorough
-    seen |= kinds
-    yield pytest.param(name, marks=marks)
-
-
 def test_all_are_here():
   assert {'quickstart', 'own_bigru_lwan'} <= set(NAMES)
 
@@ -125,7 +107,8 @@ def test_every_trial_is_valid(name):
   check_sweep(sweep_of(name), config_of(name), seeds=5)
 
 
-@pytest.mark.parametrize('name', list(one_per_kind()))
+@pytest.mark.thorough
+@pytest.mark.parametrize('name', TRAINED)
 def test_two_steps(name, tmp_path, devices):
   config = shrink(trial_of(name))
   check_config(config)
