@@ -118,6 +118,7 @@ def test_costs_and_differences_of_configs_are_shown(workdir):
   assert [c.text for c in row] == ['model.encoder.units', '16', '8']
 
 
+@pytest.mark.thorough
 def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   predictions = predictions_of()
   everywhere = Ragged.of([[0]] * len(predictions))

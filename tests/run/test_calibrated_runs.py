@@ -243,6 +243,7 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   assert load(workdir.path).predict(['nipa'], 3) == [shown]
 
 
+@pytest.mark.thorough
 def test_methods_of_the_config(config, tmp_path):
   runs = {}
   for method in (Method.PLATT, Method.NONE):

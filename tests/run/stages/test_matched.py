@@ -127,7 +127,9 @@ def test_a_changed_number_of_clusters_is_judged_again(
   assert result.metrics != matched.metrics
 
 
-@pytest.mark.parametrize('after', [0, 2])
+@pytest.mark.parametrize(
+  'after', [pytest.param(0, marks=pytest.mark.thorough), 2]
+)
 def test_a_killed_run_ends_where_an_uninterrupted_run_does(
   matched, matched_config, after, tmp_path, monkeypatch
 ):

@@ -32,6 +32,7 @@ from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.train.loop import Loop
 
+KINDS = ['reranked', pytest.param('levelled', marks=pytest.mark.thorough)]
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
 
@@ -123,10 +124,7 @@ def test_a_finished_run_is_copied(reranked, tmp_path):
   assert again == load(reranked.workdir).predict(TEXTS, 3)
 
 
-@pytest.mark.parametrize(
-  'kind',
-  ['reranked', pytest.param('levelled', marks=pytest.mark.thorough)],
-)
+@pytest.mark.parametrize('kind', KINDS)
 def test_a_saved_model_has_its_stages(kind, request, tmp_path):
   from xjax import load as load_model
 
@@ -137,7 +135,7 @@ def test_a_saved_model_has_its_stages(kind, request, tmp_path):
   assert saved.predict(TEXTS, k=3) == model.predict(TEXTS, k=3)
 
 
-@pytest.mark.parametrize('kind', ['reranked', 'levelled'])
+@pytest.mark.parametrize('kind', KINDS)
 def test_a_damaged_stage_is_an_error(kind, request, tmp_path):
   workdir = request.getfixturevalue(kind).workdir
   shutil.copytree(workdir, tmp_path / 'run')
@@ -162,6 +160,7 @@ def test_levels_go_from_clusters_to_labels(levelled):
   assert len(model.predict(TEXTS, 5)[0]) == 5
 
 
+@pytest.mark.thorough
 def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
   from sklearn.svm import LinearSVC
 
@@ -291,6 +290,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
+@pytest.mark.thorough
 def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
   from xjax.data.load import read_corpus
   from xjax.run.stages.proposals import new_proposals
@@ -327,6 +327,7 @@ def test_other_heads_and_rules_are_trained_on_shortlists(more, tmp_path):
   assert result.metrics['dev']['xjax']['all']['RP@5'] > 0.2
 
 
+@pytest.mark.thorough
 def test_training_can_score_all_labels(tmp_path):
   """The parameters are those of a run without shortlists."""
   config = reranker()

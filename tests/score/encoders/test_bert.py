@@ -146,6 +146,7 @@ def test_gradients_of_packed_documents():
   )
 
 
+@pytest.mark.thorough
 def test_recomputed_layers_are_the_same():
   inputs = [jnp.asarray(x) for x in documents()]
   rate = 0.3

@@ -154,6 +154,7 @@ def test_positions_are_sinusoids_of_differences():
     close(row, [*np.sin(angles), *np.cos(angles)], 1e-6)
 
 
+@pytest.mark.thorough
 def test_recomputed_layers_are_the_same_and_gradients_are_finite():
   ids_TB, real_TB = documents()
   # The last document only fills the batch.

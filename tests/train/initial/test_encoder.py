@@ -316,6 +316,7 @@ def test_labels_added_by_name(from_folder, tmp_path):
     predictor.with_labels([Label('number', '2003')])
 
 
+@pytest.mark.thorough
 def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   fit(unified(from_folder), tmp_path / 'run')
   predictor = load(tmp_path / 'run')
