@@ -95,11 +95,24 @@ class StageVectors(VectorsConfig):
   """Joins the vectors of an encoder that is trained as a stage of this run."""
 
   stage: StageConfig = field(StageConfig, 'The stage that trains the encoder.')
+  labels: bool = field(
+    True,
+    'Whether the encoder learns the labels. Otherwise it learns the levels of '
+    'clusters of stage.model.shortlist=LevelShortlist(...), and not the labels '
+    'below them: for corpora with so many labels that only linear classifiers '
+    'can rank them. stage.train.steps is not used then.',
+  )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
-    if not config.data.sparse:
-      yield from _encoder_faults(self.stage, f'{path}.stage')
+    if config.data.sparse:
+      return
+    yield from _encoder_faults(self.stage, f'{path}.stage')
+    if not self.labels and not _levels_of(self.stage.model):
+      yield (
+        f'{path}.labels=False: needs {path}.stage.model.shortlist='
+        'LevelShortlist(...) with at least one level of clusters'
+      )
 
 
 def _encoder_faults(stage: StageConfig, path: str) -> Iterator[str]:
@@ -111,6 +124,12 @@ def _encoder_faults(stage: StageConfig, path: str) -> Iterator[str]:
       f'{path}.model={type(stage.model).__name__}(...): must be '
       'NeuralModel(...), which has an encoder'
     )
+
+
+def _levels_of(model: ModelConfig) -> tuple[int, ...]:
+  """Returns the sizes of the levels that a model is trained by, or ()."""
+  levels = getattr(getattr(model, 'shortlist', None), 'levels', None)
+  return levels.sizes if levels else ()
 
 
 def _tree_stage() -> StageConfig:

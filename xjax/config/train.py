@@ -20,6 +20,7 @@ from xjax.score.config import (
   ModelConfig,
   NodesModel,
 )
+from xjax.score.linear.dual import Solver
 from xjax.score.linear.problem import Loss, SolverConfig
 from xjax.score.trees.training import Blocks
 
@@ -97,6 +98,12 @@ class TreeTrain(TrainConfig):
     'regulariser has the factor 1.',
     POSITIVE,
   )
+  positive_weight: float = field(
+    1.0,
+    'Factor of c for the documents that have the label, or a label below the '
+    'node.',
+    POSITIVE,
+  )
   eps: float = field(
     0.1,
     'Training ends when the optimality conditions are violated by at most this '
@@ -119,3 +126,9 @@ class TreeTrain(TrainConfig):
     tiny=at_most(2),
   )
   workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
+
+  @property
+  def solver(self) -> Solver:
+    """Returns the objective of the classifiers, and when training stops."""
+    stop = self.eps, self.max_epochs
+    return Solver(self.loss, self.c, *stop, self.positive_weight)

@@ -25,7 +25,6 @@ from xjax.run.load import JUDGED, load_calibration
 from xjax.run.predictor import Predictor
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.block_weights import BlockWeights
-from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import Loss, OneVsAllProblem
 from xjax.score.trees.complete import complete_tree
@@ -110,7 +109,7 @@ class SparseFit(Fit):
         'config.train.solver=OnDevices(...), which can use several hosts'
       )
     if self.config.model.joins:
-      from xjax.run.stages.stage import check_vectors
+      from xjax.run.stages.vectors import check_vectors
 
       check_vectors(self.config, self.workdir)
 
@@ -168,7 +167,7 @@ class SparseFit(Fit):
       barrier('xjax:features')
     if not self.config.model.joins:
       return inputs
-    from xjax.run.stages.stage import vectors_of_new_run
+    from xjax.run.stages.vectors import vectors_of_new_run
 
     vectors = vectors_of_new_run(self.config, self.workdir, corpus, preemption)
     return vectors.joined_to(inputs)
@@ -351,7 +350,7 @@ def train_tree(
     data.rows,
     data.gold,
     tree,
-    Solver(train.loss, train.c, train.eps, train.max_epochs),
+    train.solver,
     seed=seed,
     threshold=train.threshold,
     workers=train.workers,
@@ -387,7 +386,7 @@ def _saved_inputs(
   if not config.model.joins:
     return inputs
   # A run without vectors needs no JAX, so this is imported only if needed.
-  from xjax.run.stages.stage import saved_vectors
+  from xjax.run.stages.vectors import saved_vectors
 
   return saved_vectors(config, folder).joined_to(inputs)
 

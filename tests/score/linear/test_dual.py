@@ -28,8 +28,8 @@ def data():
   return sparse.csr_array(dense_ND.astype(np.float32)), gold_NL
 
 
-def solver(loss, c=1.0, eps=1e-3, max_epochs=2000):
-  return Solver(loss, c, eps, max_epochs)
+def solver(loss, c=1.0, eps=1e-3, max_epochs=2000, positive_weight=1.0):
+  return Solver(loss, c, eps, max_epochs, positive_weight)
 
 
 def solve(data, solver, width=WIDTH, seed=0, workspace=None, documents=None):
@@ -45,7 +45,7 @@ def solve(data, solver, width=WIDTH, seed=0, workspace=None, documents=None):
   )
 
 
-def objective(rows, positive_N, weights_D, bias, loss, c):
+def objective(rows, positive_N, weights_D, bias, loss, c, positive_weight):
   sign_N = np.where(positive_N, 1, -1)
   margins_N = sign_N * (rows @ weights_D + bias)
   match loss:
@@ -53,32 +53,42 @@ def objective(rows, positive_N, weights_D, bias, loss, c):
       losses_N = np.maximum(0, 1 - margins_N) ** 2
     case Loss.LOGISTIC:
       losses_N = np.logaddexp(0, -margins_N)
-  return (weights_D @ weights_D + bias**2) / 2 + c * losses_N.sum()
+  costs_N = c * np.where(positive_N, positive_weight, 1)
+  return (weights_D @ weights_D + bias**2) / 2 + costs_N @ losses_N
 
 
-def peer(loss, c):
+def peer(loss, c, positive_weight):
   options = {'C': c, 'tol': 1e-6, 'dual': True, 'max_iter': 10**5}
+  options['class_weight'] = {True: positive_weight}
   if loss is Loss.SQUARED_HINGE:
     return LinearSVC(random_state=0, **options)
   return LogisticRegression(solver='liblinear', random_state=0, **options)
 
 
 @pytest.mark.parametrize('loss', Loss)
-@pytest.mark.parametrize('c', [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+  'costs', [(0.1, 1.0), (1.0, 1.0), (10.0, 1.0), (1.0, 4.0), (4.0, 0.25)]
+)
 @pytest.mark.parametrize('width', WIDTHS)
-def test_the_objective_is_that_of_liblinear(data, loss, c, width):
-  """Checks each label alone; the bias is regularised, as in LIBLINEAR."""
+def test_the_objective_is_that_of_liblinear(data, loss, costs, width):
+  """Checks each label alone; the bias is regularised, as in LIBLINEAR.
+
+  `costs` are c and positive_weight.
+  """
   rows, gold_NL = data
-  features, weights_FC, bias_C = solve(data, solver(loss, c), width)
+  c, positive_weight = costs
+  ours = solver(loss, c, positive_weight=positive_weight)
+  features, weights_FC, bias_C = solve(data, ours, width)
   assert weights_FC.shape == (len(features), width)
   for label in set(range(width)) - {ALL, NONE}:
-    model = peer(loss, c).fit(rows.astype(np.float64), gold_NL[:, label])
-    least = objective(
-      rows, gold_NL[:, label], model.coef_[0], model.intercept_[0], loss, c
-    )
+    positive_N = gold_NL[:, label]
+    model = peer(loss, *costs).fit(rows.astype(np.float64), positive_N)
+    weights = model.coef_[0], model.intercept_[0]
+    least = objective(rows, positive_N, *weights, loss, *costs)
     weights_D = np.zeros(D)
     weights_D[features] = weights_FC[:, label]
-    have = objective(rows, gold_NL[:, label], weights_D, bias_C[label], loss, c)
+    weights = weights_D, bias_C[label]
+    have = objective(rows, positive_N, *weights, loss, *costs)
     assert have == pytest.approx(least, rel=1e-5)
 
 

@@ -21,7 +21,6 @@ from xjax.run.stages.proposals import (
 from xjax.run.stages.stage import record, train_stage
 from xjax.run.stages.vectors import DocumentVectors, JoinedInputs
 from xjax.score.linear.block_weights import BlockWeights
-from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree
@@ -107,7 +106,7 @@ class MatchedFit(SparseFit):
       data.rows,
       data.gold,
       tree,
-      Solver(train.loss, train.c, train.eps, train.max_epochs),
+      train.solver,
       seed=self.config.seed,
       threshold=train.threshold,
       workers=train.workers,

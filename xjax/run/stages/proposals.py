@@ -22,8 +22,7 @@ from xjax.data.schema import Corpus, Document, LabelSpace, Split
 from xjax.run.load import load
 from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
-from xjax.run.stages.level_corpus import level_corpus
-from xjax.run.stages.levels import keep_levels, saved_levels
+from xjax.run.stages.levels import keep_levels, saved_levels, train_level
 from xjax.run.stages.stage import (
   check_run,
   check_zones,
@@ -33,7 +32,7 @@ from xjax.run.stages.stage import (
 )
 from xjax.run.stages.vectors import encoded
 from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
-from xjax.score.trees.levels import LabelLevels, save_levels
+from xjax.score.trees.levels import LabelLevels
 from xjax.select.proposer import Clusters, Proposer
 from xjax.select.shortlist_scorer import Combination
 from xjax.train.inputs import Inputs
@@ -279,27 +278,6 @@ def combination_of(config: Config) -> tuple[Combination, float]:
   return Combination.SUM, 0.0
 
 
-def level_config(config: Config) -> Config:
-  """Returns the config of the stage that ranks the clusters above the labels.
-
-  Args:
-    config: config of a run with LevelShortlist.
-  """
-  shortlist, train = config.model.shortlist, config.train
-  sizes = shortlist.levels.sizes[:-1]
-  above = dataclasses.replace(
-    shortlist,
-    levels=dataclasses.replace(shortlist.levels, sizes=sizes),
-    steps=shortlist.steps[:-1],
-  )
-  steps = shortlist.steps[-1]
-  train = dataclasses.replace(
-    train, steps=steps, warmup=min(train.warmup, steps)
-  )
-  model = dataclasses.replace(config.model, shortlist=above)
-  return dataclasses.replace(config, model=model, train=train)
-
-
 def _gold(corpus: Corpus) -> Ragged:
   """Returns the trained gold labels of the split train."""
   gold = corpus.splits[TRAIN].gold
@@ -374,15 +352,7 @@ def _level(
 ) -> Proposals:
   """Trains the model of the level above the labels."""
   stage = folder.stage(LEVEL)
-  clusters, sums = level_corpus(corpus, levels, costs)
-  if not stage.levels.exists():
-    stage.path.mkdir(parents=True, exist_ok=True)
-    inside = np.ones(levels.sizes[-2], bool)
-    with stage.recording(stage.levels):
-      save_levels(stage.levels, LabelLevels.of(levels.parents[:-1], inside))
-  predictor = train_stage(
-    level_config(config), stage, clusters, preemption, costs=sums
-  )
+  predictor = train_level(config, stage, corpus, levels, preemption, costs)
   record(folder, stage)
   return _of_level(config.model.shortlist, predictor, levels)
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from absl import logging
 
-from xjax.config.json import load_config
 from xjax.config.run import Config
-from xjax.config.stages import StageConfig, StageVectors
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Corpus
@@ -18,12 +16,8 @@ from xjax.run.api.saved import save_run
 from xjax.run.judging import prior_metrics
 from xjax.run.load import kind_of_run, load
 from xjax.run.predictor import Predictor
-from xjax.run.stages.vectors import ENCODER, DocumentVectors
-from xjax.score.config import RunVectors, is_neural
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir, split_step
-
-_FIELD = 'config.model.vectors.workdir'
 
 
 def check_run(source: str, path: str) -> tuple[str, int | None]:
@@ -124,69 +118,6 @@ def copy_run(source: str, folder: Workdir, path: str) -> None:
   barrier('xjax:copied')
 
 
-def check_vectors(config: Config, folder: Workdir) -> None:
-  """Checks that the run whose vectors are joined exists, unless it was copied.
-
-  Args:
-    config: config of the run.
-    folder: workdir of the run.
-
-  Raises:
-    ConfigError: there is no run.
-  """
-  vectors = config.model.vectors
-  copied = folder.stage(ENCODER).config.exists()
-  if isinstance(vectors, RunVectors) and not copied:
-    source, _ = check_run(vectors.workdir, _FIELD)
-    theirs = load_config(Workdir.at(source).config)
-    _check_encoder(theirs, source)
-    check_zones(config, source, theirs)
-
-
-def _check_encoder(config: Config, workdir: str) -> None:
-  """Checks that a run has an encoder.
-
-  Raises:
-    ConfigError: the model of the run is not neural.
-  """
-  if not is_neural(config.model):
-    raise ConfigError(
-      f'{_FIELD}={workdir}: is a {type(config.model).__name__}, which has no '
-      'encoder; give the workdir of a neural model'
-    )
-
-
-def vectors_of_new_run(
-  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
-) -> DocumentVectors:
-  """Returns the vectors that a run joins to sparse features.
-
-  The stage of the encoder is trained or copied first, if this was not done.
-
-  Args:
-    config: config of the run.
-    folder: workdir of the run.
-    corpus: corpus of the run.
-    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
-
-  Returns:
-    The vectors.
-
-  Raises:
-    As train_stage and copy_run.
-  """
-  vectors, stage = config.model.vectors, folder.stage(ENCODER)
-  match vectors:
-    case RunVectors():
-      copy_run(vectors.workdir, stage, _FIELD)
-    case StageVectors(stage=StageConfig() as trained):
-      model = train_stage(trained.run_config(config), stage, corpus, preemption)
-      record(folder, stage)
-      return DocumentVectors.of(model, vectors.weight)
-  record(folder, stage)
-  return saved_vectors(config, folder)
-
-
 def record(folder: Workdir, stage: Workdir) -> None:
   """Records the digest of the complete stage of a run.
 
@@ -198,20 +129,3 @@ def record(folder: Workdir, stage: Workdir) -> None:
     with folder.recording(stage.digest_list):
       pass  # the stage has written the file already
   barrier('xjax:stage')
-
-
-def saved_vectors(config: Config, folder: Workdir) -> DocumentVectors:
-  """Returns the vectors of a run whose stage of the encoder is complete.
-
-  Args:
-    config: config of the run.
-    folder: workdir of the run.
-
-  Raises:
-    DataError: a file of the stage is missing or damaged.
-  """
-  vectors = config.model.vectors
-  stage = folder.stage(ENCODER)
-  folder.check(stage.digest_list)
-  model = load(stage.path)
-  return DocumentVectors.of(model, vectors.weight)

@@ -11,13 +11,29 @@ from jaxtyping import Float32
 import numpy as np
 from scipy import sparse
 
+from xjax.config.json import load_config
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import Features
-from xjax.data.schema import Document
+from xjax.data.schema import Corpus, Document
+from xjax.run.load import load
 from xjax.run.predictor import Predictor
+from xjax.run.stages.levels import keep_levels, train_level
+from xjax.run.stages.stage import (
+  check_run,
+  check_zones,
+  copy_run,
+  record,
+  train_stage,
+)
+from xjax.score.config import RunVectors, is_neural
+from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
+from xjax.train.workdir import Workdir
 
 ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
+_FIELD = 'config.model.vectors.workdir'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -142,3 +158,87 @@ def join(
   return sparse.csr_array(
     (joined.data, joined.indices.astype(np.int32), joined.indptr), joined.shape
   )
+
+
+def check_vectors(config: Config, folder: Workdir) -> None:
+  """Checks that the run whose vectors are joined exists, unless it was copied.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+
+  Raises:
+    ConfigError: there is no run.
+  """
+  vectors = config.model.vectors
+  copied = folder.stage(ENCODER).config.exists()
+  if isinstance(vectors, RunVectors) and not copied:
+    source, _ = check_run(vectors.workdir, _FIELD)
+    theirs = load_config(Workdir.at(source).config)
+    _check_encoder(theirs, source)
+    check_zones(config, source, theirs)
+
+
+def _check_encoder(config: Config, workdir: str) -> None:
+  """Checks that a run has an encoder.
+
+  Raises:
+    ConfigError: the model of the run is not neural.
+  """
+  if not is_neural(config.model):
+    raise ConfigError(
+      f'{_FIELD}={workdir}: is a {type(config.model).__name__}, which has no '
+      'encoder; give the workdir of a neural model'
+    )
+
+
+def vectors_of_new_run(
+  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
+) -> DocumentVectors:
+  """Returns the vectors that a run joins to sparse features.
+
+  The stage of the encoder is trained or copied first, if this was not done.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    corpus: corpus of the run.
+    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+
+  Returns:
+    The vectors.
+
+  Raises:
+    As train_stage and copy_run.
+  """
+  vectors, stage = config.model.vectors, folder.stage(ENCODER)
+  if isinstance(vectors, RunVectors):
+    copy_run(vectors.workdir, stage, _FIELD)
+    record(folder, stage)
+    return saved_vectors(config, folder)
+  trained = vectors.stage.run_config(config)
+  if vectors.labels:
+    model = train_stage(trained, stage, corpus, preemption)
+  else:
+    shortlist = trained.model.shortlist
+    levels = keep_levels(shortlist.levels, trained, corpus, folder)
+    model = train_level(trained, stage, corpus, levels, preemption)
+  record(folder, stage)
+  return DocumentVectors.of(model, vectors.weight)
+
+
+def saved_vectors(config: Config, folder: Workdir) -> DocumentVectors:
+  """Returns the vectors of a run whose stage of the encoder is complete.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+
+  Raises:
+    DataError: a file of the stage is missing or damaged.
+  """
+  vectors = config.model.vectors
+  stage = folder.stage(ENCODER)
+  folder.check(stage.digest_list)
+  model = load(stage.path)
+  return DocumentVectors.of(model, vectors.weight)

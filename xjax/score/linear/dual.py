@@ -2,10 +2,11 @@
 
 As in LIBLINEAR (Fan et al. 2008), each label's classifier minimises
 
-  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)).
+  (|w|^2 + b^2) / 2 + sum_i c_i loss(y_i (w x_i + b)).
 
 w and b are the weights and the bias of the label, and x_i are the features of
-document i. y_i is 1 if document i has the label, else -1. There are two losses:
+document i. y_i is 1 if document i has the label, else -1. c_i is c, times
+positive_weight if document i has the label. There are two losses:
 
 - The squared hinge. The algorithm is Algorithm 1 of Hsieh et al. 2008, "A Dual
   Coordinate Descent Method for Large-scale Linear SVM".
@@ -61,12 +62,19 @@ class Solver:
     eps: the violation of the optimality conditions at which training of a
       block ends, as in LIBLINEAR.
     max_epochs: largest number of passes over the documents.
+    positive_weight: factor of c for documents that have the label.
   """
 
   loss: Loss
   c: float
   eps: float
   max_epochs: int
+  positive_weight: float = 1.0
+
+  @property
+  def costs(self) -> tuple[np.float32, np.float32]:
+    """Returns c of documents with the label, and of those without it."""
+    return np.float32(self.c * self.positive_weight), np.float32(self.c)
 
 
 class Workspace:
@@ -128,7 +136,7 @@ def solve_block(
     sign,
     workspace.weights,
     bias,
-    np.float32(solver.c),
+    *solver.costs,
     np.float32(solver.eps),
     solver.max_epochs,
     seed,
@@ -182,7 +190,8 @@ def _squared_hinge(
   sign,
   weights,
   bias,
-  c,
+  positive_c,
+  negative_c,
   eps,
   max_epochs,
   seed,
@@ -198,7 +207,9 @@ def _squared_hinge(
   used = (np.arange(WIDTH) < width).astype(np.float32)
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   high, low = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
-  half, calm = np.float32(0.5) / c, _CALM * eps
+  positive_half = np.float32(0.5) / positive_c
+  negative_half = np.float32(0.5) / negative_c
+  calm = _CALM * eps
   for _ in range(max_epochs):
     _shuffle(order[:visited])
     high[:] = -np.inf
@@ -208,10 +219,13 @@ def _squared_hinge(
       at = order[i]
       first, last = indptr[documents[at]], indptr[documents[at] + 1]
       _score(indices, values, first, last, weights, bias, scores)
-      step = np.float32(1) / (norms[at] + half)
+      positive_step = np.float32(1) / (norms[at] + positive_half)
+      negative_step = np.float32(1) / (norms[at] + negative_half)
       moved, steepest = np.float32(0), np.float32(0)
       for k in range(WIDTH):
-        old = dual[at, k]
+        old, positive = dual[at, k], sign[at, k] > 0
+        half = positive_half if positive else negative_half
+        step = positive_step if positive else negative_step
         slope = sign[at, k] * scores[k] - np.float32(1) + half * old
         slope *= used[k]
         # A dual variable that is 0 can only rise.
@@ -242,7 +256,8 @@ def _logistic(
   sign,
   weights,
   bias,
-  c,
+  positive_c,
+  negative_c,
   eps,
   max_epochs,
   seed,
@@ -252,8 +267,8 @@ def _logistic(
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
-  # Dual variables are between 0 and c and start near 0. The loop changes their
-  # logits.
+  # Dual variables are between 0 and c_i and start near 0. The loop changes
+  # their logits.
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)
@@ -273,6 +288,7 @@ def _logistic(
         old = logits[at, k]
         error = abs(margin + old)
         worst[k], steepest = max(worst[k], error), max(steepest, error)
+        c = positive_c if sign[at, k] > 0 else negative_c
         before = c * _sigmoid(old)
         new = _root(margin - norms[at] * before, norms[at] * c, old, within)
         logits[at, k] = new
