@@ -38,6 +38,7 @@ from xjax.config.run import Config
 from xjax.config.stages import StageConfig, StageVectors
 from xjax.configs import eurlex57k_xr_linear
 from xjax.data.config import SubwordsConfig
+from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import RunVectors, VectorsConfig
 from xjax.score.encoders.bert import BertConfig
@@ -89,7 +90,7 @@ def _trained_vectors() -> VectorsConfig:
         warmup=100,
         schedule=Schedule.LINEAR,
         optimizer=AdamW(weight_decay=0.01),
-        loss=SquaredHingeConfig(),
+        loss=SquaredHingeConfig(reduction=Reduction.MEAN_LABELS),
         clip_norm=1.0,
         checkpoint_every=600,
         judge_every=600,

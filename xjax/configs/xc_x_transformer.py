@@ -37,6 +37,7 @@ from xjax.config.stages import MatchedModel, StageConfig
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
@@ -95,7 +96,7 @@ def _matcher(sizes: _Sizes) -> StageConfig:
       warmup=sizes.warmup,
       schedule=Schedule.LINEAR,
       optimizer=AdamW(weight_decay=0.0),
-      loss=SquaredHingeConfig(),
+      loss=SquaredHingeConfig(reduction=Reduction.MEAN_LABELS),
       clip_norm=1.0,
       checkpoint_every=sizes.steps // 10,
       judge_every=sizes.steps // 10,

@@ -42,6 +42,7 @@ from xjax.config.stages import StageConfig, StageVectors
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
@@ -159,7 +160,7 @@ def _stage(sizes: _Sizes) -> StageConfig:
       warmup=sizes.warmup,
       schedule=Schedule.LINEAR,
       optimizer=AdamW(weight_decay=0.0),
-      loss=SquaredHingeConfig(),
+      loss=SquaredHingeConfig(reduction=Reduction.MEAN_LABELS),
       clip_norm=1.0,
       checkpoint_every=min(sizes.steps) // 2,
       judge_every=min(sizes.steps) // 2,

@@ -11,11 +11,11 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD, Shortlist
-from xjax.losses.bce import bce
-from xjax.losses.contract import LabelWeights
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import LabelWeights, Reduction
 from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
-from xjax.losses.squared_hinge import squared_hinge
+from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
 from xjax.score.heads.contract import TokenFeatures, split_head
 from xjax.score.heads.label_attention import LabelAttention
 from xjax.score.heads.ova import OneVsAll
@@ -34,6 +34,8 @@ MASK = LENGTHS > 0
 SEEN = np.arange(L) % 5 != 0
 HIDDEN = np.arange(L) % 10 == 5
 LOSSES = [bce, squared_hinge, Focal(2.0, 0.25), Softmax(), Softmax(False)]
+MEAN = {'reduction': Reduction.MEAN_LABELS}
+MEANS = [BCE(**MEAN), SquaredHinge(**MEAN), Focal(2.0, 0.25, **MEAN)]
 
 
 def one_vs_all(chunk):
@@ -178,12 +180,12 @@ def of_shortlist(lists, loss=bce, entry_weights=None, **more):
 
 @pytest.mark.parametrize(
   ('kind', 'loss'),
-  [('OneVsAll', bce), ('OneVsAll', Softmax()), ('LabelAttention', bce)]
+  [('OneVsAll', MEANS[0]), ('OneVsAll', Softmax()), ('LabelAttention', bce)]
   + [thorough('LabelAttention', Softmax())]
   + [
     thorough(kind, loss)
     for kind in ('ZeroShot', 'Unified')
-    for loss in (bce, Softmax())
+    for loss in (MEANS[0], Softmax())
   ],
 )
 def test_all_labels_give_the_loss_of_streaming(kind, loss):
@@ -239,7 +241,7 @@ def test_logits_are_the_same_on_meshes(kind, mesh):
   np.testing.assert_allclose(found_BA, one_BA, rtol=1e-6, atol=1e-6)
 
 
-def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
+def dense_loss(lists, loss, weights=None, slots_BA=None):
   """Returns the loss over all logits, with a mask for labels not asked for."""
   gold_BL, ids_BA = lists
   asked_BL = np.zeros((B, L), bool)
@@ -247,7 +249,9 @@ def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
   for i, j in np.argwhere((ids_BA != PAD) & (ids_BA < L)):
     asked_BL[i, ids_BA[i, j]] = True
     slots_BL[i, ids_BA[i, j]] = 1 if slots_BA is None else slots_BA[i, j]
-  lengths_B = np.maximum(asked_BL.sum(axis=1), 1) if mean else np.ones(B)
+  lengths_B = np.ones(B)
+  if loss.reduction is Reduction.MEAN_LABELS:
+    lengths_B = np.maximum(asked_BL.sum(axis=1), 1)
 
   def total(head, features):
     rows = nnx.to_pure_dict(split_head(head).rows)
@@ -280,9 +284,9 @@ def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
 def _by_label(loss, logits_BL, gold):
   sign_BL = jnp.where(gold, 1.0, -1.0)
   margins_BL = sign_BL * logits_BL
-  if loss is squared_hinge:
+  if isinstance(loss, SquaredHinge):
     return jnp.maximum(0, 1 - margins_BL) ** 2
-  if loss is bce:
+  if isinstance(loss, BCE):
     return jax.nn.softplus(-margins_BL)
   scale_BL = jnp.where(gold, loss.alpha, 1 - loss.alpha)
   hard_BL = jax.nn.sigmoid(-margins_BL) ** loss.gamma
@@ -290,14 +294,12 @@ def _by_label(loss, logits_BL, gold):
 
 
 @pytest.mark.parametrize(
-  ('loss', 'mean'),
-  [(loss, True) for loss in LOSSES]
-  + [thorough(loss, False) for loss in LOSSES],
+  'loss', [*MEANS, *LOSSES[3:], *(thorough(loss) for loss in LOSSES[:3])]
 )
-def test_losses_are_those_of_masked_logits(loss, mean):
+def test_losses_are_those_of_masked_logits(loss):
   """Each gold label, document and entry counts by its weights."""
   slots_BA = np.random.default_rng(6).uniform(0, 3, (B, A)).astype(np.float32)
-  more = {'weights': label_weights(), 'mean': mean}
+  more = {'weights': label_weights()}
   loss_of = of_shortlist(drawn(), loss, jnp.asarray(slots_BA), **more)
   expected = dense_loss(drawn(), loss, slots_BA=slots_BA, **more)
   assert_same(
@@ -313,7 +315,8 @@ def test_gradients_of_heads_are_those_of_masked_logits(kind):
 
 @pytest.mark.parametrize(('kind', 'mesh'), MESHES)
 def test_meshes(kind, mesh):
-  total = of_shortlist(drawn(), Softmax(), weights=label_weights(), mean=True)
+  loss = MEANS[0] if kind == 'LabelAttention' else Softmax()
+  total = of_shortlist(drawn(), loss, weights=label_weights())
   expected = gradients(kind, total, chunk=A)
   assert_same(gradients(kind, total, mesh), expected, 2e-6)
 

@@ -22,7 +22,7 @@ from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
 from xjax.core.types import PAD, Ragged, Shortlist
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import LabelLoss, LabelWeights
+from xjax.losses.contract import LabelLoss, LabelWeights, Reduction
 from xjax.score.encoders.layers import dropout
 from xjax.score.heads.contract import Frozen, Head, HeadConfig, HeadInputs
 from xjax.score.heads.ova import scores
@@ -464,7 +464,8 @@ class Cascade(Head):
     shortlist = Shortlist(ids_BA, gold_BA, jnp.zeros(ids_BA.shape))
     last_BD = self.reading(document_BX, rngs)
     rows = LabelRows(self), last_BD, shortlist, mask_B
-    labels = shortlist_loss(*rows, loss, weights, mean=True)
+    mean = dataclasses.replace(loss, reduction=Reduction.MEAN_LABELS)
+    labels = shortlist_loss(*rows, mean, weights)
     return total + self.weights[-1] * labels
 
   def _gold(self, positives_BP: jax.Array) -> list[jax.Array]:

@@ -295,7 +295,7 @@ class Head(nnx.Module):
     loss: ChunkLoss,
     weights: LabelWeights | None = None,
   ) -> jax.Array:
-    """Returns the sum of the loss over documents and labels.
+    """Returns the loss over all labels, summed over documents.
 
     By default, the loss is computed chunk by chunk (streaming.head_loss). A
     head with a loss of its own replaces this method.

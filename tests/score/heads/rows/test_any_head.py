@@ -10,7 +10,8 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD, Shortlist
-from xjax.losses.bce import bce
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import Reduction
 from xjax.losses.softmax import Softmax
 from xjax.score.heads.contract import TokenFeatures, split_head
 from xjax.score.heads.label_attention import LabelAttention
@@ -22,6 +23,7 @@ from xjax.score.heads.unified import Unified
 
 B, T, D, E, L, A = 8, 5, 6, 4, 83, 9
 MASK = np.arange(B) < 7
+MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 RATE, DECAY, STEP = 0.5, 0.3, 4
 
 
@@ -96,9 +98,7 @@ def changed(make, loss, rule, mesh):
       inputs = features.replace(hidden_BTD=hidden_BTD)
       step = RowStep(rule, slots, pace)
       mask_B = jnp.asarray(MASK)
-      return any_head_loss(
-        head, inputs, shortlist, mask_B, loss, step, mean=True
-      )
+      return any_head_loss(head, inputs, shortlist, mask_B, loss, step)
 
     results = run(shared, features.hidden_BTD, rows, slots)
     (loss, (rows, slots)), gradients = jax.block_until_ready(results)
@@ -118,7 +118,7 @@ def expected(make, loss, rule):
       head = nnx.merge(graphdef, rows, shared)
       inputs = features.replace(hidden_BTD=hidden_BTD)
       mask_B = jnp.asarray(MASK)
-      return shortlist_loss(head, inputs, shortlist, mask_B, loss, mean=True)
+      return shortlist_loss(head, inputs, shortlist, mask_B, loss)
 
     total, (*gradients, d_rows) = run(shared, features.hidden_BTD, rows)
   used = np.unique(np.asarray(shortlist.ids_BA)[MASK])
@@ -144,7 +144,7 @@ def expected(make, loss, rule):
 @pytest.mark.parametrize(
   ('make', 'loss', 'rule', 'mesh'),
   [
-    (attention, bce, LazyAdam(), (1, 1)),
+    (attention, MEAN, LazyAdam(), (1, 1)),
     thorough(attention, Softmax(), AdagradRow(), (2, 4)),
     (unified, Softmax(), LazyAdam(), (2, 4)),
     thorough(unified, Softmax(), LazyAdam(), (8, 1)),

@@ -35,7 +35,7 @@ from xjax.score.heads.rows.fused import (
 )
 from xjax.score.heads.rows.storage import decode_weights
 from xjax.score.heads.rows.update import Slots
-from xjax.score.heads.shortlist import entry_share, entry_weights, places_of
+from xjax.score.heads.shortlist import document_scale, entry_weights, places_of
 from xjax.score.heads.terms import Normaliser, slot_loss
 
 
@@ -47,7 +47,6 @@ def fused_shortlist_loss(
   loss: ChunkLoss,
   step: RowStep,
   label_weights: LabelWeights | None = None,
-  mean: bool = False,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
 
@@ -60,7 +59,7 @@ def fused_shortlist_loss(
 
   Args:
     head, document_BD, step: arguments of fused_loss.
-    shortlist, mask_B, loss, mean: arguments of shortlist_loss.
+    shortlist, mask_B, loss: arguments of shortlist_loss.
     label_weights: argument `weights` of shortlist_loss.
 
   Returns:
@@ -69,7 +68,7 @@ def fused_shortlist_loss(
     after the step.
   """
   rows = split_head(head).rows
-  static = Pass.of(head, loss, step.rule), mean
+  static = Pass.of(head, loss, step.rule)
   pure = nnx.to_pure_dict(rows)
   batch = shortlist, mask_B
   arrays = pure, step.slots, step.pace, document_BD, label_weights, batch
@@ -86,9 +85,9 @@ def _fused(static, *arrays):
 
 def _forward(static, *arrays):
   """Returns the result of _fused and the gradient of document_BD."""
-  row = row_spec(static[0].axes)
+  row = row_spec(static.axes)
   run = jax.shard_map(
-    functools.partial(_shard_step, *static),
+    functools.partial(_shard_step, static),
     in_specs=(row, row, P(), BATCH, row, BATCH),
     out_specs=(P(), row, row, BATCH),
     check_vma=False,
@@ -107,7 +106,7 @@ def _backward(static, d_document_BD, cotangents):
 _fused.defvjp(_forward, _backward)
 
 
-def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
+def _shard_step(static, rows, slots, pace, document_BD, weights, batch):
   """Runs the step on one shard of the label rows (see fused._shard_step)."""
   axes = static.axes
   documents = chunks.all_documents((document_BD, *batch), axes)
@@ -116,7 +115,7 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
   own_BA = places.own_BA & mask_B[:, None]
   gold_BA = shortlist.gold_BA & own_BA
   weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
-  scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
+  scale_B = document_scale(static.loss, shortlist.ids_BA, static.n_labels)
   per_shard = len(rows['bias'])
   row_BA = jnp.where(own_BA, places.row_BA, per_shard)
   capacity = min(row_BA.size, chunks.shard_rows(rows, static.n_labels))

@@ -12,7 +12,8 @@ import pytest
 
 from xjax.core.mesh import padded_labels
 from xjax.core.types import PAD, Shortlist
-from xjax.losses.bce import bce
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import Reduction
 from xjax.losses.softmax import Softmax
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.rows.fused import Pace, RowStep
@@ -22,6 +23,7 @@ from xjax.score.heads.rows.update import SGD, AdagradRow
 from xjax.score.heads.shortlist import shortlist_loss
 
 B, L, A = 16, 307, 11
+MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 FEW = np.random.default_rng(8).permutation(L)[:60]  # labels of all shortlists
 
 
@@ -131,8 +133,9 @@ def test_all_labels_change_as_in_the_fused_pass(step_trial, storage, chunk):
       exact(arrays[name][:L], after, err_msg=name)
 
 
-def test_all_labels_with_a_normalised_loss(step_trial):
-  step = step_trial(Softmax(), AdagradRow(), key=5)
+@pytest.mark.parametrize('loss', [Softmax(), MEAN])
+def test_all_labels_with_a_loss_of_all_labels(step_trial, loss):
+  step = step_trial(loss, AdagradRow(), key=5)
   lists = all_labels(step)
   loss, _, arrays = taken(step, lists)
   expected = step.fused()
@@ -168,20 +171,20 @@ def expected_rows(step, lists, **more):
 @pytest.mark.parametrize(
   ('loss', 'mesh'),
   [
-    (bce, (1, 1)),
+    (MEAN, (1, 1)),
     (Softmax(), (2, 4)),
-    thorough(bce, (1, 8)),
+    thorough(MEAN, (1, 8)),
     thorough(bce, (8, 1)),
   ],
 )
 def test_other_rows_stay(step_trial, loss, mesh):
-  """Entries and labels have weights, and the mean over entries is taken."""
+  """Entries and labels have weights."""
   step = step_trial(loss, chunk=7, mesh=mesh)
   lists, rng = some_labels(step), np.random.default_rng(4)
   slots_BA = rng.uniform(0, 3, lists.ids_BA.shape).astype(np.float32)
   lists = dataclasses.replace(lists, weights_BA=jnp.asarray(slots_BA))
-  shortlisted = taken(step, lists, mean=True)
-  expected = expected_rows(step.at(mesh=(1, 1)), lists, mean=True)
+  shortlisted = taken(step, lists)
+  expected = expected_rows(step.at(mesh=(1, 1)), lists)
   assert shortlisted[0] == pytest.approx(expected[0], rel=1e-6)
   np.testing.assert_allclose(shortlisted[1], expected[1], 1e-5, 1e-6)
   np.testing.assert_array_equal(shortlisted[1][step.real :], 0)
