@@ -331,7 +331,7 @@ def test_other_heads_and_rules_are_trained_on_shortlists(more, tmp_path):
 def test_training_can_score_all_labels(tmp_path):
   """The parameters are those of a run without shortlists."""
   config = reranker()
-  config.model.shortlist.trained = False
+  config.model.shortlist.in_training = False
   config.model.shortlist.size = 2  # too few for the gold labels of training
   result = fit(config, tmp_path / 'run')
   config.model.shortlist = AllLabels()
@@ -380,6 +380,10 @@ def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
   config = by_levels()
   config.model.shortlist.steps = (3,)
   with pytest.raises(ConfigError, match='shortlist.steps=.3,.: must have'):
+    check_config(config)
+  config = by_levels()
+  config.model.shortlist.levels.sizes = config.model.shortlist.steps = ()
+  with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
     check_config(config)
 
 

@@ -172,7 +172,7 @@ def check_room(config: Config, corpus: Corpus) -> None:
     ConfigError: a training document has more labels; the message names it.
   """
   shortlist, split = config.model.shortlist, corpus.splits[TRAIN]
-  if isinstance(shortlist, RankedShortlist) and shortlist.trained:
+  if isinstance(shortlist, RankedShortlist) and shortlist.lists_in_training:
     none = np.zeros((len(split), 0), np.int32)
     empty = TrainShortlists(none, shortlist.size)
     empty.check(_gold(corpus), split.ids, f'{_FIELD}.{shortlist.room}')
@@ -206,7 +206,7 @@ def new_proposals(
   match shortlist:
     case RankedShortlist():
       proposals = _ranked(config, folder, corpus, preemption)
-      if not shortlist.trained:
+      if not shortlist.lists_in_training:
         return proposals
       shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
     case LevelShortlist():

@@ -55,6 +55,8 @@ class HeadConfig(ConfigPart, abstract=True):
     fusable: whether training can change the label rows in the pass that
       computes their gradient (train.rows). OneVsAllConfig and its subclasses
       set this to True.
+    trains_rows: whether training changes float parameters with one row per
+      label.
     hidden_labels: number of rare labels that training treats as unseen, to
       calibrate the scores of unseen labels.
     aligned: whether the vectors of descriptors and of tokens are in the same
@@ -69,6 +71,7 @@ class HeadConfig(ConfigPart, abstract=True):
   row_biases: ClassVar[bool] = True
   on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
+  trains_rows: ClassVar[bool] = True
   hidden_labels = 0
   aligned = False
   levels = None
