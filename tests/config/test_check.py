@@ -347,7 +347,7 @@ def test_weight_decay_is_for_adamw_alone():
     ('data.n_trian', 'did you mean n_train'),
     (
       'train.label_weights',
-      'config.train.label_weights: another class can only be chosen in the config',
+      'config.train.label_weights: another class can only be chosen',
     ),
     ('mesh', 'config.mesh: set its fields (data, label) one by one'),
   ],

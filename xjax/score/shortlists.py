@@ -15,6 +15,7 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
+from xjax.data.batches.shortlists import Candidates
 from xjax.score.heads.contract import HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
@@ -155,7 +156,7 @@ class LevelShortlist(ShortlistConfig):
   kept: int = field(
     20,
     'Number of clusters of a document whose children are scored. In training, '
-    'the clusters of gold labels are always among them.',
+    '`candidates` says how clusters of gold labels are added.',
     AT_LEAST_1,
   )
   matched: bool = field(
@@ -163,6 +164,16 @@ class LevelShortlist(ShortlistConfig):
     'Whether training also scores the children of clusters that the model of '
     'the level above proposes. Otherwise, only the children of clusters with '
     'gold labels are scored.',
+  )
+  candidates: Candidates = field(
+    Candidates.GOLD_FIRST,
+    'Which clusters have their children scored in training. GOLD_FIRST: the '
+    'clusters with gold labels, then the best proposed clusters, `kept` '
+    'clusters in all. GOLD_FIRST_RANDOM: the same, or more clusters if more '
+    'have gold labels; places that small clusters leave empty are filled with '
+    'random labels (AttentionXML). '
+    'UNION: the `kept` best proposed clusters, and in addition all clusters '
+    'with gold labels (XR-Transformer).',
   )
   counted: bool = field(
     False,

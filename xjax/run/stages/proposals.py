@@ -213,7 +213,8 @@ def new_proposals(
       levels = keep_levels(shortlist.levels, config, corpus, folder)
       shortlists = _level_shortlists(shortlist, levels, costs)
       field = f'{_FIELD}.{shortlist.room}'
-      shortlists.check(_gold(corpus), corpus.splits[TRAIN].ids, field)
+      ids = corpus.splits[TRAIN].ids
+      shortlists = shortlists.with_room(_gold(corpus), ids, field)
       proposals = Proposals()
       if len(levels) > 1:
         proposals = _level(config, folder, corpus, levels, preemption, costs)
@@ -330,15 +331,13 @@ def _level_shortlists(
   shortlist: LevelShortlist, levels: LabelLevels, costs: Ragged | None
 ) -> TrainShortlists:
   """Returns the shortlists of a level, without proposed clusters."""
-  parent_L = levels.parents[-1]
+  none, costs = np.zeros((0, 0), np.int32), costs if shortlist.counted else None
   if len(levels) == 1:  # all labels are the children of the root
     parent_L = np.where(levels.above[-1] == PAD, PAD, 0).astype(np.int32)
+    return TrainShortlists(none, 1, levels.children[-1], parent_L, costs)
+  nodes = levels.children[-1], levels.parents[-1]
   return TrainShortlists(
-    np.zeros((0, 0), np.int32),
-    shortlist.kept if len(levels) > 1 else 1,
-    levels.children[-1],
-    parent_L,
-    costs if shortlist.counted else None,
+    none, shortlist.kept, *nodes, costs, shortlist.candidates
   )
 
 
