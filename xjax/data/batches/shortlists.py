@@ -20,10 +20,9 @@ class Candidates(enum.Enum):
 
   GOLD_FIRST: K clusters: the clusters with gold labels, then the best proposed
     clusters. No document may have more than K clusters with gold labels.
-  GOLD_FIRST_RANDOM: K clusters, or more if more have gold labels. Small clusters
-    leave places empty. The empty places among those of K clusters are filled
-    with random labels, which are others in each epoch (the code of
-    AttentionXML, You et al. 2019).
+  GOLD_FIRST_RANDOM: K clusters, or more if more have gold labels. The places of
+    K clusters that small clusters leave empty are filled with random labels,
+    which are others in each epoch (the code of AttentionXML, You et al. 2019).
   UNION: the K best proposed clusters, and in addition all clusters with gold
     labels (XR-Transformer, Zhang et al. 2021, Section 3.2).
   """
