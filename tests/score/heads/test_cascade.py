@@ -12,14 +12,16 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD, Ragged
 from xjax.losses.bce import bce
+from xjax.score.heads import cascade
 from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.contract import HeadInputs
+from xjax.score.heads.shortlist import lost_positives
 from xjax.score.trees.levels import LabelLevels
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.select.topk import cascade_topk
 
-B, L, D, K = 8, 60, 6, 5
-SIZES = (4, 12)
+B, L, D, K = 8, 61, 6, 5
+SIZES = (4, 13)  # some clusters have fewer children than others
 LEVELS = LabelLevels.even([*SIZES, L])
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(B, 2 * D)).astype(np.float32)
@@ -36,20 +38,22 @@ def mesh_of(data, label):
   return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
-def head_of(mesh=(1, 1), **fields):
+def head_of(mesh=(1, 1), levels=LEVELS, **fields):
   """A cascade whose rows are of a size that tells scores apart."""
+  sizes = levels.sizes[:-1]
   config = CascadeConfig(
-    chunk=8, levels=LevelsConfig(SIZES), dropout=(0.0,), **fields
+    chunk=8, levels=LevelsConfig(sizes), dropout=(0.0,), **fields
   )
+  n_labels = levels.sizes[-1]
   inputs = HeadInputs(
     dim=2 * D,
-    n_labels=L,
+    n_labels=n_labels,
     bias_L=None,
-    seen_L=np.ones(L, bool),
-    hidden_L=np.zeros(L, bool),
+    seen_L=np.ones(n_labels, bool),
+    hidden_L=np.zeros(n_labels, bool),
     descriptor_dim=D,
     joined=2,
-    levels=LEVELS,
+    levels=levels,
   )
   with jax.set_mesh(mesh_of(*mesh)):
     return config.build(inputs, nnx.Rngs(3))
@@ -193,9 +197,8 @@ def dense_loss(head):
       mean = (cost * inside).sum(1) / inside.sum(1)
       total += head.weights[r] * (mean * MASK).sum()
       if part is not head:
-        keys = jnp.where(
-          inside, jax.nn.sigmoid(logits) + gold * MASK[:, None], -1
-        )
+        forced = jnp.where(gold & MASK[:, None], jnp.inf, logits)
+        keys = jnp.where(inside, forced, -jnp.inf)
         order = jnp.argsort(-keys, axis=1, stable=True)[:, : head.kept[r]]
         kept = (
           jnp.zeros((B, n), bool).at[jnp.arange(B)[:, None], order].set(True)
@@ -220,6 +223,34 @@ def assert_same(found, expected):
 def test_the_loss_is_that_of_masked_logits():
   head = head_of(kept=(3, 4), hidden=(0, 3, 4), weights=(2.0, 1.0, 0.5))
   assert_same(loss_of(head), dense_loss(head))
+
+
+@pytest.mark.parametrize('chain', Chain)
+@pytest.mark.parametrize('sizes', [(4, 12, 60), (4, 13, 61)])
+def test_gold_labels_are_kept_although_their_clusters_score_lowest(
+  sizes, chain, monkeypatch
+):
+  levels = LabelLevels.even(sizes)
+  head = head_of(levels=levels, kept=(2, 3), chain=chain)
+  below = levels.above[0] == 2
+  for above, part in zip(levels.above, head.clusters):
+    is_gold = np.bincount(above[below], minlength=len(part.bias)) > 0
+    part.bias[...] = jnp.where(is_gold, -40.0, 40.0)
+  gold = np.full((B, 3), PAD, np.int32)
+  for row in range(B):
+    gold[row, : row % 4] = np.flatnonzero(below)[[0, 5, 11]][: row % 4]
+  shortlists = []
+
+  def spy(head, features, shortlist, *others, **named):
+    shortlists.append(shortlist)
+    return jnp.float32(0)
+
+  monkeypatch.setattr(cascade, 'shortlist_loss', spy)
+  with jax.set_mesh(mesh_of(1, 1)):
+    features = head.prepare(jnp.asarray(X))
+    head.loss(features, jnp.asarray(gold), jnp.ones(B, bool), bce)
+  (shortlist,) = shortlists
+  assert int(lost_positives(shortlist, jnp.asarray(gold), sizes[-1])) == 0
 
 
 @pytest.mark.parametrize(

@@ -432,9 +432,11 @@ class Cascade(Head):
   ) -> Float32[Array, '']:
     """Returns the sum of the mean losses of all levels over documents.
 
-    The candidates of a level are the children of the clusters with the highest
-    probability + 1 if they are gold (CascadeXML, Section 3.3). The gradient
-    does not flow through the choice.
+    The candidates of a level are the children of the kept clusters, which are
+    all gold clusters, and then the clusters with the highest logits. CascadeXML
+    (Section 3.3) adds 1 to the probabilities of gold clusters instead. In
+    float32, this sum loses a gold cluster if its probability is almost 0. The
+    gradient does not flow through the choice.
 
     Args:
       features, positives_BP, mask_B: as in Head.loss.
@@ -455,7 +457,7 @@ class Cascade(Head):
       gold_BA = _is_in(ids_BA, gold[i])
       mean_B = _mean_loss(loss, logits_BA, gold_BA, ids_BA != PAD)
       total += self.weights[i] * jnp.where(mask_B, mean_B, 0).sum()
-      keys_BA = lax.stop_gradient(jax.nn.sigmoid(logits_BA)) + gold_BA
+      keys_BA = jnp.where(gold_BA, jnp.inf, lax.stop_gradient(logits_BA))
       keys_BA = jnp.where(ids_BA == PAD, -jnp.inf, keys_BA)
       at_BK = lax.top_k(keys_BA, min(self.kept[i], keys_BA.shape[1]))[1]
       nodes_BK = jnp.take_along_axis(ids_BA, at_BK, axis=1)
