@@ -254,6 +254,7 @@ class NeuralRun:
     mesh: the devices.
     plan: structure of the state.
     proposals: the shortlists; by default, all labels are scored.
+    levels: the levels of clusters, if the head has levels.
   """
 
   config: Config
@@ -263,6 +264,7 @@ class NeuralRun:
   mesh: jax.sharding.Mesh
   plan: StatePlan
   proposals: Proposals = Proposals()
+  levels: LabelLevels | None = None
 
   @classmethod
   def prepare(
@@ -286,7 +288,7 @@ class NeuralRun:
       levels,
     )
     proposals = proposals or Proposals()
-    return cls(config, corpus, inputs, workdir, mesh, plan, proposals)
+    return cls(config, corpus, inputs, workdir, mesh, plan, proposals, levels)
 
   def scorer(self) -> ModelScorer:
     """Returns a scorer whose parameters are not set yet."""
@@ -408,7 +410,9 @@ class NeuralRun:
     descriptor_run = None
     if source:
       space = self.corpus.label_space
-      state, descriptor_run = warm_start(state, source, space, self.inputs)
+      state, descriptor_run = warm_start(
+        state, source, space, self.inputs, self.levels
+      )
     if self.proposals.bootstraps:
       rows = first_rows(self.proposals, self.config, self.corpus)
       state = with_rows(state, *rows)
