@@ -25,7 +25,7 @@ from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels import LabelLevels, load_levels
 from xjax.score.trees.levels_config import LevelsConfig
-from xjax.train.checkpoint import read_params
+from xjax.train.checkpoint import Checkpoints, complete_steps, read_params
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.inputs import Inputs
 from xjax.train.parameters import by_path
@@ -71,6 +71,41 @@ def test_a_run_that_is_continued_ends_where_an_uninterrupted_run_does(
   finished, tmp_path
 ):
   fit(config_with(steps=4), tmp_path)
+  result = fit(config_with(), tmp_path)
+  assert result.metrics == finished.metrics
+  ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+class Killed(Exception):
+  """Stands for the end of the process."""
+
+
+@pytest.mark.thorough
+def test_a_killed_run_ends_where_an_uninterrupted_run_does(
+  finished, tmp_path, monkeypatch
+):
+  save, steps = Checkpoints.save, []
+
+  def kill(*_):
+    raise Killed
+
+  def kill_at_step_4(self, state, step, *others):
+    steps.append(step)
+    if step == 4:
+      raise Killed
+    save(self, state, step, *others)
+
+  with monkeypatch.context() as patch, pytest.raises(Killed):
+    # The levels are saved, but nothing is trained.
+    patch.setattr(CascadeConfig, 'check_gold', kill)
+    fit(config_with(), tmp_path)
+  assert Workdir.at(tmp_path).levels.exists()
+  with monkeypatch.context() as patch, pytest.raises(Killed):
+    patch.setattr(Checkpoints, 'save', kill_at_step_4)
+    fit(config_with(), tmp_path)
+  assert steps == [2, 4]
+  assert complete_steps(Workdir.at(tmp_path).checkpoints) == [2]
   result = fit(config_with(), tmp_path)
   assert result.metrics == finished.metrics
   ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))

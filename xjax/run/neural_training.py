@@ -225,7 +225,8 @@ def make_scorer(
   kind, recall = config.train.loss.score_kind, config.eval.recall
   parts = plan.graphdef, params, mesh, n_labels, kind, recall
   if proposals.proposer is None:
-    return ModelScorer(*parts, _shortlist_size(config, plan))
+    head = nnx.merge(plan.graphdef, plan.abstract.params).head
+    return ModelScorer(*parts, head.shortlist_size)
   combination, weight = combination_of(config)
   return ShortlistScorer(
     *parts,
@@ -233,13 +234,6 @@ def make_scorer(
     combination=combination,
     weight=weight,
   )
-
-
-def _shortlist_size(config: Config, plan: StatePlan) -> int | None:
-  """Returns how many labels of a document a cascade scores, or None."""
-  if config.model.head.levels is None:
-    return None
-  return nnx.merge(plan.graphdef, plan.abstract.params).head.shortlist_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

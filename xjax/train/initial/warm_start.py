@@ -433,9 +433,12 @@ def _merge(
 
 
 def _untrained(state: TrainState) -> set[str]:
-  """Returns the paths of parameters that are computed instead of trained."""
+  """Returns the head's parameters that are computed instead of trained.
+
+  Frozen word vectors are not among them, because no run computes them.
+  """
   _, frozen = split_frozen(state.params)
-  return set(by_path(frozen))
+  return {name for name in by_path(frozen) if name.startswith(_HEAD)}
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
