@@ -8,7 +8,7 @@ import pytest
 from tests.select.test_model_scorer import L, draw, made, mesh_of
 from xjax.core.types import AS_LOGITS, PAD, ScoreKind
 from xjax.select.model_scorer import ModelScorer
-from xjax.select.proposer import Clusters, Proposer
+from xjax.select.proposer import ClusterMap, Proposer
 from xjax.select.shortlist_scorer import Combination, ShortlistScorer
 
 B, K = 8, 6
@@ -114,7 +114,7 @@ def test_all_labels_on_the_shortlist_give_the_best_of_all_sums(
 @pytest.mark.parametrize('allowed', ALLOWED, ids=['all', 'L', 'BL'])
 def test_all_clusters_give_the_exact_product_over_the_tree(weights, allowed):
   table = Table(N_CLUSTERS, ScoreKind.LOGIT)
-  proposer = Proposer(table, N_CLUSTERS, Clusters(CHILDREN, PARENTS))
+  proposer = Proposer(table, N_CLUSTERS, ClusterMap(CHILDREN, PARENTS))
   scorer = scorer_of(proposer, Combination.PRODUCT)
   found = scorer.topk(batch_of(), K, weights, SLICES, allowed)
 
@@ -153,7 +153,7 @@ def test_rows_without_proposals_have_empty_lists():
 def test_a_product_of_margins_is_that_of_a_label_tree():
   """The scores are sums of -max(0, 1 - z)^3, as in XR-Linear."""
   table = Table(N_CLUSTERS)
-  clusters = Clusters(CHILDREN, PARENTS)
+  clusters = ClusterMap(CHILDREN, PARENTS)
   proposer = Proposer(table, N_CLUSTERS, clusters, hinged=True)
   mesh = mesh_of(1, 1)
   scorer = ShortlistScorer(

@@ -54,16 +54,13 @@ class Shortlist:
       document has each label at most once.
     gold_BA: bool, True for gold labels. It is read only in training, and only
       where ids_BA is not PAD.
-    prior_BA: float32, the log score of what proposed the label, or 0 if there
-      is no such score. Losses do not add it to logits.
     weights_BA: float32, how much each entry counts in the loss. None if all
       entries count equally.
   """
 
   ids_BA: 'jax.Array'
   gold_BA: 'jax.Array'
-  prior_BA: 'jax.Array'
-  weights_BA: 'jax.Array | None' = None
+  weights_BA: 'jax.Array | None' = dataclasses.field(default=None, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)

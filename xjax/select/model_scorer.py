@@ -12,9 +12,8 @@ import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
 from xjax.core.types import AS_LOGITS, Batch, ScoreKind
-from xjax.score.heads.cascade import Cascade
 from xjax.score.heads.contract import row_spec
-from xjax.select.topk import cascade_topk, head_topk
+from xjax.select.topk import head_topk, narrowed_topk
 
 
 class ModelScorer:
@@ -26,7 +25,8 @@ class ModelScorer:
       an index below n_labels.
     assigned_above: 0 for margins, else None, as in core.types.Scorer.
     recall: as in topk.head_topk.
-    shortlist: number of labels of a document that a cascade scores, or None.
+    shortlist: number of labels of a document that the head scores; None if it
+      scores all labels.
     selected_by: as in core.types.Scorer.
   """
 
@@ -50,8 +50,7 @@ class ModelScorer:
       n_labels: number of labels of the model's head.
       score_kind: the kind of the scores, which depends on the training loss.
       recall: as in topk.head_topk, where 1 means exact lists.
-      shortlist: number of labels of a document that a cascade scores; None if
-        it scores all labels.
+      shortlist: the head's shortlist_size.
     """
     self._graphdef = graphdef
     self.params = params
@@ -172,7 +171,7 @@ class ModelScorer:
       return own_rows(self._attention(self.params, *arguments))
 
   def kept_gold(self, batch: Batch) -> Float32[np.ndarray, ' B']:
-    """Returns the share of each document's gold labels that a cascade scores.
+    """Returns the share of each document's gold labels that the head scores.
 
     Args:
       batch: as in topk.
@@ -205,11 +204,10 @@ def _topk(
 ):
   """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  topk = head_topk
-  if isinstance(model.head, Cascade):
-    topk = cascade_topk
+  head = model.head
+  topk = head_topk if head.shortlist_size is None else narrowed_topk
   return topk(
-    model.head,
+    head,
     model.features(batch),
     k,
     weights=weights,

@@ -107,10 +107,7 @@ def draw():
 
 def shortlist_of(gold_BL, ids_BA):
   gold_BA = np.take_along_axis(gold_BL, np.clip(ids_BA, 0, L - 1), axis=1)
-  prior_BA = np.full(ids_BA.shape, -7, np.float32)
-  return Shortlist(
-    *map(jnp.asarray, (ids_BA, gold_BA & (ids_BA >= 0), prior_BA))
-  )
+  return Shortlist(*map(jnp.asarray, (ids_BA, gold_BA & (ids_BA >= 0))))
 
 
 def drawn():
@@ -387,8 +384,7 @@ def test_an_excess_of_logits_is_never_there():
 def test_lost_positives_are_counted():
   ids_BA = np.array([[4, 7, PAD], [1, PAD, 2]], np.int32)
   gold_BA = np.array([[True, True, True], [False, True, True]])
-  arrays = ids_BA, gold_BA, np.zeros((2, 3), np.float32)
-  shortlist = Shortlist(*map(jnp.asarray, arrays))
+  shortlist = Shortlist(*map(jnp.asarray, (ids_BA, gold_BA)))
   kept = jnp.array([[7, 4, 7, PAD], [2, 2, PAD, PAD]])
   assert int(lost_positives(shortlist, kept, 50)) == 0
   # Label 1 is there, but not as gold; label 9 occurs twice; 50 is no label.

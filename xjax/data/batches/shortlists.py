@@ -137,7 +137,7 @@ class TrainShortlists:
 
     Returns:
       The shortlists. A is the number of kept nodes, or this number times the
-      number of columns of `children`. Priors are 0.
+      number of columns of `children`.
     """
     gold_BP = _distinct(self._nodes(positives_BP))
     proposed_BK = np.where(rows_B[:, None] == PAD, PAD, self.nodes_NK[rows_B])
@@ -155,8 +155,8 @@ class TrainShortlists:
     same_BAP = ids_BA[:, :, None] == positives_BP[:, None, :]
     same_BAP &= (positives_BP != PAD)[:, None, :]
     gold_BA = same_BAP.any(axis=2)
-    prior_BA = np.zeros(ids_BA.shape, np.float32)
-    return Shortlist(ids_BA, gold_BA, prior_BA, self._weights(rows_B, same_BAP))
+    weights_BA = self._weights(rows_B, same_BAP)
+    return Shortlist(ids_BA, gold_BA, weights_BA=weights_BA)
 
   def _nodes(self, positives_BP: np.ndarray) -> np.ndarray:
     """Returns the node of each gold label."""

@@ -33,7 +33,7 @@ from xjax.run.stages.stage import (
 from xjax.run.stages.vectors import encoded
 from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
 from xjax.score.trees.levels import LabelLevels
-from xjax.select.proposer import Clusters, Proposer
+from xjax.select.proposer import ClusterMap, Proposer
 from xjax.select.shortlist_scorer import Combination
 from xjax.train.inputs import Inputs
 from xjax.train.preemption import Preemption
@@ -359,7 +359,7 @@ def _level(
 def _of_level(
   shortlist: LevelShortlist, predictor: Predictor, levels: LabelLevels
 ) -> Proposals:
-  clusters = Clusters(levels.children[-1], levels.parents[-1])
+  clusters = ClusterMap(levels.children[-1], levels.parents[-1])
   # The first level gives margins, and each further level gives the log score of
   # a path.
   first = len(levels) == 2 or not shortlist.chained

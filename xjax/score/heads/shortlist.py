@@ -69,9 +69,9 @@ def shortlist_loss(
   Args:
     head, features: arguments of shortlist_logits.
     shortlist: the labels. Labels without gold_BA count as not gold. PAD and
-      labels that the head does not learn add nothing to the loss. prior_BA is
-      not used. weights_BA has no gradient; it can hold the costs of
-      XR-Transformer (Zhang et al. 2021, Section 3.2).
+      labels that the head does not learn add nothing to the loss. weights_BA
+      has no gradient; it can hold the costs of XR-Transformer (Zhang et al.
+      2021, Section 3.2).
     mask_B: bool, False for rows that only fill the batch. These rows add
       nothing to the loss.
     loss: loss of labels. Its reduction says whether the loss of a document is

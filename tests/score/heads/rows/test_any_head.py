@@ -68,7 +68,7 @@ def draw():
   ids_BA = np.stack([rng.permutation(few)[:A] for _ in range(B)])
   ids_BA = np.where(rng.random((B, A)) < 0.3, PAD, ids_BA).astype(np.int32)
   gold_BA = rng.random((B, A)) < 0.3
-  shortlist = Shortlist(*map(jnp.asarray, (ids_BA, gold_BA, 0.0 * ids_BA)))
+  shortlist = Shortlist(*map(jnp.asarray, (ids_BA, gold_BA)))
   features = TokenFeatures(jnp.asarray(hidden_BTD), jnp.full(B, T, jnp.int32))
   return features, shortlist
 

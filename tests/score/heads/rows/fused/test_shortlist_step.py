@@ -47,15 +47,14 @@ def some_labels(step):
   ids_BA[: step.real][ids_BA[: step.real] == L - 1] = PAD
   lists = marked(step, ids_BA)
   gold_BA = jnp.asarray(rng.random(ids_BA.shape) < 0.2)
-  return Shortlist(lists.ids_BA, gold_BA, lists.prior_BA)
+  return Shortlist(lists.ids_BA, gold_BA)
 
 
 def marked(step, ids_BA):
   positives_BP = step.draw()[1]
   gold_BA = (ids_BA[:, :, None] == positives_BP[:, None]).any(axis=2)
-  prior_BA = np.zeros(ids_BA.shape, np.float32)
   ids_BA = ids_BA.astype(np.int32)
-  return Shortlist(*map(jnp.asarray, (ids_BA, gold_BA, prior_BA)))
+  return Shortlist(*map(jnp.asarray, (ids_BA, gold_BA)))
 
 
 def program(step, **more):
@@ -230,7 +229,7 @@ def test_one_trace_serves_any_number_of_distinct_labels(step_trial):
   step, traces = step_trial(), []
   document_BD, _, mask_B = map(jnp.asarray, step.draw())
   few = some_labels(step)
-  none = Shortlist(jnp.full_like(few.ids_BA, PAD), few.gold_BA, few.prior_BA)
+  none = Shortlist(jnp.full_like(few.ids_BA, PAD), few.gold_BA)
   with step.on_mesh():
     head, slots = step.start()
     params, inner = nnx.state(head), program(step)
