@@ -16,7 +16,6 @@ from xjax.config.run import shrink
 from xjax.config.stages import StageConfig, StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import PAD, Ragged
-from xjax.data.batches.shortlists import Candidates
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit
@@ -288,25 +287,6 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
   ours, theirs = (
     load(x).scorer.params for x in (tmp_path / 'run', whole.workdir)
   )
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-  ('rule', 'kept'),
-  [(Candidates.UNION, 4), (Candidates.GOLD_FIRST_RANDOM, 6)],
-)
-def test_a_killed_run_has_the_candidates_of_an_uninterrupted_run(
-  rule, kept, tmp_path, monkeypatch
-):
-  def config():
-    return by_levels((16,), kept=kept, candidates=rule)
-
-  fit(config(), tmp_path / 'whole')
-  with Killed(monkeypatch, 1), pytest.raises(Preempted):
-    fit(config(), tmp_path / 'run')
-  fit(config(), tmp_path / 'run')
-  ours, theirs = (load(tmp_path / x).scorer.params for x in ('run', 'whole'))
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
