@@ -10,10 +10,11 @@ letters:
   S  tokens of a label descriptor  G  slices of the label space
   N  documents of a split          Z  zones of a document
   E  features of a descriptor      A  entries of a shortlist
-  U  units of a layer: hidden units of a GRU, filters of a convolution
-  V  gates of a GRU, three per unit
+  U  units of a layer: hidden units of a GRU or an MLP, filters of a convolution
+  V  gates of a recurrent layer: three per unit of a GRU, four of an LSTM
   W  words that explain a label
   X  several axes flattened into one, such as B and T
+  Y  distinct labels of the shortlists of a batch
 
 The metrics also use these letters:
 

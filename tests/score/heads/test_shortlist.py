@@ -17,8 +17,10 @@ from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
 from xjax.score.heads.contract import TokenFeatures, split_head
+from xjax.score.heads.attention_mlp import AttentionMLP
 from xjax.score.heads.label_attention import LabelAttention
 from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.rows.storage import Storage
 from xjax.score.heads.shortlist import (
   lost_positives,
   shortlist_logits,
@@ -38,11 +40,9 @@ MEAN = {'reduction': Reduction.MEAN_LABELS}
 MEANS = [BCE(**MEAN), SquaredHinge(**MEAN), Focal(2.0, 0.25, **MEAN)]
 
 
-def one_vs_all(chunk):
+def one_vs_all(chunk, **more):
   biases = np.linspace(-1, 1, L)
-  return OneVsAll(
-    L, D, chunk=chunk, bias=biases, bottleneck=E, rngs=nnx.Rngs(0)
-  )
+  return OneVsAll(L, D, chunk=chunk, bias=biases, rngs=nnx.Rngs(0), **more)
 
 
 def with_descriptors(head):
@@ -69,7 +69,7 @@ def unified(chunk):
 
 
 HEADS = {
-  'OneVsAll': one_vs_all,
+  'OneVsAll': functools.partial(one_vs_all, bottleneck=E),
   'LabelAttention': lambda chunk: LabelAttention(
     L, D, chunk=chunk, bias=np.linspace(-1, 1, L), rngs=nnx.Rngs(0)
   ),
@@ -77,7 +77,16 @@ HEADS = {
     ZeroShot(L, D, E, chunk=chunk, seen=SEEN, rngs=nnx.Rngs(0))
   ),
   'Unified': unified,
+  'AttentionMLP': lambda chunk: AttentionMLP(
+    L, D, chunk=chunk, mlp=(7, 4), rngs=nnx.Rngs(0)
+  ),
 }
+# Rows of these formats have no gradients; the fused pass trains them.
+STORED = {
+  storage.name: functools.partial(one_vs_all, storage=storage)
+  for storage in (Storage.BFLOAT16, Storage.FLOAT8)
+}
+POOLED = {'OneVsAll', *STORED}
 EACH_HEAD = pytest.mark.parametrize('kind', HEADS)
 
 
@@ -154,7 +163,8 @@ def gradients(kind, total, mesh=(1, 1), chunk=5):
 
     results = jax.block_until_ready(run(params, draw().hidden_BTD))
   loss, (d_params, d_hidden) = jax.tree.map(np.asarray, results)
-  named = {k: v for k, v in nnx.to_pure_dict(d_params).items() if v is not None}
+  leaves = jax.tree_util.tree_leaves_with_path(nnx.to_pure_dict(d_params))
+  named = {'.'.join(str(x.key) for x in path): leaf for path, leaf in leaves}
   return {'loss': loss, 'hidden': d_hidden} | named
 
 
@@ -201,13 +211,13 @@ def test_all_labels_give_the_loss_of_streaming(kind, loss):
 
 def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
   with jax.set_mesh(mesh_of(*mesh)):
-    graphdef, params = nnx.split(HEADS[kind](chunk))
+    graphdef, params = nnx.split((HEADS | STORED)[kind](chunk))
 
     @jax.jit
     def run(params, features):
       head = nnx.merge(graphdef, params)
       hidden_BTD = features.hidden_BTD
-      inputs = hidden_BTD.sum(axis=1) if kind == 'OneVsAll' else features
+      inputs = hidden_BTD.sum(axis=1) if kind in POOLED else features
       inputs = head.prepare(inputs)
       rows = nnx.to_pure_dict(split_head(head).rows)
       logits_BA = shortlist_logits(head, inputs, jnp.asarray(ids_BA))
@@ -217,7 +227,7 @@ def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
   return [np.asarray(x) for x in results]
 
 
-@EACH_HEAD
+@pytest.mark.parametrize('kind', [*HEADS, *STORED])
 def test_logits_are_those_of_the_whole_head(kind):
   _, ids_BA = drawn()
   found_BA, all_BL = logits_at(kind, ids_BA)
@@ -229,7 +239,10 @@ def test_logits_are_those_of_the_whole_head(kind):
   )
 
 
-@pytest.mark.parametrize(('kind', 'mesh'), MESHES)
+@pytest.mark.parametrize(
+  ('kind', 'mesh'),
+  [*MESHES, ('FLOAT8', (2, 4)), thorough('BFLOAT16', (2, 4))],
+)
 def test_logits_are_the_same_on_meshes(kind, mesh):
   _, ids_BA = drawn()
   one_BA, found_BA = (

@@ -237,14 +237,14 @@ class TokenFeatures:
     lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
     summary_last: whether the token [CLS] is a document's last token, not its
       first.
-    values_BTM: vectors that a head has computed from the features, to be summed
+    values_BTU: vectors that a head has computed from the features, to be summed
       with attention weights. None if the features themselves are summed.
   """
 
   hidden_BTD: jax.Array
   lengths_B: jax.Array
   summary_last: bool = struct.field(pytree_node=False, default=False)
-  values_BTM: jax.Array | None = None
+  values_BTU: jax.Array | None = None
 
   @property
   def real_BT(self) -> jax.Array:

@@ -173,13 +173,13 @@ def _step_rows(
   slots = picked.write(slots, rule.update_slots(gradient, picked.cut(slots)))
   direction = rule.direction(gradient, picked.cut(slots), pace.step)
   values = _joined(leaves)
-  kernel_UD = direction.kernel_CD + pace.decay * values.kernel_CD
+  kernel_YD = direction.kernel_CD + pace.decay * values.kernel_CD
   changes, at = [], 0
   for leaf in leaves:
     if leaf.ndim == 1:
       changes.append(direction.bias_C)
       continue
-    changes.append(kernel_UD[:, at : at + leaf.shape[1]])
+    changes.append(kernel_YD[:, at : at + leaf.shape[1]])
     at += leaf.shape[1]
   leaves = [x - pace.rate * change for x, change in zip(leaves, changes)]
   return nnx.merge_state(frozen, jax.tree.unflatten(structure, leaves)), slots

@@ -119,8 +119,8 @@ def _shard_step(static, rows, slots, pace, document_BD, weights, batch):
   per_shard = len(rows['bias'])
   row_BA = jnp.where(own_BA, places.row_BA, per_shard)
   capacity = min(row_BA.size, chunks.shard_rows(rows, static.n_labels))
-  row_U, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
-  entries = _by_column(row_U, row_BA, own_BA, gold_BA, weights_BA)
+  row_Y, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
+  entries = _by_column(row_Y, row_BA, own_BA, gold_BA, weights_BA)
   scan = functools.partial(
     chunks.scan_chunks, rows=capacity, chunk=static.chunk, used=used
   )
@@ -133,7 +133,7 @@ def _shard_step(static, rows, slots, pace, document_BD, weights, batch):
     return logits_BC, marks_BC == _GOLD, weights_BC
 
   def picked(start, size):
-    return chunks.Picked(lax.dynamic_slice_in_dim(row_U, start, size))
+    return chunks.Picked(lax.dynamic_slice_in_dim(row_Y, start, size))
 
   def add_chunk(normaliser, start, size):
     chunk_rows = picked(start, size).cut(rows)
@@ -162,7 +162,7 @@ def _shard_step(static, rows, slots, pace, document_BD, weights, batch):
 
 def distinct_rows(
   row_X: Int32[Array, ' X'], capacity: int, per_shard: int
-) -> tuple[Int32[Array, ' U'], Int32[Array, '']]:
+) -> tuple[Int32[Array, ' Y'], Int32[Array, '']]:
   """Sorts row numbers and removes repeated ones.
 
   Args:
@@ -171,22 +171,22 @@ def distinct_rows(
     per_shard: number of rows of the shard.
 
   Returns:
-    row_U: int32 [capacity], ascending. Entries after the distinct rows are
+    row_Y: int32 [capacity], ascending. Entries after the distinct rows are
       different numbers beyond the shard.
     used: int32, number of distinct rows.
   """
   row_X = jnp.sort(row_X)
   new_X = (row_X < per_shard) & jnp.diff(row_X, prepend=-1).astype(bool)
   at_X = jnp.where(new_X, jnp.cumsum(new_X) - 1, capacity)
-  row_U = per_shard + jnp.arange(capacity, dtype=jnp.int32)
-  return row_U.at[at_X].set(row_X, mode='drop'), new_X.sum(dtype=jnp.int32)
+  row_Y = per_shard + jnp.arange(capacity, dtype=jnp.int32)
+  return row_Y.at[at_X].set(row_X, mode='drop'), new_X.sum(dtype=jnp.int32)
 
 
 _NEGATIVE, _GOLD = 1, 2  # marks of the labels on a document's shortlist
 
 
 def _by_column(
-  row_U: jax.Array,
+  row_Y: jax.Array,
   row_BA: jax.Array,
   own_BA: jax.Array,
   gold_BA: jax.Array,
@@ -195,16 +195,16 @@ def _by_column(
   """Moves the entries of shortlists to the columns of their labels.
 
   Returns:
-    marks_BU: int8, _NEGATIVE or _GOLD, and 0 where a label is not on the
+    marks_BY: int8, _NEGATIVE or _GOLD, and 0 where a label is not on the
       document's shortlist.
-    weights_BU: float32 weights in the loss, or None.
+    weights_BY: float32 weights in the loss, or None.
   """
-  column_BA = jnp.where(own_BA, jnp.searchsorted(row_U, row_BA), len(row_U))
+  column_BA = jnp.where(own_BA, jnp.searchsorted(row_Y, row_BA), len(row_Y))
   row_B1 = jnp.arange(len(row_BA))[:, None]
 
   def by_column(values_BA: jax.Array) -> jax.Array:
-    zero_BU = jnp.zeros((len(row_BA), len(row_U)), values_BA.dtype)
-    return zero_BU.at[row_B1, column_BA].set(values_BA, mode='drop')
+    zero_BY = jnp.zeros((len(row_BA), len(row_Y)), values_BA.dtype)
+    return zero_BY.at[row_B1, column_BA].set(values_BA, mode='drop')
 
   marks_BA = jnp.where(gold_BA, _GOLD, _NEGATIVE).astype(jnp.int8)
   return jax.tree.map(by_column, (marks_BA, weights_BA))
