@@ -16,8 +16,8 @@ from xjax.losses.contract import LabelWeights, Reduction
 from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
-from xjax.score.heads.contract import TokenFeatures, split_head
 from xjax.score.heads.attention_mlp import AttentionMLP
+from xjax.score.heads.contract import TokenFeatures, split_head
 from xjax.score.heads.label_attention import LabelAttention
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.rows.storage import Storage
