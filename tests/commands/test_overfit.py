@@ -16,7 +16,7 @@ from xjax.judge.judge import judge
 from xjax.judge.predict import popularity, predict
 from xjax.run.fit import fit
 from xjax.run.load import load
-from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import PretrainedConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.cascade import CascadeConfig
 from xjax.score.shortlists import LevelShortlist, RankedShortlist
@@ -52,7 +52,7 @@ def roomy(config):
     )
   parts = {}
   # A transformer that nobody trained takes more steps, and smaller ones.
-  transformer = isinstance(small.model.encoder, BertConfig)
+  transformer = isinstance(small.model.encoder, PretrainedConfig)
   steps = 240 if transformer else 120
   # Labels are learnt through a root or clusters that start at 0.5.
   chained = isinstance(small.model.head, AdaptiveConfig | CascadeConfig)

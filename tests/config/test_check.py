@@ -16,6 +16,7 @@ from xjax.config.optimizer import (
   OptimizerConfig,
 )
 from xjax.config.run import Config
+from xjax.config.stages import StageShortlist
 from xjax.config.train import NoTrain, TrainConfig
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, TokensConfig
@@ -25,16 +26,19 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.score.config import ExactMatchModel, ModelConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
+from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.contract import DescriptorHeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
 from xjax.score.heads.rows.update import (
   ByOptimizer,
   FusedAdagrad,
+  FusedAdam,
   FusedSGD,
   RowsConfig,
 )
-from xjax.score.pooling import MeanConfig, PoolingConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.pooling import MeanConfig, NoPooling, PoolingConfig
 from xjax.score.text_model import NeuralModel
 
 
@@ -263,6 +267,32 @@ def test_faults_of_rows_that_training_changes(path, value, says):
   assert str(raised.value).startswith('config.')
 
 
+LISTED = Config(
+  model=NeuralModel(shortlist=StageShortlist()),
+  train=NeuralTrain(rows=FusedAdam()),
+)
+
+
+def test_rows_of_any_head_need_shortlists_in_training():
+  check_config(LISTED)
+  config = broken('model.shortlist.in_training', False, LISTED)
+  with pytest.raises(ConfigError, match='only the labels on shortlists'):
+    check_config(config)
+
+
+@pytest.mark.parametrize(
+  ('head', 'pooling'),
+  [(AdaptiveConfig(), MeanConfig()), (ZeroShotConfig(), NoPooling())],
+)
+def test_heads_without_label_rows_leave_them_to_the_optimizer(head, pooling):
+  config = broken('model.pooling', pooling, broken('model.head', head, LISTED))
+  check_config(broken('train.rows', ByOptimizer(), config))
+  with pytest.raises(ConfigError) as raised:
+    check_config(config)
+  assert f'{type(head).__name__}(...) has no rows' in str(raised.value)
+  assert len(str(raised.value).splitlines()) == 1
+
+
 def test_every_fault_has_its_line():
   config = Config(seed=-1, data=SyntheticData(n_train=0))
   config.train.steps = 'many'
@@ -316,8 +346,8 @@ def test_weight_decay_is_for_adamw_alone():
     ('eval.qqqqqq', 'the fields are batch_size, depth, ks'),
     ('data.n_trian', 'did you mean n_train'),
     (
-      'train.loss',
-      'config.train.loss: another class can only be chosen in the config',
+      'train.label_weights',
+      'config.train.label_weights: another class can only be chosen',
     ),
     ('mesh', 'config.mesh: set its fields (data, label) one by one'),
   ],

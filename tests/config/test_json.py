@@ -226,6 +226,13 @@ def test_models_that_are_not_trained_shrink():
   assert written['train'] == {'kind': 'NoTrain'}
 
 
+def test_the_earlier_name_of_a_field_of_shortlists():
+  shortlist = {'kind': 'RunShortlist', 'size': 7, 'trained': False}
+  model = {'kind': 'NeuralModel', 'shortlist': shortlist}
+  found = from_json({'model': model}).model.shortlist
+  assert (found.size, found.in_training) == (7, False)
+
+
 def test_absent_fields_take_their_defaults():
   assert from_json({'seed': 4}) == Config(seed=4)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.select.test_model_scorer import L, draw, made, mesh_of
-from xjax.core.types import AS_LOGITS, PAD, ScoreKind
+from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 from xjax.select.model_scorer import ModelScorer
-from xjax.select.proposer import Clusters, Proposer
+from xjax.select.proposer import ClusterMap, Proposer
 from xjax.select.shortlist_scorer import Combination, ShortlistScorer
 
 B, K = 8, 6
@@ -17,8 +17,11 @@ SLICES = tuple(RNG.random((2, L)) < 0.1)
 WEIGHTS = RNG.uniform(0, 3, L).astype(np.float32) * (RNG.random(L) < 0.5)
 ALLOWED = [None, RNG.random(L) < 0.3, RNG.random((B, L)) < 0.3]
 N_CLUSTERS = 30
-PARENTS = RNG.permutation(np.arange(L) % N_CLUSTERS).astype(np.int32)
-CHILDREN = np.int32([np.flatnonzero(PARENTS == c) for c in range(N_CLUSTERS)])
+# The last cluster is the largest, so all others have padded children.
+PARENTS = np.minimum(np.arange(L) % (N_CLUSTERS + 5), N_CLUSTERS - 1)
+PARENTS = RNG.permutation(PARENTS).astype(np.int32)
+CHILDREN = Ragged.of([np.flatnonzero(PARENTS == c) for c in range(N_CLUSTERS)])
+CHILDREN = CHILDREN.padded(np.arange(N_CLUSTERS), CHILDREN.lengths.max(), PAD)
 
 
 class Table:
@@ -110,12 +113,16 @@ def test_all_labels_on_the_shortlist_give_the_best_of_all_sums(
   assert scorer.score_kind is ScoreKind.MARGIN
 
 
-@pytest.mark.parametrize('weights', [None, WEIGHTS])
+@pytest.mark.parametrize(
+  ('weights', 'mesh'), [(None, (1, 1)), (WEIGHTS, (1, 1)), (WEIGHTS, (2, 4))]
+)
 @pytest.mark.parametrize('allowed', ALLOWED, ids=['all', 'L', 'BL'])
-def test_all_clusters_give_the_exact_product_over_the_tree(weights, allowed):
+def test_all_clusters_give_the_exact_product_over_the_tree(
+  weights, mesh, allowed
+):
   table = Table(N_CLUSTERS, ScoreKind.LOGIT)
-  proposer = Proposer(table, N_CLUSTERS, Clusters(CHILDREN, PARENTS))
-  scorer = scorer_of(proposer, Combination.PRODUCT)
+  proposer = Proposer(table, N_CLUSTERS, ClusterMap(CHILDREN, PARENTS))
+  scorer = scorer_of(proposer, Combination.PRODUCT, mesh=mesh)
   found = scorer.topk(batch_of(), K, weights, SLICES, allowed)
 
   def probability(z):
@@ -153,7 +160,7 @@ def test_rows_without_proposals_have_empty_lists():
 def test_a_product_of_margins_is_that_of_a_label_tree():
   """The scores are sums of -max(0, 1 - z)^3, as in XR-Linear."""
   table = Table(N_CLUSTERS)
-  clusters = Clusters(CHILDREN, PARENTS)
+  clusters = ClusterMap(CHILDREN, PARENTS)
   proposer = Proposer(table, N_CLUSTERS, clusters, hinged=True)
   mesh = mesh_of(1, 1)
   scorer = ShortlistScorer(

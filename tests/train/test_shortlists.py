@@ -50,8 +50,7 @@ def batch(real, size):
   lists = np.stack([rng.permutation(LABELS)[:size] for _ in range(B)])
   ids = np.concatenate([gold, np.where(lists == gold, PAD, lists)], axis=1)
   ids, gold = ids.astype(np.int32), gold.astype(np.int32)
-  prior = np.zeros(ids.shape, np.float32)
-  shortlist = Shortlist(ids, (ids == gold) & (ids != PAD), prior)
+  shortlist = Shortlist(ids, (ids == gold) & (ids != PAD))
   doc = np.where(mask, np.arange(B), PAD).astype(np.int32)
   return Batch(tokens, lengths, gold, mask, doc, shortlist=shortlist)
 

@@ -89,17 +89,22 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
   kind = value.pop('kind', None)
   if kind is not None:
     cls = _kind_named(kind, cls, path)
-    if kind != cls.__name__:
+    if kind != cls.__name__ or set(value) - _names(cls):
       value = cls.from_earlier(value)
   elif choices := kinds(cls):
     names = ', '.join(repr(choice.__name__) for choice in choices)
     raise ConfigError(f'{path}: has no "kind", which must be one of {names}')
   hints = typing.get_type_hints(cls)
-  if unknown := sorted(set(value) - {f.name for f in dataclasses.fields(cls)}):
+  if unknown := sorted(set(value) - _names(cls)):
     raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
   return cls(
     **{k: _value(v, hints[k], _join(path, k)) for k, v in value.items()}
   )
+
+
+def _names(cls: type) -> set[str]:
+  """Returns the names of the fields of a dataclass."""
+  return {field.name for field in dataclasses.fields(cls)}
 
 
 def _kind_named(kind: Any, base: type, path: str) -> type:

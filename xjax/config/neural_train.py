@@ -174,7 +174,7 @@ class NeuralTrain(TrainConfig):
     _OUTLIERS,
   )
   rows: RowsConfig = field(
-    ByOptimizer, 'How the label rows of OneVsAllConfig are trained.'
+    ByOptimizer, 'How the label rows of the head are trained.'
   )
   loss: LossConfig = field(BCEConfig, 'The loss that training minimises.')
   label_weights: LabelWeightsConfig = field(

@@ -164,7 +164,7 @@ def _with_own_proposer(tiny: Config) -> Config:
 
   lists = tiny.model.shortlist
   if isinstance(lists, RunShortlist):
-    own = lists.size, lists.prior, lists.trained
+    own = lists.size, lists.prior, lists.in_training
     stage = StageShortlist(*own).tiny()
     model = dataclasses.replace(tiny.model, shortlist=stage)
     return dataclasses.replace(tiny, model=model)

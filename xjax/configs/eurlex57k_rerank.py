@@ -31,7 +31,7 @@ from xjax.score.shortlists import RunShortlist
 
 def get_config() -> Config:
   config = eurlex57k_minilm.get_config()
-  shortlist = RunShortlist(50, 3.0, trained=False, workdir='runs/tree')
+  shortlist = RunShortlist(50, 3.0, in_training=False, workdir='runs/tree')
   # The tree reads full documents. MiniLM reads their first 128 pieces, which
   # are mostly header and recitals.
   zones = eurlex57k_xr_linear.get_config().data.zones

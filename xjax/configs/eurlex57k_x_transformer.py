@@ -27,6 +27,7 @@ from xjax.config.run import Config
 from xjax.config.stages import MatchedModel, StageConfig
 from xjax.config.train import TreeTrain
 from xjax.configs import eurlex57k_minilm, eurlex57k_xr_linear
+from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
@@ -41,7 +42,7 @@ def get_config() -> Config:
     train=dataclasses.replace(
       encoder.train,
       steps=800,
-      loss=SquaredHingeConfig(),
+      loss=SquaredHingeConfig(reduction=Reduction.MEAN_LABELS),
       checkpoint_every=400,
       judge_every=400,
     ),

@@ -1,28 +1,33 @@
-r"""Trains BERT with adaptive label clusters on texts of the XC repository.
+r"""Trains adaptive label clusters (APLC) on texts of the XC repository.
 
 APLC-XLNet is the system of Ye et al., "Pretrained Generalized Autoregressive
 Model with Adaptive Probabilistic Label Clusters for Extreme Multi-label Text
-Classification", ICML 2020, https://arxiv.org/abs/2007.02439. This config is
-APLC-BERT: its encoder is BERT-base (Devlin et al. 2019,
-https://aclanthology.org/N19-1423) instead of XLNet-base. The head, the sizes
-and the three learning rates (of the encoder, the pooler and the head) are those
-of the authors' code for the dataset.
+Classification", ICML 2020, https://arxiv.org/abs/2007.02439. The variants
+whose names end in _xlnet have its encoder, XLNet-base. The other variants are
+APLC-BERT: their encoder is BERT-base (Devlin et al. 2019,
+https://aclanthology.org/N19-1423). The head, the sizes and the three learning
+rates (of the encoder, the pooler and the head) are those of the authors' code
+for the dataset.
 
-  xjax train --config=xc_aplc:DATASET \
+  xjax train --config=xc_aplc:SYSTEM \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/xc_aplc
 
-DATASET is one of the names in SYSTEMS below; the default is eurlex_4k. DIR is
+SYSTEM is one of the names in SYSTEMS below; the default is eurlex_4k. DIR is
 the folder of the dataset, with trn.json[.gz], tst.json[.gz], and the labels'
 names in lbl.json[.gz] or Y.txt. FOLDER is a copy of the Hugging Face model
-bert-base-uncased. The rare half of the labels has rows of half the width. The
-authors chose the best checkpoint on test. Here, it is chosen on dev.json[.gz]
-if there is such a file; if not, the last checkpoint is used.
+bert-base-uncased or xlnet-base-cased. The rare half of the labels has rows of
+half the width.
+
+Differs from the paper: the authors chose the best checkpoint on test. Here, it
+is chosen on dev.json[.gz] if there is such a file; if not, the last checkpoint
+is used. The learning rate falls linearly, as in the authors' code; the paper
+has slanted triangles.
 
 Data: text files of the XC repository. Hardware: a GPU (add
 --config.train.compute_dtype=bfloat16). Expected: not run yet; the paper has
-P@1 .8772 (eurlex_4k), .8944 (wiki10_31k) and .9456 (amazoncat_13k) on test with
-XLNet. Time: not known.
+P@1 .8772 (eurlex_4k_xlnet), .8944 (wiki10_31k_xlnet) and .9456
+(amazoncat_13k_xlnet) on test. Time: not known.
 """
 
 from typing import NamedTuple
@@ -34,11 +39,20 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.encoders.xlnet import XLNetConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 
-SYSTEMS = ('eurlex_4k', 'wiki10_31k', 'amazoncat_13k')
+SYSTEMS = (
+  'eurlex_4k',
+  'wiki10_31k',
+  'amazoncat_13k',
+  'eurlex_4k_xlnet',
+  'wiki10_31k_xlnet',
+  'amazoncat_13k_xlnet',
+)
+_XLNET = '_xlnet'
 
 
 class _Sizes(NamedTuple):
@@ -62,10 +76,10 @@ _SIZES = {
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
-  """Returns the config for a dataset, which is one of SYSTEMS."""
+  """Returns the config for a dataset and an encoder, one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
-  sizes = _SIZES[system]
+  sizes = _SIZES[system.removesuffix(_XLNET)]
   epoch = -(-sizes.documents // sizes.batch_size)
   longest = sizes.max_tokens
   return Config(
@@ -76,7 +90,7 @@ def get_config(system: str = 'eurlex_4k') -> Config:
     ),
     model=NeuralModel(
       NoEmbedding(),
-      BertConfig(),
+      XLNetConfig() if system.endswith(_XLNET) else BertConfig(),
       ClsConfig(dropout=0.1, pooler=True),
       # Without cutoffs, the labels are cut into halves, as in the authors' code
       # for these datasets.

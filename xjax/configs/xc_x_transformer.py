@@ -13,16 +13,18 @@ vectors rank the labels of these clusters.
 
 The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k and
 wiki_500k. DIR is as in xc_attention_xml.py. FOLDER is a copy of a BERT model;
-the paper has large models such as bert-large-uncased-whole-word-masking. The
-default is the single model of the paper whose labels are clustered by the
-TF-IDF features of their documents.
+the paper has large models such as bert-large-uncased-whole-word-masking. Labels
+are clustered by the TF-IDF features of their documents.
 
 The paper averages 1 / rank over nine runs: three encoders, each with three
 clusterings. Edit the config file for other encoders (RobertaConfig,
 XLNetConfig), choose other clusters with
 --config.model.levels.tree.features=..., and average the runs with
---config=ensemble. Two clusterings of the paper, by the encoder's vectors and by
-label texts, are not here.
+--config=ensemble.
+
+Differs from the paper: two of its clusterings, by the encoder's vectors and by
+label texts, are not here. A classifier of the ranker also learns from the ten
+clusters that the matcher chooses, in all variants.
 
 Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
 Time: not measured.
@@ -37,6 +39,7 @@ from xjax.config.stages import MatchedModel, StageConfig
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
@@ -95,7 +98,7 @@ def _matcher(sizes: _Sizes) -> StageConfig:
       warmup=sizes.warmup,
       schedule=Schedule.LINEAR,
       optimizer=AdamW(weight_decay=0.0),
-      loss=SquaredHingeConfig(),
+      loss=SquaredHingeConfig(reduction=Reduction.MEAN_LABELS),
       clip_norm=1.0,
       checkpoint_every=sizes.steps // 10,
       judge_every=sizes.steps // 10,

@@ -10,9 +10,9 @@ from scratch.
     --config.data.dir=DIR --config.model.shortlist.workdir=runs/yso_tree \
     --workdir=runs/yso_rerank
 
-A shortlist must have room for all gold labels of a document. So remove the
-documents with more than 40 labels from the training file first (120 of
-587,947).
+A shortlist of 50 labels must have room for all gold labels of a document. So
+that it also has at least ten wrong labels to learn from, remove the documents
+with more than 40 labels from the training file first (120 of 587,947).
 
 Data: YSO, as JSON lines. Hardware: two CPU cores. Expected on dev: the table in
 docs/results.md. Time: 20 minutes (an estimate).

@@ -10,10 +10,11 @@ letters:
   S  tokens of a label descriptor  G  slices of the label space
   N  documents of a split          Z  zones of a document
   E  features of a descriptor      A  entries of a shortlist
-  U  units of a layer: hidden units of a GRU, filters of a convolution
-  V  gates of a GRU, three per unit
+  U  units of a layer: hidden units of a GRU or an MLP, filters of a convolution
+  V  gates of a recurrent layer: three per unit of a GRU, four of an LSTM
   W  words that explain a label
   X  several axes flattened into one, such as B and T
+  Y  distinct labels of the shortlists of a batch
 
 The metrics also use these letters:
 
@@ -54,16 +55,13 @@ class Shortlist:
       document has each label at most once.
     gold_BA: bool, True for gold labels. It is read only in training, and only
       where ids_BA is not PAD.
-    prior_BA: float32, the log score of what proposed the label, or 0 if there
-      is no such score. Losses do not add it to logits.
     weights_BA: float32, how much each entry counts in the loss. None if all
       entries count equally.
   """
 
   ids_BA: 'jax.Array'
   gold_BA: 'jax.Array'
-  prior_BA: 'jax.Array'
-  weights_BA: 'jax.Array | None' = None
+  weights_BA: 'jax.Array | None' = dataclasses.field(default=None, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)

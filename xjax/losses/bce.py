@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.numerics import total
-from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
+from xjax.losses.contract import ChunkLoss, LabelLoss, LabelLossConfig
 
 
 @dataclasses.dataclass
-class BCEConfig(LossConfig):
+class BCEConfig(LabelLossConfig):
   """Chooses binary cross entropy as the loss, so that scores are logits."""
 
   def build(self) -> ChunkLoss:
-    return bce
+    return BCE(reduction=self.reduction)
 
 
 _FOLDED = 16  # maximum number of documents per logarithm (see _folded)

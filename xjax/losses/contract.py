@@ -8,6 +8,7 @@ part for the few gold labels. Labels are processed in chunks.
 import abc
 from collections.abc import Sequence
 import dataclasses
+import enum
 from typing import ClassVar
 
 from flax import struct
@@ -16,9 +17,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Float64, Num
 import numpy as np
 
-from xjax.core.config_part import ConfigPart
+from xjax.core.config_part import ConfigPart, field
 from xjax.core.numerics import total
 from xjax.core.types import ScoreKind
+
+
+class Reduction(enum.Enum):
+  """Says how the losses of a document's labels become the document's loss.
+
+  SUM_LABELS: it is their sum.
+  MEAN_LABELS: it is their sum, divided by the number of labels that the
+    document is asked about. These are all labels, or the labels on its
+    shortlist, without padding.
+  """
+
+  SUM_LABELS = 'sum_labels'
+  MEAN_LABELS = 'mean_labels'
 
 
 @dataclasses.dataclass
@@ -55,6 +69,21 @@ class LossConfig(ConfigPart, abstract=True):
       float64 [L], strictly between 0 and 1.
     """
     return priors_L
+
+
+@dataclasses.dataclass(kw_only=True)
+class LabelLossConfig(LossConfig, abstract=True):
+  """Chooses a loss that is computed for each label separately (LabelLoss)."""
+
+  reduction: Reduction = field(
+    Reduction.SUM_LABELS,
+    "How the losses of a document's labels become the document's loss. "
+    'MEAN_LABELS divides their sum by the number of labels that are scored: '
+    'all labels, or those on a shortlist. So the norm of the gradient hardly '
+    'depends on this number, and train.clip_norm and the eps of Adam are those '
+    'of papers that take the mean. AdaptiveConfig and CascadeConfig always '
+    'take a mean of their own.',
+  )
 
 
 @dataclasses.dataclass
@@ -112,9 +141,13 @@ class ChunkLoss:
     normalised: whether the loss of a label depends on the logits of all labels.
       If so, a first pass over the labels computes their normaliser, and
       with_normaliser() returns the loss for the second pass.
+    reduction: how the losses of a document's labels become the document's
+      loss. The methods of this class always return sums. The functions that
+      score labels divide the sums.
   """
 
   normalised = False
+  reduction = Reduction.SUM_LABELS
 
   def gold(
     self, logits_BP: Float32[Array, 'B P']
@@ -164,8 +197,11 @@ class ChunkLoss:
     raise NotImplementedError
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelLoss(ChunkLoss):
   """Computes a loss for each label separately."""
+
+  reduction: Reduction = Reduction.SUM_LABELS
 
   def __call__(
     self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import AMOUNT, RATE, field
-from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
+from xjax.losses.contract import ChunkLoss, LabelLoss, LabelLossConfig
 
 
 @dataclasses.dataclass
-class FocalConfig(LossConfig):
+class FocalConfig(LabelLossConfig):
   """Chooses the focal loss (Lin et al. 2017), so that scores are logits.
 
   The focal loss moves probabilities towards 0.5. This does not change the
@@ -32,7 +32,7 @@ class FocalConfig(LossConfig):
   )
 
   def build(self) -> ChunkLoss:
-    return Focal(self.gamma, self.alpha)
+    return Focal(self.gamma, self.alpha, reduction=self.reduction)
 
 
 @dataclasses.dataclass(frozen=True)

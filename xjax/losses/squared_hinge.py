@@ -7,11 +7,11 @@ from jaxtyping import Array, Bool, Float, Float64
 import numpy as np
 
 from xjax.core.types import ScoreKind
-from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
+from xjax.losses.contract import ChunkLoss, LabelLoss, LabelLossConfig
 
 
 @dataclasses.dataclass
-class SquaredHingeConfig(LossConfig):
+class SquaredHingeConfig(LabelLossConfig):
   """Chooses the squared hinge loss with targets 1 and -1; scores are margins.
 
   Labels with a margin above 0 are assigned. A calibration on dev turns margins
@@ -21,12 +21,12 @@ class SquaredHingeConfig(LossConfig):
   score_kind = ScoreKind.MARGIN
 
   def build(self) -> ChunkLoss:
-    return squared_hinge
+    return SquaredHinge(reduction=self.reduction)
 
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns a probability for each label; see LossConfig.first_priors.
+    """Returns a probability for each label; see LabelLossConfig.first_priors.
 
     The logit of this probability is the margin 2 p - 1 for a label with prior
     p. If a label must have the same margin in all documents, the margin 2 p - 1

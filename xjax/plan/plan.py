@@ -480,7 +480,7 @@ def batch_of(
   if shape.listed:
     entries = [
       jax.ShapeDtypeStruct((*count, shape.listed), dtype, sharding=sharding)
-      for dtype in (jnp.int32, jnp.bool_, jnp.float32)
+      for dtype in (jnp.int32, jnp.bool_)
     ]
     arrays['shortlist'] = Shortlist(*entries)
   return Batch(**arrays)

@@ -15,6 +15,7 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
+from xjax.data.batches.shortlists import Candidates
 from xjax.score.heads.contract import HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
@@ -40,6 +41,11 @@ class ShortlistConfig(ConfigPart, abstract=True):
       n_labels: number of labels of the model.
     """
     return n_labels
+
+  @property
+  def lists_in_training(self) -> bool:
+    """Returns whether training, too, scores only the labels on shortlists."""
+    return self.proposes
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     tokens = config.data.tokens
@@ -81,17 +87,30 @@ class RankedShortlist(ShortlistConfig, abstract=True):
     AMOUNT,
     may_change=True,
   )
-  trained: bool = field(
+  in_training: bool = field(
     True,
     'Whether training, too, scores only the labels on shortlists. If False, '
-    'training scores all labels, and only prediction uses shortlists. That is '
-    'better if all labels can be afforded: the other model knows its training '
-    'documents too well, so their shortlists have hardly any rare label that '
-    'is wrong.',
+    'training scores all labels, and only prediction uses shortlists. That '
+    'ranks better, but a step takes longer. The other model has seen the '
+    'training documents, so it lists almost no wrong rare labels for them, but '
+    'many for new documents. A ranker that is trained on such lists never '
+    'learns to reject these labels.',
   )
 
+  @property
+  def lists_in_training(self) -> bool:
+    return self.in_training
+
   def width(self, n_labels: int) -> int:
-    return min(self.size, n_labels) if self.trained else n_labels
+    return min(self.size, n_labels) if self.in_training else n_labels
+
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Renames the field `trained`, which is now `in_training`."""
+    fields = dict(fields)
+    if 'trained' in fields:
+      fields.setdefault('in_training', fields.pop('trained'))
+    return fields
 
 
 @dataclasses.dataclass
@@ -137,7 +156,7 @@ class LevelShortlist(ShortlistConfig):
   kept: int = field(
     20,
     'Number of clusters of a document whose children are scored. In training, '
-    'the clusters of gold labels are always among them.',
+    '`candidates` says how clusters of gold labels are added.',
     AT_LEAST_1,
   )
   matched: bool = field(
@@ -145,6 +164,16 @@ class LevelShortlist(ShortlistConfig):
     'Whether training also scores the children of clusters that the model of '
     'the level above proposes. Otherwise, only the children of clusters with '
     'gold labels are scored.',
+  )
+  candidates: Candidates = field(
+    Candidates.GOLD_FIRST,
+    'Which clusters have their children scored in training. GOLD_FIRST: the '
+    'clusters with gold labels, then the best proposed clusters, `kept` '
+    'clusters in all. GOLD_FIRST_RANDOM: the same, or more clusters if more '
+    'have gold labels; places that small clusters leave empty are filled with '
+    'random labels (AttentionXML). '
+    'UNION: the `kept` best proposed clusters, and in addition all clusters '
+    'with gold labels (XR-Transformer).',
   )
   counted: bool = field(
     False,
@@ -165,11 +194,17 @@ class LevelShortlist(ShortlistConfig):
 
   def width(self, n_labels: int) -> int:
     sizes = self.levels.sizes
+    if not sizes:  # the coarsest level, which scores all its clusters
+      return n_labels
     return min(n_labels, self.kept * -(-n_labels // sizes[-1]))
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
     sizes = self.levels.sizes
+    if not sizes:
+      yield (
+        f'{path}.levels.sizes=(): must have at least one number of clusters'
+      )
     if len(self.steps) != len(sizes):
       yield (
         f'{path}.steps={self.steps}: must have a number for each of '

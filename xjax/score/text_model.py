@@ -194,9 +194,10 @@ class TextModel(nnx.Module):
     rngs: nnx.Rngs | None = None,
     weights: LabelWeights | None = None,
   ) -> jax.Array:
-    """Returns the sum of the loss over labels and real documents.
+    """Returns the loss, summed over real documents.
 
-    If the batch has a shortlist, the sum is over the labels on the shortlist.
+    The loss of a document is a sum or a mean over labels (loss.reduction): over
+    all labels, or over its shortlist, if the batch has shortlists.
 
     Args:
       batch: documents with gold labels. Rows that only fill the batch add 0.

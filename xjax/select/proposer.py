@@ -11,7 +11,7 @@ from xjax.data.batches.shortlists import children_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Clusters:
+class ClusterMap:
   """Holds the clusters of labels that a model proposes, in place of labels.
 
   Attributes:
@@ -53,7 +53,7 @@ class Proposer:
 
   scorer: Scorer
   kept: int
-  clusters: Clusters | None = None
+  clusters: ClusterMap | None = None
   hinged: bool = False
 
   @property

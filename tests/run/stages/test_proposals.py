@@ -16,6 +16,7 @@ from xjax.config.run import shrink
 from xjax.config.stages import StageConfig, StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import PAD, Ragged
+from xjax.data.batches.shortlists import Candidates
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit
@@ -291,6 +292,25 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(
+  ('rule', 'kept'),
+  [(Candidates.UNION, 4), (Candidates.GOLD_FIRST_RANDOM, 6)],
+)
+def test_a_killed_run_has_the_candidates_of_an_uninterrupted_run(
+  rule, kept, tmp_path, monkeypatch
+):
+  def config():
+    return by_levels((16,), kept=kept, candidates=rule)
+
+  fit(config(), tmp_path / 'whole')
+  with Killed(monkeypatch, 1), pytest.raises(Preempted):
+    fit(config(), tmp_path / 'run')
+  fit(config(), tmp_path / 'run')
+  ours, theirs = (load(tmp_path / x).scorer.params for x in ('run', 'whole'))
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.thorough
 def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
   from xjax.data.load import read_corpus
   from xjax.run.stages.proposals import new_proposals
@@ -306,7 +326,7 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
   gold = corpus.splits['train'].gold
   rows = np.arange(len(gold), dtype=np.int32)
   positives = gold.padded(rows, int(gold.lengths.max()), PAD)
-  shortlist = lists.of(rows, positives)
+  shortlist = lists.of(rows, positives, np.random.default_rng(0))
   assert (shortlist.gold_BA.sum(axis=1) == gold.lengths).all()
   assert (shortlist.ids_BA != PAD).sum() > 5 * gold.lengths.sum()
 
@@ -331,7 +351,7 @@ def test_other_heads_and_rules_are_trained_on_shortlists(more, tmp_path):
 def test_training_can_score_all_labels(tmp_path):
   """The parameters are those of a run without shortlists."""
   config = reranker()
-  config.model.shortlist.trained = False
+  config.model.shortlist.in_training = False
   config.model.shortlist.size = 2  # too few for the gold labels of training
   result = fit(config, tmp_path / 'run')
   config.model.shortlist = AllLabels()
@@ -380,6 +400,10 @@ def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
   config = by_levels()
   config.model.shortlist.steps = (3,)
   with pytest.raises(ConfigError, match='shortlist.steps=.3,.: must have'):
+    check_config(config)
+  config = by_levels()
+  config.model.shortlist.levels.sizes = config.model.shortlist.steps = ()
+  with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
     check_config(config)
 
 

@@ -105,13 +105,13 @@ def test_the_order_of_tokens_and_the_last_one_matter():
   assert np.abs(first - last).max() > 0.01
 
 
-def by_hand(inputs_BTX, keys_RD, biases, lengths):
+def by_hand(inputs_BTX, offset_keys, biases, lengths):
   """Computes the attention token by token, in float64."""
   u, v, w, segment = (np.asarray(x, np.float64) for x in biases)
   batch, tokens, _ = inputs_BTX.shape
   shape = batch, tokens, 3, HEADS, D // HEADS
   parts = np.asarray(inputs_BTX, np.float64).reshape(shape)
-  keys = np.asarray(keys_RD, np.float64).reshape(-1, HEADS, D // HEADS)
+  keys = np.asarray(offset_keys, np.float64).reshape(-1, HEADS, D // HEADS)
   out = np.zeros((batch, tokens, D))
   for b, n in enumerate(lengths):
     query, key, value = np.moveaxis(parts[b, :n], 1, 0)

@@ -11,14 +11,16 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD, Shortlist
-from xjax.losses.bce import bce
-from xjax.losses.contract import LabelWeights
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import LabelWeights, Reduction
 from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
-from xjax.losses.squared_hinge import squared_hinge
+from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
+from xjax.score.heads.attention_mlp import AttentionMLP
 from xjax.score.heads.contract import TokenFeatures, split_head
 from xjax.score.heads.label_attention import LabelAttention
 from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.rows.storage import Storage
 from xjax.score.heads.shortlist import (
   lost_positives,
   shortlist_logits,
@@ -34,13 +36,13 @@ MASK = LENGTHS > 0
 SEEN = np.arange(L) % 5 != 0
 HIDDEN = np.arange(L) % 10 == 5
 LOSSES = [bce, squared_hinge, Focal(2.0, 0.25), Softmax(), Softmax(False)]
+MEAN = {'reduction': Reduction.MEAN_LABELS}
+MEANS = [BCE(**MEAN), SquaredHinge(**MEAN), Focal(2.0, 0.25, **MEAN)]
 
 
-def one_vs_all(chunk):
+def one_vs_all(chunk, **more):
   biases = np.linspace(-1, 1, L)
-  return OneVsAll(
-    L, D, chunk=chunk, bias=biases, bottleneck=E, rngs=nnx.Rngs(0)
-  )
+  return OneVsAll(L, D, chunk=chunk, bias=biases, rngs=nnx.Rngs(0), **more)
 
 
 def with_descriptors(head):
@@ -67,7 +69,7 @@ def unified(chunk):
 
 
 HEADS = {
-  'OneVsAll': one_vs_all,
+  'OneVsAll': functools.partial(one_vs_all, bottleneck=E),
   'LabelAttention': lambda chunk: LabelAttention(
     L, D, chunk=chunk, bias=np.linspace(-1, 1, L), rngs=nnx.Rngs(0)
   ),
@@ -75,7 +77,16 @@ HEADS = {
     ZeroShot(L, D, E, chunk=chunk, seen=SEEN, rngs=nnx.Rngs(0))
   ),
   'Unified': unified,
+  'AttentionMLP': lambda chunk: AttentionMLP(
+    L, D, chunk=chunk, mlp=(7, 4), rngs=nnx.Rngs(0)
+  ),
 }
+# Rows of these formats have no gradients; the fused pass trains them.
+STORED = {
+  storage.name: functools.partial(one_vs_all, storage=storage)
+  for storage in (Storage.BFLOAT16, Storage.FLOAT8)
+}
+POOLED = {'OneVsAll', *STORED}
 EACH_HEAD = pytest.mark.parametrize('kind', HEADS)
 
 
@@ -105,10 +116,7 @@ def draw():
 
 def shortlist_of(gold_BL, ids_BA):
   gold_BA = np.take_along_axis(gold_BL, np.clip(ids_BA, 0, L - 1), axis=1)
-  prior_BA = np.full(ids_BA.shape, -7, np.float32)
-  return Shortlist(
-    *map(jnp.asarray, (ids_BA, gold_BA & (ids_BA >= 0), prior_BA))
-  )
+  return Shortlist(*map(jnp.asarray, (ids_BA, gold_BA & (ids_BA >= 0))))
 
 
 def drawn():
@@ -155,7 +163,8 @@ def gradients(kind, total, mesh=(1, 1), chunk=5):
 
     results = jax.block_until_ready(run(params, draw().hidden_BTD))
   loss, (d_params, d_hidden) = jax.tree.map(np.asarray, results)
-  named = {k: v for k, v in nnx.to_pure_dict(d_params).items() if v is not None}
+  leaves = jax.tree_util.tree_leaves_with_path(nnx.to_pure_dict(d_params))
+  named = {'.'.join(str(x.key) for x in path): leaf for path, leaf in leaves}
   return {'loss': loss, 'hidden': d_hidden} | named
 
 
@@ -178,12 +187,12 @@ def of_shortlist(lists, loss=bce, entry_weights=None, **more):
 
 @pytest.mark.parametrize(
   ('kind', 'loss'),
-  [('OneVsAll', bce), ('OneVsAll', Softmax()), ('LabelAttention', bce)]
+  [('OneVsAll', MEANS[0]), ('OneVsAll', Softmax()), ('LabelAttention', bce)]
   + [thorough('LabelAttention', Softmax())]
   + [
     thorough(kind, loss)
     for kind in ('ZeroShot', 'Unified')
-    for loss in (bce, Softmax())
+    for loss in (MEANS[0], Softmax())
   ],
 )
 def test_all_labels_give_the_loss_of_streaming(kind, loss):
@@ -202,13 +211,13 @@ def test_all_labels_give_the_loss_of_streaming(kind, loss):
 
 def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
   with jax.set_mesh(mesh_of(*mesh)):
-    graphdef, params = nnx.split(HEADS[kind](chunk))
+    graphdef, params = nnx.split((HEADS | STORED)[kind](chunk))
 
     @jax.jit
     def run(params, features):
       head = nnx.merge(graphdef, params)
       hidden_BTD = features.hidden_BTD
-      inputs = hidden_BTD.sum(axis=1) if kind == 'OneVsAll' else features
+      inputs = hidden_BTD.sum(axis=1) if kind in POOLED else features
       inputs = head.prepare(inputs)
       rows = nnx.to_pure_dict(split_head(head).rows)
       logits_BA = shortlist_logits(head, inputs, jnp.asarray(ids_BA))
@@ -218,7 +227,7 @@ def logits_at(kind, ids_BA, mesh=(1, 1), chunk=5):
   return [np.asarray(x) for x in results]
 
 
-@EACH_HEAD
+@pytest.mark.parametrize('kind', [*HEADS, *STORED])
 def test_logits_are_those_of_the_whole_head(kind):
   _, ids_BA = drawn()
   found_BA, all_BL = logits_at(kind, ids_BA)
@@ -230,7 +239,10 @@ def test_logits_are_those_of_the_whole_head(kind):
   )
 
 
-@pytest.mark.parametrize(('kind', 'mesh'), MESHES)
+@pytest.mark.parametrize(
+  ('kind', 'mesh'),
+  [*MESHES, ('FLOAT8', (2, 4)), thorough('BFLOAT16', (2, 4))],
+)
 def test_logits_are_the_same_on_meshes(kind, mesh):
   _, ids_BA = drawn()
   one_BA, found_BA = (
@@ -239,7 +251,7 @@ def test_logits_are_the_same_on_meshes(kind, mesh):
   np.testing.assert_allclose(found_BA, one_BA, rtol=1e-6, atol=1e-6)
 
 
-def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
+def dense_loss(lists, loss, weights=None, slots_BA=None):
   """Returns the loss over all logits, with a mask for labels not asked for."""
   gold_BL, ids_BA = lists
   asked_BL = np.zeros((B, L), bool)
@@ -247,7 +259,9 @@ def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
   for i, j in np.argwhere((ids_BA != PAD) & (ids_BA < L)):
     asked_BL[i, ids_BA[i, j]] = True
     slots_BL[i, ids_BA[i, j]] = 1 if slots_BA is None else slots_BA[i, j]
-  lengths_B = np.maximum(asked_BL.sum(axis=1), 1) if mean else np.ones(B)
+  lengths_B = np.ones(B)
+  if loss.reduction is Reduction.MEAN_LABELS:
+    lengths_B = np.maximum(asked_BL.sum(axis=1), 1)
 
   def total(head, features):
     rows = nnx.to_pure_dict(split_head(head).rows)
@@ -280,9 +294,9 @@ def dense_loss(lists, loss, weights=None, slots_BA=None, mean=False):
 def _by_label(loss, logits_BL, gold):
   sign_BL = jnp.where(gold, 1.0, -1.0)
   margins_BL = sign_BL * logits_BL
-  if loss is squared_hinge:
+  if isinstance(loss, SquaredHinge):
     return jnp.maximum(0, 1 - margins_BL) ** 2
-  if loss is bce:
+  if isinstance(loss, BCE):
     return jax.nn.softplus(-margins_BL)
   scale_BL = jnp.where(gold, loss.alpha, 1 - loss.alpha)
   hard_BL = jax.nn.sigmoid(-margins_BL) ** loss.gamma
@@ -290,14 +304,12 @@ def _by_label(loss, logits_BL, gold):
 
 
 @pytest.mark.parametrize(
-  ('loss', 'mean'),
-  [(loss, True) for loss in LOSSES]
-  + [thorough(loss, False) for loss in LOSSES],
+  'loss', [*MEANS, *LOSSES[3:], *(thorough(loss) for loss in LOSSES[:3])]
 )
-def test_losses_are_those_of_masked_logits(loss, mean):
+def test_losses_are_those_of_masked_logits(loss):
   """Each gold label, document and entry counts by its weights."""
   slots_BA = np.random.default_rng(6).uniform(0, 3, (B, A)).astype(np.float32)
-  more = {'weights': label_weights(), 'mean': mean}
+  more = {'weights': label_weights()}
   loss_of = of_shortlist(drawn(), loss, jnp.asarray(slots_BA), **more)
   expected = dense_loss(drawn(), loss, slots_BA=slots_BA, **more)
   assert_same(
@@ -313,7 +325,8 @@ def test_gradients_of_heads_are_those_of_masked_logits(kind):
 
 @pytest.mark.parametrize(('kind', 'mesh'), MESHES)
 def test_meshes(kind, mesh):
-  total = of_shortlist(drawn(), Softmax(), weights=label_weights(), mean=True)
+  loss = MEANS[0] if kind == 'LabelAttention' else Softmax()
+  total = of_shortlist(drawn(), loss, weights=label_weights())
   expected = gradients(kind, total, chunk=A)
   assert_same(gradients(kind, total, mesh), expected, 2e-6)
 
@@ -384,8 +397,7 @@ def test_an_excess_of_logits_is_never_there():
 def test_lost_positives_are_counted():
   ids_BA = np.array([[4, 7, PAD], [1, PAD, 2]], np.int32)
   gold_BA = np.array([[True, True, True], [False, True, True]])
-  arrays = ids_BA, gold_BA, np.zeros((2, 3), np.float32)
-  shortlist = Shortlist(*map(jnp.asarray, arrays))
+  shortlist = Shortlist(*map(jnp.asarray, (ids_BA, gold_BA)))
   kept = jnp.array([[7, 4, 7, PAD], [2, 2, PAD, PAD]])
   assert int(lost_positives(shortlist, kept, 50)) == 0
   # Label 1 is there, but not as gold; label 9 occurs twice; 50 is no label.

@@ -9,8 +9,8 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD
-from xjax.losses.bce import bce
-from xjax.losses.contract import LabelWeights
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import LabelWeights, Reduction
 from xjax.score.heads.contract import Head, TokenFeatures
 from xjax.score.heads.label_attention import LabelAttention
 from xjax.score.heads.streaming import head_loss
@@ -98,6 +98,24 @@ def test_is_the_dense_loss(mesh, chunk):
     lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
     streamed[1],
     expected()[1],
+  )
+
+
+def test_the_mean_over_labels():
+  features, positives_BP, mask_B = draw()
+  loss = BCE(reduction=Reduction.MEAN_LABELS)
+  with jax.set_mesh(mesh_of(2, 4)):
+    head = LabelAttention(L, D, chunk=48, rngs=nnx.Rngs(0))
+    streamed = value_and_gradients(
+      lambda head, f, m: head_loss(head, f, positives_BP, m, loss),
+      head,
+      features,
+      mask_B,
+    )
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a * L, b, 1e-5, 1e-5),
+    streamed,
+    expected(),
   )
 
 

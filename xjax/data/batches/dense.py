@@ -284,7 +284,9 @@ class TrainBatches(_Buckets):
     batch = self._batch(rows[step], buckets[step])
     if self._shortlists is None:
       return batch
-    shortlist = self._shortlists.of(batch.doc_B, batch.positives_BP)
+    # Random labels of a step depend only on the seed and the step.
+    rng = host_generator(self._seed, 'shortlists', index)
+    shortlist = self._shortlists.of(batch.doc_B, batch.positives_BP, rng)
     return dataclasses.replace(batch, shortlist=shortlist)
 
   def dataset(self) -> 'grain.IterDataset':

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 import dataclasses
+import enum
+import functools
+from typing import Self
 
 from jaxtyping import Bool, Float32, Int32
 import numpy as np
@@ -10,23 +13,46 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged, Shortlist
 
 
+class Candidates(enum.Enum):
+  """Says which clusters of a training document have their labels scored.
+
+  The labels of the clusters with gold labels are always scored.
+
+  GOLD_FIRST: K clusters: the clusters with gold labels, then the best proposed
+    clusters. No document may have more than K clusters with gold labels.
+  GOLD_FIRST_RANDOM: K clusters, or more if more have gold labels. The places of
+    K clusters that small clusters leave empty are filled with random labels,
+    which are others in each epoch (the code of AttentionXML, You et al. 2019).
+  UNION: the K best proposed clusters, and in addition all clusters with gold
+    labels (XR-Transformer, Zhang et al. 2021, Section 3.2).
+  """
+
+  GOLD_FIRST = 'gold_first'
+  GOLD_FIRST_RANDOM = 'gold_first_random'
+  UNION = 'union'
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainShortlists:
   """Makes the shortlists of training documents.
 
-  Each document keeps K nodes: first the nodes of its gold labels, then the
+  Each document keeps some nodes: first the nodes of its gold labels, then the
   proposed nodes. A node is a label, or a cluster whose children are labels. So
   no gold label is ever lost.
 
   Attributes:
     nodes_NK: int32, the proposed nodes of each document, best first, PAD after
       the last node.
-    kept: the number K of nodes that a document keeps.
+    kept: the number K of nodes that a document keeps. With Candidates.UNION,
+      it keeps all of its nodes_NK instead.
     children: int32 [nodes, most], the labels of each cluster, PAD elsewhere.
       None if nodes are labels.
     parent_L: int32 [L], the cluster of each label. None if nodes are labels.
     costs: N rows, how much each gold label counts in the loss, in the order of
       the gold labels. None if all labels count equally.
+    candidates: which nodes are kept.
+    gold_room: largest number of nodes with gold labels of a document. With
+      GOLD_FIRST, it is not needed (see with_room).
   """
 
   nodes_NK: Int32[np.ndarray, 'N K']
@@ -34,6 +60,23 @@ class TrainShortlists:
   children: Int32[np.ndarray, 'nodes most'] | None = None
   parent_L: Int32[np.ndarray, ' L'] | None = None
   costs: Ragged | None = None
+  candidates: Candidates = Candidates.GOLD_FIRST
+  gold_room: int = 0
+
+  def with_room(self, gold: Ragged, ids: Sequence[str], field: str) -> Self:
+    """Returns shortlists with room for all gold labels of every document.
+
+    Args:
+      gold, ids, field: arguments of `check`.
+
+    Raises:
+      ConfigError: as `check`, with Candidates.GOLD_FIRST.
+    """
+    if self.candidates is Candidates.GOLD_FIRST:
+      self.check(gold, ids, field)
+      return self
+    most = int(self._gold_nodes(gold).max(initial=0))
+    return dataclasses.replace(self, gold_room=most)
 
   def check(self, gold: Ragged, ids: Sequence[str], field: str) -> None:
     """Checks that a document's shortlist has room for all its gold labels.
@@ -46,12 +89,7 @@ class TrainShortlists:
     Raises:
       ConfigError: a document has more than K nodes with gold labels.
     """
-    nodes = gold.values
-    if self.parent_L is not None:
-      nodes = self.parent_L[nodes]
-    document = np.repeat(np.arange(len(gold)), gold.lengths)
-    pairs = np.unique(np.stack([document, nodes]), axis=1)
-    counts = np.bincount(pairs[0], minlength=len(gold))
+    counts = self._gold_nodes(gold)
     most = int(counts.max(initial=0))
     if most > self.kept:
       what = 'gold labels'
@@ -63,29 +101,62 @@ class TrainShortlists:
         f'{field}={most} or more'
       )
 
+  def _gold_nodes(self, gold: Ragged) -> np.ndarray:
+    """Returns the number of nodes with gold labels of each document."""
+    nodes = gold.values
+    if self.parent_L is not None:
+      nodes = self.parent_L[nodes]
+    document = np.repeat(np.arange(len(gold)), gold.lengths)
+    pairs = np.unique(np.stack([document, nodes]), axis=1)
+    return np.bincount(pairs[0], minlength=len(gold))
+
+  @property
+  def _length(self) -> int:
+    """Returns the number of places for nodes of a document."""
+    if self.candidates is Candidates.UNION:
+      return min(self.nodes_NK.shape[1] + self.gold_room, len(self.children))
+    return max(self.kept, self.gold_room)
+
+  @functools.cached_property
+  def _in_clusters(self) -> np.ndarray:
+    """Returns the labels that are in a cluster."""
+    return np.flatnonzero(self.parent_L != PAD)
+
   def of(
-    self, rows_B: Int32[np.ndarray, ' B'], positives_BP: np.ndarray
+    self,
+    rows_B: Int32[np.ndarray, ' B'],
+    positives_BP: np.ndarray,
+    rng: np.random.Generator,
   ) -> Shortlist:
     """Returns the shortlists of some documents.
 
     Args:
       rows_B: int32 rows of the documents, PAD for rows that fill the batch.
       positives_BP: int32 gold labels, PAD elsewhere.
+      rng: draws the labels of Candidates.GOLD_FIRST_RANDOM.
 
     Returns:
-      The shortlists. A is K, or K times the number of columns of `children`.
-      Priors are 0.
+      The shortlists. A is the number of kept nodes, or this number times the
+      number of columns of `children`.
     """
     gold_BP = _distinct(self._nodes(positives_BP))
     proposed_BK = np.where(rows_B[:, None] == PAD, PAD, self.nodes_NK[rows_B])
-    ids_BA = gold_first(gold_BP, proposed_BK, self.kept)
+    ids_BA = gold_first(gold_BP, proposed_BK, self._length)
+    if self.candidates is Candidates.GOLD_FIRST_RANDOM:
+      most_B1 = np.maximum((gold_BP != PAD).sum(axis=1), self.kept)[:, None]
+      ids_BA[np.arange(self._length) >= most_B1] = PAD
     if self.children is not None:
       ids_BA = children_of(self.children, ids_BA)
+    if self.candidates is Candidates.GOLD_FIRST_RANDOM:
+      drawn_BA = rng.choice(self._in_clusters, ids_BA.shape)
+      drawn_BA[rows_B == PAD] = PAD
+      drawn_BA[:, self.kept * self.children.shape[1] :] = PAD
+      ids_BA = _filled(ids_BA, drawn_BA)
     same_BAP = ids_BA[:, :, None] == positives_BP[:, None, :]
     same_BAP &= (positives_BP != PAD)[:, None, :]
     gold_BA = same_BAP.any(axis=2)
-    prior_BA = np.zeros(ids_BA.shape, np.float32)
-    return Shortlist(ids_BA, gold_BA, prior_BA, self._weights(rows_B, same_BAP))
+    weights_BA = self._weights(rows_B, same_BAP)
+    return Shortlist(ids_BA, gold_BA, weights_BA=weights_BA)
 
   def _nodes(self, positives_BP: np.ndarray) -> np.ndarray:
     """Returns the node of each gold label."""
@@ -138,6 +209,26 @@ def children_of(
   real_BK1 = (nodes_BK != PAD)[:, :, None]
   below = np.where(real_BK1, children[nodes_BK], PAD)
   return below.reshape(len(nodes_BK), -1).astype(np.int32)
+
+
+def _filled(
+  ids_BA: np.ndarray, others_BA: np.ndarray
+) -> Int32[np.ndarray, 'B A']:
+  """Replaces PAD by other labels. No label occurs twice in a row.
+
+  Args:
+    ids_BA: int32 labels of a row, each once, and PAD.
+    others_BA: the label for each place with PAD. If the row has the label
+      already, the place stays empty.
+  """
+  empty_BA = ids_BA == PAD
+  ids_BA = np.where(empty_BA, others_BA, ids_BA)
+  # The labels that were there come before equal labels that are new.
+  order = np.lexsort((empty_BA, ids_BA), axis=1)
+  sorted_BA = np.take_along_axis(ids_BA, order, axis=1)
+  sorted_BA[:, 1:][sorted_BA[:, 1:] == sorted_BA[:, :-1]] = PAD
+  np.put_along_axis(ids_BA, order, sorted_BA, axis=1)
+  return ids_BA.astype(np.int32)
 
 
 def _distinct(nodes_BP: np.ndarray) -> np.ndarray:

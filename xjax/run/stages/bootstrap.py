@@ -68,22 +68,22 @@ def fitted_rows(
   counts_L = np.bincount(gold.values, minlength=n_labels)[:n_labels]
   kernel_LD = np.zeros((n_labels, vectors_ND.shape[1]), np.float32)
   bias_L = np.full(n_labels, _UNSEEN, np.float32)
-  label_C = tree.label[1:]  # classifier c is that of node c + 1
-  dense_CD = _dense(weights)
-  (used_C,) = np.nonzero((label_C != NO_LABEL) & (counts_L[label_C] > 0))
-  kernel_LD[label_C[used_C]] = dense_CD[used_C]
-  bias_L[label_C[used_C]] = weights.bias[used_C]
+  label_of = tree.label[1:]  # classifier c is that of node c + 1
+  dense = _dense(weights)
+  (used,) = np.nonzero((label_of != NO_LABEL) & (counts_L[label_of] > 0))
+  kernel_LD[label_of[used]] = dense[used]
+  bias_L[label_of[used]] = weights.bias[used]
   return kernel_LD, bias_L
 
 
-def _dense(weights: BlockWeights) -> Float32[np.ndarray, 'C D']:
+def _dense(weights: BlockWeights) -> Float32[np.ndarray, 'classifiers D']:
   """Returns the weights of all classifiers as a dense array."""
   counts = np.diff(weights.entries)
   block = np.searchsorted(
     weights.rows, np.arange(len(weights.features)), side='right'
   )
   first = weights.columns[block - 1]
-  dense_CD = np.zeros((len(weights.bias), weights.n_features), np.float32)
+  dense = np.zeros((len(weights.bias), weights.n_features), np.float32)
   classifier = np.repeat(first, counts) + weights.places
-  dense_CD[classifier, np.repeat(weights.features, counts)] = weights.values
-  return dense_CD
+  dense[classifier, np.repeat(weights.features, counts)] = weights.values
+  return dense

@@ -26,7 +26,7 @@ from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree
 from xjax.score.trees.levels import LabelLevels
 from xjax.score.trees.training import GivenClusters, fit_tree
-from xjax.select.proposer import Clusters, Proposer
+from xjax.select.proposer import ClusterMap, Proposer
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
@@ -147,6 +147,6 @@ def _inputs_of(
   config: Config, texts: TextInputs, matcher: Predictor, levels: LabelLevels
 ) -> MatchedInputs:
   vectors = DocumentVectors.of(matcher, config.model.weight)
-  clusters = Clusters(levels.children[-1], levels.parents[-1])
+  clusters = ClusterMap(levels.children[-1], levels.parents[-1])
   proposer = Proposer(matcher, config.model.kept, clusters)
   return MatchedInputs(config, texts.featurise, vectors, proposer)

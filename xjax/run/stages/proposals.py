@@ -33,7 +33,7 @@ from xjax.run.stages.stage import (
 from xjax.run.stages.vectors import encoded
 from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
 from xjax.score.trees.levels import LabelLevels
-from xjax.select.proposer import Clusters, Proposer
+from xjax.select.proposer import ClusterMap, Proposer
 from xjax.select.shortlist_scorer import Combination
 from xjax.train.inputs import Inputs
 from xjax.train.preemption import Preemption
@@ -172,7 +172,7 @@ def check_room(config: Config, corpus: Corpus) -> None:
     ConfigError: a training document has more labels; the message names it.
   """
   shortlist, split = config.model.shortlist, corpus.splits[TRAIN]
-  if isinstance(shortlist, RankedShortlist) and shortlist.trained:
+  if isinstance(shortlist, RankedShortlist) and shortlist.lists_in_training:
     none = np.zeros((len(split), 0), np.int32)
     empty = TrainShortlists(none, shortlist.size)
     empty.check(_gold(corpus), split.ids, f'{_FIELD}.{shortlist.room}')
@@ -206,14 +206,15 @@ def new_proposals(
   match shortlist:
     case RankedShortlist():
       proposals = _ranked(config, folder, corpus, preemption)
-      if not shortlist.trained:
+      if not shortlist.lists_in_training:
         return proposals
       shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
     case LevelShortlist():
       levels = keep_levels(shortlist.levels, config, corpus, folder)
       shortlists = _level_shortlists(shortlist, levels, costs)
       field = f'{_FIELD}.{shortlist.room}'
-      shortlists.check(_gold(corpus), corpus.splits[TRAIN].ids, field)
+      ids = corpus.splits[TRAIN].ids
+      shortlists = shortlists.with_room(_gold(corpus), ids, field)
       proposals = Proposals()
       if len(levels) > 1:
         proposals = _level(config, folder, corpus, levels, preemption, costs)
@@ -330,15 +331,13 @@ def _level_shortlists(
   shortlist: LevelShortlist, levels: LabelLevels, costs: Ragged | None
 ) -> TrainShortlists:
   """Returns the shortlists of a level, without proposed clusters."""
-  parent_L = levels.parents[-1]
+  none, costs = np.zeros((0, 0), np.int32), costs if shortlist.counted else None
   if len(levels) == 1:  # all labels are the children of the root
     parent_L = np.where(levels.above[-1] == PAD, PAD, 0).astype(np.int32)
+    return TrainShortlists(none, 1, levels.children[-1], parent_L, costs)
+  nodes = levels.children[-1], levels.parents[-1]
   return TrainShortlists(
-    np.zeros((0, 0), np.int32),
-    shortlist.kept if len(levels) > 1 else 1,
-    levels.children[-1],
-    parent_L,
-    costs if shortlist.counted else None,
+    none, shortlist.kept, *nodes, costs, shortlist.candidates
   )
 
 
@@ -360,7 +359,7 @@ def _level(
 def _of_level(
   shortlist: LevelShortlist, predictor: Predictor, levels: LabelLevels
 ) -> Proposals:
-  clusters = Clusters(levels.children[-1], levels.parents[-1])
+  clusters = ClusterMap(levels.children[-1], levels.parents[-1])
   # The first level gives margins, and each further level gives the log score of
   # a path.
   first = len(levels) == 2 or not shortlist.chained

@@ -109,19 +109,21 @@ class XLNet(Transformer):
     word_BTD = self.embeddings.word[...][ids_TB.T].astype(self.dtype)
     # All documents of a batch share the dropout of positions. Otherwise, each
     # layer would compute its keys of positions once for each document.
-    places_RD = relative_positions(len(ids_TB), self.width).astype(self.dtype)
-    places_RD = seeded_dropout(places_RD, self.rate, places)
+    offset_places = relative_positions(len(ids_TB), self.width).astype(
+      self.dtype
+    )
+    offset_places = seeded_dropout(offset_places, self.rate, places)
     states = [seeded_dropout(word_BTD, self.rate, first)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
       # The layer takes seeds instead of rngs, because jax.checkpoint traces the
       # layer separately, and rngs must not be used inside that trace.
       run = jax.checkpoint(layer) if self.remat else layer
-      states.append(run(states[-1], places_RD, segments_BT, layer_seeds))
+      states.append(run(states[-1], offset_places, segments_BT, layer_seeds))
     states[-1] = seeded_dropout(states[-1], self.rate, last)
     return states
 
 
-def relative_positions(tokens: int, dim: int) -> Float32[Array, 'R D']:
+def relative_positions(tokens: int, dim: int) -> Float32[Array, 'offsets D']:
   """Returns the sinusoids of all differences of positions (Dai et al. 2019).
 
   Row r belongs to the difference d = T - r, from T to 1 - T. It holds sin(d w)
@@ -134,9 +136,9 @@ def relative_positions(tokens: int, dim: int) -> Float32[Array, 'R D']:
   Returns:
     float32 [2T, D].
   """
-  difference_R = jnp.arange(tokens, -tokens, -1, dtype=jnp.float32)
+  differences = jnp.arange(tokens, -tokens, -1, dtype=jnp.float32)
   frequency = 10_000.0 ** -(jnp.arange(0, dim, 2, dtype=jnp.float32) / dim)
-  angles = difference_R[:, None] * frequency
+  angles = differences[:, None] * frequency
   return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
 
 
@@ -162,12 +164,14 @@ class _Layer(nnx.Module):
   def __call__(
     self,
     h_BTD: Float[Array, 'B T D'],
-    places_RD: Float[Array, 'R D'],
+    offset_places: Float[Array, 'offsets D'],
     segments_BT: Segments,
     seeds: UInt32[Array, '3 2'] | None,
   ) -> Float[Array, 'B T D']:
     weights, attention, ffn = [None] * 3 if seeds is None else seeds
-    h_BTD = self.attention(h_BTD, places_RD, segments_BT, weights, attention)
+    h_BTD = self.attention(
+      h_BTD, offset_places, segments_BT, weights, attention
+    )
     return self.ffn(h_BTD, ffn)
 
 
@@ -196,7 +200,7 @@ class _Attention(nnx.Module):
   def __call__(
     self,
     h_BTD: Float[Array, 'B T D'],
-    places_RD: Float[Array, 'R D'],
+    offset_places: Float[Array, 'offsets D'],
     segments_BT: Segments,
     weights_seeds: UInt32[Array, '2'] | None,
     seeds: UInt32[Array, '2'] | None,
@@ -204,7 +208,7 @@ class _Attention(nnx.Module):
     biases = self.word_bias, self.position_bias, self.segment_bias, self.segment
     mixed_BTD = relative_attention(
       self.inputs(h_BTD),
-      self.position(places_RD),
+      self.position(offset_places),
       [x[...].astype(h_BTD.dtype) for x in biases],
       segments_BT,
       self.weights_rate,
@@ -216,7 +220,7 @@ class _Attention(nnx.Module):
 
 def relative_attention(
   inputs_BTX: Float[Array, 'B T X'],
-  keys_RD: Float[Array, 'R D'],
+  offset_keys: Float[Array, 'offsets D'],
   biases: list[Float[Array, '...']],
   segments_BT: Segments,
   rate: float = 0.0,
@@ -240,7 +244,7 @@ def relative_attention(
   Args:
     inputs_BTX: query, key and value side by side, X = 3D. In each of these
       three parts, the features of the heads are side by side.
-    keys_RD: keys of the differences of positions, in the order of
+    offset_keys: keys of the differences of positions, in the order of
       relative_positions.
     biases: u, v and w [heads, d], then the vectors of the same segment and of
       different segments [2, heads, d].
@@ -263,7 +267,7 @@ def relative_attention(
   of_turns = (
     jnp.arange(turns),
     split.transpose(3, 2, 0, 4, 1, 5),
-    keys_RD.reshape(-1, turns, group, size).transpose(1, 2, 0, 3),
+    offset_keys.reshape(-1, turns, group, size).transpose(1, 2, 0, 3),
     [x.reshape(*x.shape[:-2], turns, group, size) for x in biases[:3]],
     biases[3].reshape(2, turns, group, size).swapaxes(0, 1),
   )
@@ -290,7 +294,7 @@ def _attend(
   seeds: UInt32[Array, '2'] | None,
   turn: Int32[Array, ''],
   parts: Float[Array, '3 B group T size'],
-  position: Float[Array, 'group R size'],
+  position: Float[Array, 'group offsets size'],
   biases: list[Float[Array, 'group size']],
   segment: Float[Array, '2 group size'],
 ) -> Float[Array, 'B group T size']:
@@ -330,7 +334,7 @@ def _by_head(
 
 
 def _shift(
-  by_difference: Float32[Array, 'B group T R'],
+  by_difference: Float32[Array, 'B group T offsets'],
 ) -> Float32[Array, 'B group T T']:
   """Returns the scores of tokens j, from the scores of differences i - j.
 

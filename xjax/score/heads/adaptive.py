@@ -43,6 +43,7 @@ class AdaptiveConfig(HeadConfig):
 
   pooled = True
   row_biases = False
+  trains_rows = False
 
   chunk: int = field(
     8192,

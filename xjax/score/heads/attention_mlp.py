@@ -77,9 +77,9 @@ class AttentionMLP(AttentionHead):
 
   The code uses v_l W_1 = sum_t alpha_tl (h_t W_1), where W_1 is the MLP's first
   kernel. The products h_t W_1 are computed once for all labels (`prepare`), and
-  v_l is not needed. So a chunk of C labels needs an array [B, C, M], where M is
-  the size of the MLP's first layer, and T (D + M) multiplications for each
-  label and document, instead of (2 T + M) D.
+  v_l is not needed. So a chunk of C labels needs an array [B, C, U], where U is
+  the size of the MLP's first layer, and T (D + U) multiplications for each
+  label and document, instead of (2 T + U) D.
 
   Attributes:
     attention: a, float32 [L, D].
@@ -132,9 +132,9 @@ class AttentionMLP(AttentionHead):
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
     """Computes the products of tokens with the MLP's first kernel."""
     hidden_BTD = features.hidden_BTD
-    kernel_DM = self.kernels[0][...].astype(hidden_BTD.dtype)
-    values_BTM = product(hidden_BTD, kernel_DM, (2, 0), into=hidden_BTD.dtype)
-    return TokenFeatures(hidden_BTD, features.lengths_B, values_BTM=values_BTM)
+    kernel_DU = self.kernels[0][...].astype(hidden_BTD.dtype)
+    values_BTU = product(hidden_BTD, kernel_DU, (2, 0), into=hidden_BTD.dtype)
+    return TokenFeatures(hidden_BTD, features.lengths_B, values_BTU=values_BTU)
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
@@ -145,7 +145,7 @@ class AttentionMLP(AttentionHead):
     score_BTC = product(features.hidden_BTD, queries_CD, (2, 1))
     score_BTC += token_mask(features)[:, :, None]
     alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
-    x = product(alpha_BTC, features.values_BTM, (1, 1), shared=1)
+    x = product(alpha_BTC, features.values_BTU, (1, 1), shared=1)
     for kernel, bias in zip(self.kernels[1:], self.biases[:-1]):
       x = jax.nn.relu(x + bias[...]).astype(dtype)
       x = product(x, kernel[...].astype(dtype), (2, 0))

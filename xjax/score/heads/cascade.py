@@ -21,7 +21,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.types import PAD, Ragged, Shortlist
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import LabelLoss, LabelWeights
+from xjax.losses.contract import LabelLoss, LabelWeights, Reduction
 from xjax.score.heads.cascade_level import (
   ClusterLevel,
   Reading,
@@ -358,10 +358,11 @@ class Cascade(Head):
       nodes_BK = jnp.take_along_axis(ids_BA, at_BK, axis=1)
       ids_BA = expand(level.children[...], nodes_BK)
     gold_BA = _is_in(ids_BA, gold[-1])
-    shortlist = Shortlist(ids_BA, gold_BA, jnp.zeros(ids_BA.shape))
+    shortlist = Shortlist(ids_BA, gold_BA)
     last_BD = self.reading(document_BX, rngs)
     rows = LabelRows(self), last_BD, shortlist, mask_B
-    labels = shortlist_loss(*rows, loss, weights, mean=True)
+    mean = dataclasses.replace(loss, reduction=Reduction.MEAN_LABELS)
+    labels = shortlist_loss(*rows, mean, weights)
     return total + self.weights[-1] * labels
 
   def _gold(self, positives_BP: jax.Array) -> list[jax.Array]:

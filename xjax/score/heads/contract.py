@@ -56,6 +56,8 @@ class HeadConfig(ConfigPart, abstract=True):
     fusable: whether training can change the label rows in the pass that
       computes their gradient (train.rows). OneVsAllConfig and its subclasses
       set this to True.
+    trains_rows: whether training changes float parameters with one row per
+      label.
     hidden_labels: number of rare labels that training treats as unseen, to
       calibrate the scores of unseen labels.
     aligned: whether the vectors of descriptors and of tokens are in the same
@@ -70,6 +72,7 @@ class HeadConfig(ConfigPart, abstract=True):
   row_biases: ClassVar[bool] = True
   on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
+  trains_rows: ClassVar[bool] = True
   hidden_labels = 0
   aligned = False
   levels = None
@@ -234,14 +237,14 @@ class TokenFeatures:
     lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
     summary_last: whether the token [CLS] is a document's last token, not its
       first.
-    values_BTM: vectors that a head has computed from the features, to be summed
+    values_BTU: vectors that a head has computed from the features, to be summed
       with attention weights. None if the features themselves are summed.
   """
 
   hidden_BTD: jax.Array
   lengths_B: jax.Array
   summary_last: bool = struct.field(pytree_node=False, default=False)
-  values_BTM: jax.Array | None = None
+  values_BTU: jax.Array | None = None
 
   @property
   def real_BT(self) -> jax.Array:
@@ -343,7 +346,7 @@ class Head(nnx.Module):
     loss: ChunkLoss,
     weights: LabelWeights | None = None,
   ) -> jax.Array:
-    """Returns the sum of the loss over documents and labels.
+    """Returns the loss over all labels, summed over documents.
 
     By default, the loss is computed chunk by chunk (streaming.head_loss). A
     head with a loss of its own replaces this method.

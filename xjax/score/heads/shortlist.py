@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.core.types import PAD, Shortlist
-from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.losses.contract import ChunkLoss, LabelWeights, Reduction
 from xjax.score.heads import chunks
 from xjax.score.heads.contract import Head, HeadParts, row_spec, split_head
 from xjax.score.heads.streaming import split_floats
@@ -60,7 +60,6 @@ def shortlist_loss(
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
   weights: LabelWeights | None = None,
-  mean: bool = False,
 ) -> Float32[Array, '']:
   """Computes the loss over each document's shortlist, summed over documents.
 
@@ -70,16 +69,15 @@ def shortlist_loss(
   Args:
     head, features: arguments of shortlist_logits.
     shortlist: the labels. Labels without gold_BA count as not gold. PAD and
-      labels that the head does not learn add nothing to the loss. prior_BA is
-      not used. weights_BA has no gradient; it can hold the costs of
-      XR-Transformer (Zhang et al. 2021, Section 3.2).
+      labels that the head does not learn add nothing to the loss. weights_BA
+      has no gradient; it can hold the costs of XR-Transformer (Zhang et al.
+      2021, Section 3.2).
     mask_B: bool, False for rows that only fill the batch. These rows add
       nothing to the loss.
-    loss: loss of labels. A normalised loss sums over the shortlist only, and
-      scores the labels twice.
+    loss: loss of labels. Its reduction says whether the loss of a document is
+      the sum or the mean over its shortlist, PAD not counted. A normalised loss
+      sums over the shortlist only, and scores the labels twice.
     weights: weights of the labels (see streaming.head_loss).
-    mean: whether the loss of a document is divided by the length of its
-      shortlist, PAD not counted.
 
   Returns:
     float32 scalar.
@@ -87,7 +85,7 @@ def shortlist_loss(
   _, rows, shared = split_head(head)
   static = Structure.of(head)
   batch = shortlist, mask_B
-  return _loss((static, loss, mean), rows, shared, features, weights, batch)
+  return _loss((static, loss), rows, shared, features, weights, batch)
 
 
 def lost_positives(
@@ -183,15 +181,21 @@ def _scored(ids_BA: jax.Array, n_labels: int) -> jax.Array:
   return (ids_BA >= 0) & (ids_BA < n_labels)
 
 
-def entry_share(
-  ids_BA: Int32[Array, 'B A'], n_labels: int
-) -> Float32[Array, ' B']:
-  """Returns 1 / the number of a shortlist's labels, and 1 if it has none.
+def document_scale(
+  loss: ChunkLoss, ids_BA: Int32[Array, 'B A'], n_labels: int
+) -> Float32[Array, ' B'] | None:
+  """Returns the factor of each document's loss, or None if all are 1.
+
+  If the loss is a mean, the factor is 1 / the number of the shortlist's labels,
+  and 1 if it has none.
 
   Args:
+    loss: loss of labels, which says whether their mean is taken.
     ids_BA: labels, PAD elsewhere.
     n_labels: number of labels of the head.
   """
+  if loss.reduction is Reduction.SUM_LABELS:
+    return None
   return 1 / jnp.maximum(_scored(ids_BA, n_labels).sum(axis=1), 1)
 
 
@@ -394,7 +398,7 @@ def _loss_backward(static, gradients, cotangent):
 _loss.defvjp(_loss_forward, _loss_backward)
 
 
-def _shard_loss(static, loss, mean, rows, shared, features, weights, batch):
+def _shard_loss(static, loss, rows, shared, features, weights, batch):
   """Returns one shard's loss and gradients for rows, shared and features."""
   documents = chunks.all_documents((features, *batch), static.axes)
   features, shortlist, mask_B = documents
@@ -402,7 +406,7 @@ def _shard_loss(static, loss, mean, rows, shared, features, weights, batch):
   places = learnt_places(static, rows, shared, places, mask_B)
   gold_BA = shortlist.gold_BA & places.own_BA
   weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
-  scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
+  scale_B = document_scale(loss, shortlist.ids_BA, static.n_labels)
   targets = Targets(gold_BA, weights_BA, scale_B)
   head = rows, shared, features
   return loss_of_places(static, loss, *head, places, targets)

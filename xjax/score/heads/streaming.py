@@ -21,7 +21,13 @@ from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.heads import chunks
 from xjax.score.heads.contract import Head, HeadParts, row_spec, split_head
-from xjax.score.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
+from xjax.score.heads.terms import (
+  Chunk,
+  Normaliser,
+  chunk_loss,
+  gold_of,
+  labels_per_loss,
+)
 
 
 def head_loss(
@@ -32,7 +38,7 @@ def head_loss(
   loss: ChunkLoss,
   weights: LabelWeights | None = None,
 ) -> Float32[Array, '']:
-  """Computes the sum of the loss over documents and labels.
+  """Computes the loss over all labels, summed over documents.
 
   The function runs on the context mesh (`jax.set_mesh`). Documents are divided
   over the data axis, and label rows over the head's axes. The gradients are
@@ -46,8 +52,9 @@ def head_loss(
       not score are ignored.
     mask_B: bool, False for rows that only fill the batch. These rows add
       nothing to the loss.
-    loss: loss of a chunk of labels. A normalised loss takes one more pass over
-      the labels.
+    loss: loss of a chunk of labels. Its reduction says whether the loss of a
+      document is the sum or the mean over all labels. A normalised loss takes
+      one more pass over the labels.
     weights: float32 weights of the labels, or None if all labels count equally.
       There is one weight for each label row, including padding. The weights are
       cut and sharded like the label rows.
@@ -58,7 +65,8 @@ def head_loss(
   graphdef, rows, shared = split_head(head)
   static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
   gold = (positives_BP, mask_B)
-  return _head_loss(static, rows, shared, features, weights, *gold)
+  total = _head_loss(static, rows, shared, features, weights, *gold)
+  return total / labels_per_loss(loss, head.n_labels)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.numerics import total
 from xjax.core.types import PAD
-from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.losses.contract import ChunkLoss, LabelWeights, Reduction
 
 
 class Gold(NamedTuple):
@@ -109,7 +109,8 @@ def slot_loss(
     gold_BA: True for gold labels, which have finite logits.
     weights_BA: factor of each label's loss, or None if all are 1. A normalised
       loss uses only the weights of gold labels.
-    scale_B: factor of each document's loss, or None if all are 1.
+    scale_B: factor of each document's loss, or None if all are 1. It must be
+      None if the loss is normalised.
 
   Returns:
     The sum of the losses, and its derivative with respect to the logits.
@@ -127,10 +128,17 @@ def slot_loss(
     gold_loss_BA, dgold_BA = gold_loss_BA * weights_BA, dgold_BA * weights_BA
   gold_loss_BA = jnp.where(gold_BA, gold_loss_BA, 0.0)
   dlogits_BA = loss.absent(logits_BA)[1] + jnp.where(gold_BA, dgold_BA, 0.0)
-  if scale_B is not None:
-    gold_loss_BA *= scale_B[:, None]
-    dlogits_BA *= scale_B[:, None]
   return gold_loss_BA.sum(), dlogits_BA
+
+
+def labels_per_loss(loss: ChunkLoss, n_labels: int) -> int:
+  """Returns the number by which a loss over all labels is divided.
+
+  Args:
+    loss: loss of labels, which says whether their mean is taken.
+    n_labels: number of labels of the head.
+  """
+  return n_labels if loss.reduction is Reduction.MEAN_LABELS else 1
 
 
 class Normaliser(NamedTuple):

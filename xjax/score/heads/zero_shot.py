@@ -26,6 +26,8 @@ from xjax.score.heads.contract import (
 class ZeroShotConfig(DescriptorHeadConfig):
   """Chooses label attention that uses only descriptors (ZERO-BIGRU-LWAN)."""
 
+  trains_rows = False
+
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
     # This head hides no labels for calibration, so training uses all labels
     # with training documents.

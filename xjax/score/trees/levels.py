@@ -251,26 +251,6 @@ def gold_at(
   return _distinct(_ancestors(above_L, positives_BP))
 
 
-def gold_counts(
-  above_L: Int32[Array, ' L'],
-  positives_BP: Int32[Array, 'B P'],
-  ids_BA: Int32[Array, 'B A'],
-) -> Int32[Array, 'B A']:
-  """Counts each document's gold labels below some nodes, on the device.
-
-  Args:
-    above_L, positives_BP: as in gold_at. A label that is repeated counts once.
-    ids_BA: nodes of the level, and PAD elsewhere.
-
-  Returns:
-    counts_BA: 0 where ids are PAD.
-  """
-  nodes_BP = _ancestors(above_L, positives_BP)
-  same_BAP = ids_BA[:, :, None] == nodes_BP[:, None, :]
-  counts_BA = same_BAP.sum(axis=2, dtype=jnp.int32)
-  return jnp.where(ids_BA == PAD, 0, counts_BA)
-
-
 def _ancestors(above_L: jax.Array, positives_BP: jax.Array) -> jax.Array:
   """Returns the ancestor of each distinct gold label, sorted, int32 [B, P]."""
   inside_BP = positives_BP < len(above_L)

@@ -29,7 +29,7 @@ from xjax.score.heads.shortlist import (
   Places,
   Structure,
   Targets,
-  entry_share,
+  document_scale,
   entry_weights,
   learnt_places,
   loss_of_places,
@@ -59,7 +59,6 @@ def any_head_loss(
   loss: ChunkLoss,
   step: RowStep,
   label_weights: LabelWeights | None = None,
-  mean: bool = False,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
 
@@ -70,7 +69,7 @@ def any_head_loss(
   Args:
     head: a head with float32 rows, and at most one bias per label.
     features: result of the head's `prepare`.
-    shortlist, mask_B, loss, mean: arguments of shortlist_loss.
+    shortlist, mask_B, loss: arguments of shortlist_loss.
     step: how the rows are changed. Its slots have the sizes of row_shape.
     label_weights: argument `weights` of shortlist_loss.
 
@@ -80,7 +79,7 @@ def any_head_loss(
     slots, both after the step.
   """
   _, rows, shared = split_head(head)
-  static = Structure.of(head), loss, step.rule, mean
+  static = Structure.of(head), loss, step.rule
   batch = shortlist, mask_B
   arrays = rows, step.slots, step.pace, label_weights, batch
   total, rows, slots = _changed(static, arrays, shared, features)
@@ -118,7 +117,7 @@ def _backward(static, gradients, cotangents):
 _changed.defvjp(_forward, _backward)
 
 
-def _shard_step(static, loss, rule, mean, arrays, shared, features):
+def _shard_step(static, loss, rule, arrays, shared, features):
   """Runs the step on one shard of the label rows.
 
   Returns:
@@ -144,7 +143,7 @@ def _shard_step(static, loss, rule, mean, arrays, shared, features):
   at_BA = jnp.searchsorted(picked.row_C, row_BA)
   places = Places(jnp.where(places.own_BA, at_BA, 0), places.own_BA)
   places = learnt_places(static, gathered, shared, places, mask_B)
-  scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
+  scale_B = document_scale(loss, shortlist.ids_BA, static.n_labels)
   targets = Targets(gold_BA & places.own_BA, weights_BA, scale_B)
   head = gathered, shared, features
   total, d_rows, *gradients = loss_of_places(
@@ -174,13 +173,13 @@ def _step_rows(
   slots = picked.write(slots, rule.update_slots(gradient, picked.cut(slots)))
   direction = rule.direction(gradient, picked.cut(slots), pace.step)
   values = _joined(leaves)
-  kernel_UD = direction.kernel_CD + pace.decay * values.kernel_CD
+  kernel_YD = direction.kernel_CD + pace.decay * values.kernel_CD
   changes, at = [], 0
   for leaf in leaves:
     if leaf.ndim == 1:
       changes.append(direction.bias_C)
       continue
-    changes.append(kernel_UD[:, at : at + leaf.shape[1]])
+    changes.append(kernel_YD[:, at : at + leaf.shape[1]])
     at += leaf.shape[1]
   leaves = [x - pace.rate * change for x, change in zip(leaves, changes)]
   return nnx.merge_state(frozen, jax.tree.unflatten(structure, leaves)), slots

@@ -38,7 +38,13 @@ from xjax.score.heads.rows.storage import (
   encode_weights,
 )
 from xjax.score.heads.rows.update import RowGradient, RowRule, Slots
-from xjax.score.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
+from xjax.score.heads.terms import (
+  Chunk,
+  Normaliser,
+  chunk_loss,
+  gold_of,
+  labels_per_loss,
+)
 
 
 class Pace(NamedTuple):
@@ -123,9 +129,9 @@ def fused_loss(
     label_weights: argument `weights` of head_loss.
 
   Returns:
-    The sum of the loss over documents and labels, computed with the rows before
-    the step. The second result is a pair: the rows (as in split_head) and the
-    slots, both after the step.
+    The loss, summed over documents, computed with the rows before the step. The
+    second result is a pair: the rows (as in split_head) and the slots, both
+    after the step.
   """
   rows = split_head(head).rows
   static = Pass.of(head, loss, step.rule)
@@ -227,6 +233,7 @@ def _shard_step(
     return normaliser.with_chunk(logits_BC, gold, chunk_at(start, size))
 
   loss = static.loss
+  divisor = labels_per_loss(loss, static.n_labels)
   if loss.normalised:
     normaliser = scan(add_chunk, Normaliser.start(len(all_BD)))
     loss = normaliser.normalised(loss, axes)
@@ -234,7 +241,8 @@ def _shard_step(
 
   def body(carry, start, size):
     def terms(logits_BC):
-      return chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
+      results = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
+      return jax.tree.map(lambda x: x / divisor, results)
 
     span = chunks.Span(start, size)
     return change_chunk(static, carry, all_BD, pace, exponents, span, terms)

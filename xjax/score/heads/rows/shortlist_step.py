@@ -35,7 +35,7 @@ from xjax.score.heads.rows.fused import (
 )
 from xjax.score.heads.rows.storage import decode_weights
 from xjax.score.heads.rows.update import Slots
-from xjax.score.heads.shortlist import entry_share, entry_weights, places_of
+from xjax.score.heads.shortlist import document_scale, entry_weights, places_of
 from xjax.score.heads.terms import Normaliser, slot_loss
 
 
@@ -47,7 +47,6 @@ def fused_shortlist_loss(
   loss: ChunkLoss,
   step: RowStep,
   label_weights: LabelWeights | None = None,
-  mean: bool = False,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
 
@@ -60,7 +59,7 @@ def fused_shortlist_loss(
 
   Args:
     head, document_BD, step: arguments of fused_loss.
-    shortlist, mask_B, loss, mean: arguments of shortlist_loss.
+    shortlist, mask_B, loss: arguments of shortlist_loss.
     label_weights: argument `weights` of shortlist_loss.
 
   Returns:
@@ -69,7 +68,7 @@ def fused_shortlist_loss(
     after the step.
   """
   rows = split_head(head).rows
-  static = Pass.of(head, loss, step.rule), mean
+  static = Pass.of(head, loss, step.rule)
   pure = nnx.to_pure_dict(rows)
   batch = shortlist, mask_B
   arrays = pure, step.slots, step.pace, document_BD, label_weights, batch
@@ -86,9 +85,9 @@ def _fused(static, *arrays):
 
 def _forward(static, *arrays):
   """Returns the result of _fused and the gradient of document_BD."""
-  row = row_spec(static[0].axes)
+  row = row_spec(static.axes)
   run = jax.shard_map(
-    functools.partial(_shard_step, *static),
+    functools.partial(_shard_step, static),
     in_specs=(row, row, P(), BATCH, row, BATCH),
     out_specs=(P(), row, row, BATCH),
     check_vma=False,
@@ -107,7 +106,7 @@ def _backward(static, d_document_BD, cotangents):
 _fused.defvjp(_forward, _backward)
 
 
-def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
+def _shard_step(static, rows, slots, pace, document_BD, weights, batch):
   """Runs the step on one shard of the label rows (see fused._shard_step)."""
   axes = static.axes
   documents = chunks.all_documents((document_BD, *batch), axes)
@@ -116,12 +115,12 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
   own_BA = places.own_BA & mask_B[:, None]
   gold_BA = shortlist.gold_BA & own_BA
   weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
-  scale_B = entry_share(shortlist.ids_BA, static.n_labels) if mean else None
+  scale_B = document_scale(static.loss, shortlist.ids_BA, static.n_labels)
   per_shard = len(rows['bias'])
   row_BA = jnp.where(own_BA, places.row_BA, per_shard)
   capacity = min(row_BA.size, chunks.shard_rows(rows, static.n_labels))
-  row_U, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
-  entries = _by_column(row_U, row_BA, own_BA, gold_BA, weights_BA)
+  row_Y, used = distinct_rows(row_BA.reshape(-1), capacity, per_shard)
+  entries = _by_column(row_Y, row_BA, own_BA, gold_BA, weights_BA)
   scan = functools.partial(
     chunks.scan_chunks, rows=capacity, chunk=static.chunk, used=used
   )
@@ -134,7 +133,7 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
     return logits_BC, marks_BC == _GOLD, weights_BC
 
   def picked(start, size):
-    return chunks.Picked(lax.dynamic_slice_in_dim(row_U, start, size))
+    return chunks.Picked(lax.dynamic_slice_in_dim(row_Y, start, size))
 
   def add_chunk(normaliser, start, size):
     chunk_rows = picked(start, size).cut(rows)
@@ -163,7 +162,7 @@ def _shard_step(static, mean, rows, slots, pace, document_BD, weights, batch):
 
 def distinct_rows(
   row_X: Int32[Array, ' X'], capacity: int, per_shard: int
-) -> tuple[Int32[Array, ' U'], Int32[Array, '']]:
+) -> tuple[Int32[Array, ' Y'], Int32[Array, '']]:
   """Sorts row numbers and removes repeated ones.
 
   Args:
@@ -172,22 +171,22 @@ def distinct_rows(
     per_shard: number of rows of the shard.
 
   Returns:
-    row_U: int32 [capacity], ascending. Entries after the distinct rows are
+    row_Y: int32 [capacity], ascending. Entries after the distinct rows are
       different numbers beyond the shard.
     used: int32, number of distinct rows.
   """
   row_X = jnp.sort(row_X)
   new_X = (row_X < per_shard) & jnp.diff(row_X, prepend=-1).astype(bool)
   at_X = jnp.where(new_X, jnp.cumsum(new_X) - 1, capacity)
-  row_U = per_shard + jnp.arange(capacity, dtype=jnp.int32)
-  return row_U.at[at_X].set(row_X, mode='drop'), new_X.sum(dtype=jnp.int32)
+  row_Y = per_shard + jnp.arange(capacity, dtype=jnp.int32)
+  return row_Y.at[at_X].set(row_X, mode='drop'), new_X.sum(dtype=jnp.int32)
 
 
 _NEGATIVE, _GOLD = 1, 2  # marks of the labels on a document's shortlist
 
 
 def _by_column(
-  row_U: jax.Array,
+  row_Y: jax.Array,
   row_BA: jax.Array,
   own_BA: jax.Array,
   gold_BA: jax.Array,
@@ -196,16 +195,16 @@ def _by_column(
   """Moves the entries of shortlists to the columns of their labels.
 
   Returns:
-    marks_BU: int8, _NEGATIVE or _GOLD, and 0 where a label is not on the
+    marks_BY: int8, _NEGATIVE or _GOLD, and 0 where a label is not on the
       document's shortlist.
-    weights_BU: float32 weights in the loss, or None.
+    weights_BY: float32 weights in the loss, or None.
   """
-  column_BA = jnp.where(own_BA, jnp.searchsorted(row_U, row_BA), len(row_U))
+  column_BA = jnp.where(own_BA, jnp.searchsorted(row_Y, row_BA), len(row_Y))
   row_B1 = jnp.arange(len(row_BA))[:, None]
 
   def by_column(values_BA: jax.Array) -> jax.Array:
-    zero_BU = jnp.zeros((len(row_BA), len(row_U)), values_BA.dtype)
-    return zero_BU.at[row_B1, column_BA].set(values_BA, mode='drop')
+    zero_BY = jnp.zeros((len(row_BA), len(row_Y)), values_BA.dtype)
+    return zero_BY.at[row_B1, column_BA].set(values_BA, mode='drop')
 
   marks_BA = jnp.where(gold_BA, _GOLD, _NEGATIVE).astype(jnp.int8)
   return jax.tree.map(by_column, (marks_BA, weights_BA))

@@ -26,7 +26,7 @@ from xjax.score.heads.contract import HeadConfig
 
 @dataclasses.dataclass
 class RowsConfig(ConfigPart, abstract=True):
-  """Chooses how the label rows of a one-vs-all head are trained.
+  """Chooses how label rows are trained.
 
   Attributes:
     fused: whether rows are changed in the pass that computes their gradient.
@@ -49,6 +49,9 @@ class RowsConfig(ConfigPart, abstract=True):
 class FusedRowsConfig(RowsConfig, abstract=True):
   """Chooses a rule that changes label rows while their gradient is computed.
 
+  The head is OneVsAllConfig. If training scores only the labels on shortlists,
+  it can be any head whose label rows are trained.
+
   Such a rule needs no gradient [L, D]. A weight can be stored in 1 or 2 bytes
   (OneVsAllConfig.storage). The optimizer's clipping and learning rates do not
   apply to the rows. train.freeze must not name the rows.
@@ -70,9 +73,15 @@ class FusedRowsConfig(RowsConfig, abstract=True):
   def check(self, config: Any, path: str) -> Iterator[str]:
     kind = f'{path}={type(self).__name__}(...)'
     model = config.model
-    if not (model.head.fusable or model.shortlist.proposes):
-      head = kinds_that('fusable', HeadConfig)
-      yield f'{kind}: needs config.model.head={head}'
+    needed = f'needs config.model.head={kinds_that("fusable", HeadConfig)}'
+    if not model.head.trains_rows:
+      head = type(model.head).__name__
+      yield f'{kind}: {needed}, because {head}(...) has no rows of that kind'
+    elif not (model.head.fusable or model.shortlist.lists_in_training):
+      yield (
+        f'{kind}: {needed}; with other heads, training must score only the '
+        'labels on shortlists (config.model.shortlist)'
+      )
     if config.train.accumulate > 1:
       yield (
         f'{kind}: config.train.accumulate={config.train.accumulate} must be 1, '

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.losses.bce import bce
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import Reduction
 from xjax.losses.focal import Focal
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
@@ -43,6 +44,20 @@ def assert_is_dense(step):
 )
 def test_losses_with_label_weights(step_trial, loss):
   assert_is_dense(step_trial(loss, weighted=True))
+
+
+def test_the_mean_over_labels(step_trial):
+  mean, total = (
+    step_trial(loss, SGD(momentum=0.9))
+    for loss in (BCE(reduction=Reduction.MEAN_LABELS), bce)
+  )
+  results, sums, first = mean.fused(), total.dense(), mean.before()
+  labels = len(sums.rows['bias'])
+  assert results.loss * labels == pytest.approx(sums.loss, rel=1e-6)
+  assert off(results.d_document_BD * labels, sums.d_document_BD) <= 1e-6
+  for name, slot in results.slots.items():
+    kept = 0.9 * first.slots[name].astype(np.float64)
+    assert off(slot, kept + (sums.slots[name] - kept) / labels) <= 1e-6, name
 
 
 @pytest.mark.parametrize('rule', [SGD(momentum=0.9), AdagradRow()])
