@@ -31,6 +31,8 @@ from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.train.loop import Loop
+from xjax.train.run_record import RunClock, RunRecord
+from xjax.train.workdir import Workdir
 
 KINDS = ['reranked', pytest.param('levelled', marks=pytest.mark.thorough)]
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -124,6 +126,17 @@ def test_a_finished_run_is_copied(reranked, tmp_path):
   assert again == load(reranked.workdir).predict(TEXTS, 3)
 
 
+def test_the_labels_of_an_unfinished_run_are_not_ranked(reranked, tmp_path):
+  source = tmp_path / 'source'
+  shutil.copytree(reranked.workdir / 'stages' / 'proposer', source)
+  RunClock(Workdir.at(source)).save(RunRecord())
+  config = reranker()
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
+  with pytest.raises(ConfigError, match=f'{source} is not finished'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
 @pytest.mark.parametrize('kind', KINDS)
 def test_a_saved_model_has_its_stages(kind, request, tmp_path):
   from xjax import load as load_model
@@ -192,8 +205,7 @@ def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
 
 def test_clusters_are_gold_where_their_labels_are(levelled):
   from xjax.data.load import read_corpus
-  from xjax.run.stages.level_corpus import level_corpus
-  from xjax.run.stages.levels import saved_levels
+  from xjax.run.stages.levels import level_corpus, saved_levels
   from xjax.train.workdir import Workdir
 
   config = by_levels()

@@ -11,11 +11,15 @@ from tests.fixtures.sparse_runs import contents
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.processes.lock import locked
+from xjax.data.config import TfidfConfig
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.stages.vectors import join
 from xjax.score.config import ExactMatchModel, RunVectors
 from xjax.train.loop import Loop
+from xjax.train.run_record import RunClock, RunRecord
+from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
@@ -112,6 +116,44 @@ def test_a_changed_stage_is_not_used(joined, tmp_path):
     load(folder)
 
 
+def test_a_stage_that_changed_between_two_starts_is_an_error(
+  joined, joined_config, tmp_path
+):
+  shutil.copytree(joined.workdir, tmp_path / 'run')
+  path = tmp_path / 'run' / 'stages' / 'encoder' / 'digests.json'
+  path.write_text(path.read_text() + ' ')
+  with pytest.raises(DataError, match='stages/encoder/digests.json'):
+    fit(joined_config, tmp_path / 'run')
+
+
+def test_a_run_with_a_stage_resumes_on_other_hardware(
+  joined, joined_config, tmp_path
+):
+  shutil.copytree(joined.workdir, tmp_path / 'run')
+  data = dataclasses.replace(joined_config.data, workers=2)
+  other = dataclasses.replace(joined_config, data=data)
+  for config in (other, joined_config):
+    assert fit(config, tmp_path / 'run').metrics == joined.metrics
+  load(tmp_path / 'run')
+
+
+def test_the_vectors_of_an_unfinished_run_are_not_used(
+  joined, joined_config, tmp_path
+):
+  source = tmp_path / 'source'
+  shutil.copytree(joined.workdir / 'stages' / 'encoder', source)
+  vectors = RunVectors(weight=2.0, workdir=str(source))
+  model = dataclasses.replace(joined_config.model, vectors=vectors)
+  config = dataclasses.replace(joined_config, model=model)
+  RunClock(Workdir.at(source)).save(RunRecord())
+  with pytest.raises(ConfigError, match=f'{source} is not finished'):
+    fit(config, tmp_path / 'run')
+  (source / 'run.json').unlink()
+  with locked(source), pytest.raises(ConfigError, match='wait until it ends'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
 def test_a_stage_is_saved_with_the_config(joined_config):
   assert from_json(to_json(joined_config)) == joined_config
 
@@ -120,10 +162,14 @@ def test_faults_of_a_stage_have_the_path_of_the_stage(joined_config):
   config = from_json(to_json(joined_config))
   config.model.vectors.stage.train.accumulate = 7
   config.model.vectors.stage.zones = ('title',)
+  config.model.vectors.stage.tokens = TfidfConfig()
   with pytest.raises(ConfigError) as error:
     check_config(config)
-  where = 'config.model.vectors.stage.train.accumulate=7: must divide '
-  assert where + 'config.model.vectors.stage.train.batch' in str(error.value)
+  stage = 'config.model.vectors.stage'
+  message = str(error.value)
+  assert f'{stage}.train.accumulate=7: must divide {stage}.train.b' in message
+  assert f'\n{stage}.tokens=TfidfConfig(...): ' in f'\n{message}'
+  assert 'stage.model.vectors' not in message
 
 
 def test_a_stage_of_vectors_must_have_an_encoder(joined_config):
