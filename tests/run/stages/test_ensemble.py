@@ -276,7 +276,7 @@ def test_what_only_single_models_can_do_is_refused(averaged, tmp_path):
     model.explain(TEXTS)
   with pytest.raises(ConfigError, match='ensemble cannot score new labels'):
     model.with_labels([Label('new', 'new name')])
-  with pytest.raises(ConfigError, match='stages/member_0'):
+  with pytest.raises(ConfigError, match='has no encoder of the BERT family'):
     export_encoder(averaged.workdir, tmp_path / 'exported')
 
 
