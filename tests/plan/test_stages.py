@@ -22,9 +22,10 @@ from xjax.plan.sizes import assumed_sizes
 from xjax.plan.stages import trained_models
 from xjax.score.config import ExactMatchModel, TreeModel
 from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.pooling import MeanConfig, SelfAttentionConfig
 from xjax.score.shortlists import AllLabels, LevelShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.levels_config import LevelsConfig
@@ -124,8 +125,9 @@ def test_a_matcher_and_a_ranker_are_planned():
 
 
 def test_the_advice_for_a_stage_names_its_fields():
-  config = config_of(TreeModel(vectors=StageVectors(stage=stage_of())))
-  config.train = TreeTrain()
+  stage = stage_of()
+  stage.model.encoder, stage.model.pooling = NoEncoder(), MeanConfig()
+  config = config_of(TreeModel(vectors=StageVectors(stage=stage)), TreeTrain())
   model, _ = trained_models(config)
   sizes = dataclasses.replace(
     assumed_sizes(model.config, 100_000_000, 500), vocab_size=50

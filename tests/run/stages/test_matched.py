@@ -170,6 +170,8 @@ def _fresh(config):
 def test_a_saved_model_has_its_matcher(matched, tmp_path):
   predictor = load(matched.workdir)
   save_run(predictor, tmp_path / 'model')
+  assert predictor.workdir.shortlists.exists()  # only training reads this file
+  assert not list((tmp_path / 'model').rglob('shortlists.npz'))
   copy = load(tmp_path / 'model')
   ids, scores = predictor.scorer.topk(batch_of(predictor), 5)
   same_ids, same = copy.scorer.topk(batch_of(copy), 5)
