@@ -361,6 +361,9 @@ def test_a_document_with_more_gold_labels_is_an_error(tmp_path):
   config.model.shortlist.size = 2
   with pytest.raises(ConfigError, match='shortlist.size=2: document .* has'):
     fit(config, tmp_path / 'run')
+  few = by_levels(kept=1)
+  with pytest.raises(ConfigError, match='shortlist.kept=1: document .* has'):
+    fit(few, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
 

@@ -24,28 +24,54 @@ from xjax.train.sparse_inputs import SplitTexts, TextInputs
 from xjax.train.workdir import Workdir
 
 
-def keep_levels(
-  levels: LevelsConfig, config: Config, corpus: Corpus, folder: Workdir
-) -> LabelLevels:
-  """Returns the levels of a run. They are built and saved if absent.
+@dataclasses.dataclass(eq=False)
+class RunLevels:
+  """Builds the levels of a run only once, and saves them later.
 
-  Args:
+  So a run can check its levels before it writes its first file.
+
+  Attributes:
     levels: the tree, and where it is cut.
     config: config of the run.
-    corpus: corpus of the run.
     folder: workdir of the run.
-
-  Raises:
-    ConfigError: the tree cannot be cut to the sizes.
-    DataError: the file of levels is damaged.
+    built: the levels, if this object has built them.
   """
-  if is_host0() and not folder.levels.exists():
-    with Progress('building the label tree'):
-      built = levels.cut(_tree_data(levels, config, corpus))
-    with folder.recording(folder.levels):
-      save_levels(folder.levels, built)
-  barrier('xjax:levels')
-  return saved_levels(folder)
+
+  levels: LevelsConfig
+  config: Config
+  folder: Workdir
+  built: LabelLevels | None = None
+
+  def of(self, corpus: Corpus) -> LabelLevels:
+    """Returns the levels. They are built if they are not saved.
+
+    Args:
+      corpus: corpus of the run.
+
+    Raises:
+      ConfigError: the tree cannot be cut to the sizes.
+      DataError: the file of levels is damaged.
+    """
+    if self.folder.levels.exists():
+      return saved_levels(self.folder)
+    if self.built is None:
+      with Progress('building the label tree'):
+        data = _tree_data(self.levels, self.config, corpus)
+        self.built = self.levels.cut(data)
+    return self.built
+
+  def keep(self, corpus: Corpus) -> LabelLevels:
+    """Returns the levels. They are saved if absent.
+
+    The argument and the errors are those of `of`.
+    """
+    path = self.folder.levels
+    if is_host0() and not path.exists():
+      built = self.of(corpus)
+      with self.folder.recording(path):
+        save_levels(path, built)
+    barrier('xjax:levels')
+    return saved_levels(self.folder)
 
 
 def saved_levels(folder: Workdir) -> LabelLevels:

@@ -11,7 +11,7 @@ from xjax.data.schema import Corpus, Document, Split
 from xjax.run.load import JUDGED
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import SparseFit, score_kind
-from xjax.run.stages.levels import keep_levels, level_corpus, saved_levels
+from xjax.run.stages.levels import RunLevels, level_corpus, saved_levels
 from xjax.run.stages.proposals import proposed_nodes, saved_nodes
 from xjax.run.stages.proposed_batches import ProposedBatches
 from xjax.run.stages.stage import load_stage, train_stage
@@ -91,7 +91,7 @@ class MatchedFit(SparseFit):
     """Returns the inputs; the matcher is trained if absent."""
     config, folder = self.config, self.workdir
     texts = super().inputs(corpus, preemption)
-    levels = keep_levels(config.model.levels, config, corpus, folder)
+    levels = RunLevels(config.model.levels, config, folder).keep(corpus)
     clusters, _ = level_corpus(corpus, levels)
     trained = config.model.matcher.run_config(config)
     matcher = train_stage(trained, folder, MATCHER, clusters, preemption)

@@ -18,7 +18,7 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
-from xjax.run.stages.levels import keep_levels, saved_levels, train_level
+from xjax.run.stages.levels import saved_levels, train_level
 from xjax.run.stages.proposed_batches import ShortlistInputs
 from xjax.run.stages.stage import (
   check_labels,
@@ -100,17 +100,28 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
     check_zones(config, source, load_config(Workdir.at(source).config))
 
 
-def check_room(config: Config, corpus: Corpus) -> None:
+def check_room(
+  config: Config, corpus: Corpus, levels: LabelLevels | None
+) -> None:
   """Checks that all gold labels of a document fit on its shortlist.
+
+  Args:
+    config: config of the run.
+    corpus: corpus of the run.
+    levels: the levels of a run with LevelShortlist.
 
   Raises:
     ConfigError: a training document has more labels; the message names it.
   """
-  shortlist, split = config.model.shortlist, corpus.splits[TRAIN]
-  if isinstance(shortlist, RankedShortlist) and shortlist.trained:
-    none = np.zeros((len(split), 0), np.int32)
-    empty = TrainShortlists(none, shortlist.size)
-    empty.check(_gold(corpus), split.ids, f'{_FIELD}.{shortlist.room}')
+  match shortlist := config.model.shortlist:
+    case RankedShortlist(trained=True):
+      lists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
+    case LevelShortlist():
+      lists = _level_shortlists(shortlist, levels, None)
+    case _:
+      return
+  field = f'{_FIELD}.{shortlist.room}'
+  lists.check(_gold(corpus), corpus.splits[TRAIN].ids, field)
 
 
 def new_proposals(
@@ -126,15 +137,14 @@ def new_proposals(
 
   Args:
     config: config of the run.
-    folder: workdir of the run.
+    folder: workdir of the run, which has the levels of a LevelShortlist.
     corpus: corpus of the run.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
     costs: how much each gold label of the split train counts; None stands for
       1.
 
   Raises:
-    UserError: the stage cannot be trained or copied, or a document has more
-      gold labels than its shortlist has room.
+    UserError: the stage cannot be trained or copied.
     Preempted: SIGTERM or Ctrl-C came; another call continues.
   """
   shortlist = config.model.shortlist
@@ -145,10 +155,8 @@ def new_proposals(
         return proposals
       shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
     case LevelShortlist():
-      levels = keep_levels(shortlist.levels, config, corpus, folder)
+      levels = saved_levels(folder)
       shortlists = _level_shortlists(shortlist, levels, costs)
-      field = f'{_FIELD}.{shortlist.room}'
-      shortlists.check(_gold(corpus), corpus.splits[TRAIN].ids, field)
       proposals = Proposals()
       if len(levels) > 1:
         proposals = _level(config, folder, corpus, levels, preemption, costs)

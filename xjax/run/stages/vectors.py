@@ -18,7 +18,7 @@ from xjax.core.types import PAD
 from xjax.data.batches.sparse import Features
 from xjax.data.schema import Corpus, Document
 from xjax.run.predictor import Predictor
-from xjax.run.stages.levels import keep_levels, train_level
+from xjax.run.stages.levels import RunLevels, train_level
 from xjax.run.stages.stage import (
   check_run,
   check_zones,
@@ -219,7 +219,7 @@ def vectors_of_new_run(
     model = train_stage(trained, folder, ENCODER, corpus, preemption)
   else:
     shortlist = trained.model.shortlist
-    levels = keep_levels(shortlist.levels, trained, corpus, folder)
+    levels = RunLevels(shortlist.levels, trained, folder).keep(corpus)
     model = train_level(trained, folder, ENCODER, corpus, levels, preemption)
   return DocumentVectors.of(model, vectors.weight)
 
