@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.kills import assert_same_dev, kill, kill_training
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
@@ -17,9 +18,12 @@ from xjax.config.stages import StageConfig, StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import PAD, Ragged
 from xjax.data.config import TfidfConfig, WordsConfig
+from xjax.losses.bce import BCEConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit
 from xjax.run.load import load
+from xjax.run.stages import proposals
+from xjax.run.stages.levels import level_corpus, saved_levels
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
@@ -30,7 +34,7 @@ from xjax.score.shortlists import AllLabels, LevelShortlist, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
-from xjax.train.loop import Loop
+from xjax.select.model_scorer import ModelScorer
 from xjax.train.run_record import RunClock, RunRecord
 from xjax.train.workdir import Workdir
 
@@ -205,8 +209,6 @@ def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
 
 def test_clusters_are_gold_where_their_labels_are(levelled):
   from xjax.data.load import read_corpus
-  from xjax.run.stages.levels import level_corpus, saved_levels
-  from xjax.train.workdir import Workdir
 
   config = by_levels()
   corpus = read_corpus(config.data, config.seed)
@@ -253,53 +255,110 @@ def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
   assert 0 < levels['level 1: recall@6'] < levels['level 0: recall@4'] <= 1
 
 
-class Killed:
-  """Kills a run after step 2 of its n-th training loop."""
+@pytest.fixture(scope='module')
+def copied(reranked):
+  """A run that ranks the labels of a copied run, as `reranked` does."""
+  return reranked
 
-  def __init__(self, monkeypatch, which):
-    self.monkeypatch, self.left = monkeypatch, which
 
-  def __enter__(self):
-    run = Loop.run
+@pytest.fixture(scope='module')
+def bootstrapped(devices, tmp_path_factory):
+  """The result of a run by levels with fitted label rows."""
+  folder = tmp_path_factory.mktemp('bootstrapped') / 'run'
+  with devices(1):
+    return fit(by_levels(bootstrap=True), folder)
 
-    def killed(loop, state, iterator, position):
-      if self.left:
-        self.left -= 1
-        return run(loop, state, iterator, position)
-      steps, loop.config.steps = loop.config.steps, 2
-      run(loop, state, iterator, position)
-      loop.config.steps = steps
-      raise Preempted('killed')
 
-    self.monkeypatch.setattr(Loop, 'run', killed)
-
-  def __exit__(self, *error):
-    self.monkeypatch.undo()
+KILLS = {
+  'loop 0': lambda patch: kill_training(patch, 0),
+  'loop 1': lambda patch: kill_training(patch, 1),
+  'loop 2': lambda patch: kill_training(patch, 2),
+  'rows 0': lambda patch: kill(patch, proposals, 'fitted_rows', 0),
+  'rows 1': lambda patch: kill(patch, proposals, 'fitted_rows', 1),
+  'list 0': lambda patch: kill(patch, proposals, 'write_npz', 0),
+  'list 1': lambda patch: kill(patch, proposals, 'write_npz', 1, after=True),
+}
 
 
 @pytest.mark.parametrize(
-  ('kind', 'which'),
+  ('kind', 'place'),
   [
-    ('reranked', 0),
-    pytest.param('levelled', 0, marks=pytest.mark.thorough),
-    pytest.param('levelled', 1, marks=pytest.mark.thorough),
-    pytest.param('levelled', 2, marks=pytest.mark.thorough),
+    ('reranked', 'loop 0'),
+    *(
+      pytest.param(kind, place, marks=pytest.mark.thorough)
+      for kind, places in (
+        ('copied', ['loop 0', 'list 0']),
+        ('levelled', ['loop 0', 'loop 1', 'loop 2']),
+        ('bootstrapped', KILLS),
+      )
+      for place in places
+    ),
   ],
 )
 def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  kind, which, request, tmp_path, monkeypatch
+  kind, place, request, tmp_path, monkeypatch
 ):
   whole = request.getfixturevalue(kind)
-  config = reranker() if kind == 'reranked' else by_levels()
-  with Killed(monkeypatch, which), pytest.raises(Preempted):
-    fit(config, tmp_path / 'run')
-  config = reranker() if kind == 'reranked' else by_levels()
-  result = fit(config, tmp_path / 'run')
+
+  def config():
+    if kind in ('levelled', 'bootstrapped'):
+      return by_levels(bootstrap=kind == 'bootstrapped')
+    config = reranker()
+    if kind == 'copied':
+      source = str(whole.workdir / 'stages' / 'proposer')
+      config.model.shortlist = RunShortlist(20, 2.0, workdir=source)
+    return config
+
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    KILLS[place](patch)
+    fit(config(), tmp_path / 'run')
+  result = fit(config(), tmp_path / 'run')
   assert result.metrics == whole.metrics
+  assert_same_dev(result, whole)
   ours, theirs = (
     load(x).scorer.params for x in (tmp_path / 'run', whole.workdir)
   )
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def all_logits(predictor):
+  """Returns the logits of all labels of a model for TEXTS, [N, L]."""
+  scorer, n = predictor.scorer, predictor.n_labels
+  plain = ModelScorer(scorer._graphdef, scorer.params, scorer.mesh, n)
+  logits_NL = np.full((len(TEXTS), n), np.nan)
+  for batch in predictor.text_batches(TEXTS):
+    real = batch.doc_B != PAD
+    ids, scores = (x[0][real] for x in plain.topk(batch, n))
+    np.put_along_axis(rows := logits_NL[batch.doc_B[real]], ids, scores, 1)
+    logits_NL[batch.doc_B[real]] = rows
+  return logits_NL
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('loss', [BCEConfig(), SquaredHingeConfig()])
+def test_with_all_clusters_scores_are_products_over_paths(loss, tmp_path):
+  config = by_levels(kept=16)
+  config.train.loss = loss
+  folder = fit(config, tmp_path / 'run').workdir
+  model = load(folder)
+  logs_NC, levels = 0.0, saved_levels(model.workdir)
+  stages = folder / 'stages' / 'level' / 'stages' / 'level', folder / 'stages'
+  for level, path in enumerate((stages[0], stages[1] / 'level', folder)):
+    z = all_logits(load(path))
+    is_hinge = isinstance(loss, SquaredHingeConfig)
+    own = -(np.maximum(0, 1 - z) ** 3) if is_hinge else -np.logaddexp(0, -z)
+    if level:
+      logs_NC = logs_NC[:, levels.parents[level]]
+    logs_NC = logs_NC + own
+  scores_NL = logs_NC
+  if not is_hinge:
+    scores_NL = logs_NC - np.log(-np.expm1(logs_NC))
+  for batch in model.text_batches(TEXTS):
+    real = batch.doc_B != PAD
+    ids, scores = (x[0][real] for x in model.topk(batch, model.n_labels))
+    assert (np.sort(ids, axis=1) == np.arange(model.n_labels)).all()
+    wanted = np.take_along_axis(scores_NL[batch.doc_B[real]], ids, axis=1)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.thorough
@@ -307,7 +366,6 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
   from xjax.data.load import read_corpus
   from xjax.run.stages.proposals import new_proposals
   from xjax.train.preemption import Preemption
-  from xjax.train.workdir import Workdir
 
   config = by_levels()
   shutil.copytree(levelled.workdir, tmp_path / 'run')
