@@ -1,6 +1,6 @@
 """Holds the predictions of a split, from which all metrics are computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -62,6 +62,25 @@ class Lists:
     ended = self.ids[:, -1] == PAD
     whole = ended | (self.ids.shape[1] >= n_listable)
     return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
+
+  def last_score(self, n_listable: int) -> np.ndarray:
+    """Returns the score below which a search may have missed labels.
+
+    A search that is not exact may end a list before all labels are listed. So a
+    list that ends in PAD does not have all labels.
+
+    Args:
+      n_listable: number of labels that could be listed.
+
+    Returns:
+      float32 [N], the last score of each list; inf for a list without labels,
+      and -inf for a list that has all labels.
+    """
+    lengths = self.lengths
+    last = np.maximum(lengths - 1, 0)[:, None]
+    scores = np.take_along_axis(self.scores, last, 1)[:, 0]
+    scores = np.where(lengths == 0, np.float32(np.inf), scores)
+    return np.where(lengths >= n_listable, np.float32(-np.inf), scores)
 
   def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
     """Returns which entries are gold, bool [N, K].
@@ -151,6 +170,9 @@ _SELECTED_BY = re.compile(
   r'|exact|(?:beam|clusters|shortlist|trees|runs)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
+# Name of a recall: the step of the search, and how many labels or clusters the
+# step keeps.
+_RECALL = re.compile(r'(?:shortlist|union|level \d+) recall@[1-9]\d*')
 # Two scores of a label count as equal within these tolerances, because scores
 # are rounded.
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
@@ -183,6 +205,11 @@ class Predictions:
     selected_by: the search that found the labels of highest score: `exact`,
       `beam=10`, `recall=0.95`, `shortlist=500`, `trees=3` or `runs=3`; '' if
       the search is not recorded.
+    recalls: slice name -> step of the search, such as `shortlist recall@500` ->
+      the share of gold labels that the step keeps, as a mean over the documents
+      with gold labels in the slice. Slices without gold labels have no entry.
+    requested: pairs (bool [L], lists) of further slices for which the scorer
+      made lists. They are not saved.
   """
 
   score_kind: ScoreKind
@@ -199,6 +226,10 @@ class Predictions:
   assigned_above: float | None = None
   strategy: str = ''
   selected_by: str = ''
+  recalls: Mapping[str, Mapping[str, float]] = dataclasses.field(
+    default_factory=dict
+  )
+  requested: Sequence[tuple[np.ndarray, Lists]] = ()
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -221,9 +252,30 @@ class Predictions:
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
   @property
+  def selection_with_recalls(self) -> str:
+    """Returns `selection` and the recalls of the slice `all`."""
+    recalls = [f'{n} {x:.3f}' for n, x in self.recalls.get(ALL, {}).items()]
+    return self.selection + (f' ({", ".join(recalls)})' if recalls else '')
+
+  @property
   def is_approximate(self) -> bool:
     """Returns whether the recorded search may miss labels of high score."""
     return self.selected_by not in ('', EXACT)
+
+  def own_lists(self, name: str, mask: np.ndarray) -> Lists | None:
+    """Returns the lists that the scorer made for a slice; None if it did not.
+
+    Args:
+      name: name of the slice.
+      mask: bool [L], the labels of the slice.
+    """
+    saved = self.masks.get(name) if name in self.lists else None
+    if saved is not None and np.array_equal(saved, mask):
+      return self.lists[name]
+    for other, lists in self.requested:
+      if np.array_equal(other, mask):
+        return lists
+    return None
 
   def fault(self) -> str:
     """Returns a message about a label with two scores for one document.
@@ -240,6 +292,8 @@ class Predictions:
       for name, lists in self.lists.items()
       if name != ALL or not self.strategy
     }
+    for number, (_, lists) in enumerate(self.requested, 1):
+      compared[f'requested slice {number}'] = lists
     if len(compared) < 2:
       return ''
     width = sum(lists.ids.shape[1] for lists in compared.values())
@@ -270,13 +324,16 @@ class Predictions:
     """
     rows = np.flatnonzero(kept).tolist()
     gold = self.gold
+
+    def some(lists: Lists) -> Lists:
+      return Lists(lists.ids[kept], lists.scores[kept])
+
     return dataclasses.replace(
       self,
       doc_ids=tuple(self.doc_ids[row] for row in rows),
-      lists={
-        name: Lists(lists.ids[kept], lists.scores[kept])
-        for name, lists in self.lists.items()
-      },
+      lists={name: some(lists) for name, lists in self.lists.items()},
+      requested=[(mask, some(lists)) for mask, lists in self.requested],
+      recalls={},  # these are means over all documents
       gold=None if gold is None else Ragged.of([gold[row] for row in rows]),
     )
 
@@ -300,6 +357,8 @@ class Predictions:
     - `gold/indptr`: int64, and `gold/indices`: int32.
     - `assigned_above`: float64.
     - `strategy` and `selected_by`: text.
+    - `recalls/bytes`: uint8, and `recalls/offsets`: int64, the names of R
+      recalls; `SLICE/recalls`: float64 [R], the recalls of a slice.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -322,6 +381,12 @@ class Predictions:
       arrays['strategy'] = np.str_(self.strategy)
     if self.selected_by:
       arrays['selected_by'] = np.str_(self.selected_by)
+    if self.recalls:
+      names = tuple(next(iter(self.recalls.values())))
+      arrays |= Texts.of(names).arrays('recalls')
+      for name, shares in self.recalls.items():
+        values = [shares[step] for step in names]
+        arrays[f'{name}/recalls'] = np.array(values, np.float64)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
@@ -427,6 +492,7 @@ def _parse(arrays: Arrays) -> Predictions:
     assigned_above=_assigned_above(arrays),
     strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
     selected_by=_selected_by(arrays),
+    recalls=_recalls(arrays, masks),
   )
 
 
@@ -437,6 +503,25 @@ def _selected_by(arrays: Arrays) -> str:
   if not _SELECTED_BY.fullmatch(text):
     arrays.fail('selected_by', f'is {text!a}, which is unknown')
   return text
+
+
+def _recalls(
+  arrays: Arrays, slices: Iterable[str]
+) -> dict[str, dict[str, float]]:
+  slices = [name for name in slices if f'{name}/recalls' in arrays.left]
+  if not slices and 'recalls/bytes' not in arrays.left:
+    return {}
+  steps = tuple(arrays.strings('recalls'))
+  for step in steps:
+    if not _RECALL.fullmatch(step):
+      arrays.fail('recalls/bytes', f'has {step!a}, which is unknown')
+  recalls = {}
+  for name in slices:
+    shares = arrays.take(f'{name}/recalls', np.float64, (len(steps),))
+    outside = ~((shares >= 0) & (shares <= 1))
+    arrays.check(f'{name}/recalls', outside, 'a recall is not from 0 to 1')
+    recalls[name] = dict(zip(steps, shares.tolist(), strict=True))
+  return recalls
 
 
 def _assigned_above(arrays: Arrays) -> float | None:

@@ -176,11 +176,13 @@ class CascadeFeatures:
     last_BD: the features that label rows read, without dropout.
     logs_BC: float32, the log score of each cluster of the finest level, -inf
       for clusters whose labels are not scored.
+    kept: bool [B, clusters] of each level, which clusters are kept.
   """
 
   document_BX: jax.Array
   last_BD: jax.Array
   logs_BC: jax.Array
+  kept: tuple[jax.Array, ...]
 
 
 class Reading(nnx.Module):
@@ -389,7 +391,7 @@ class Cascade(Head):
     for level in reversed(self.clusters):
       logs = None if logs is None else level.best(logs)
       weights.append(logs)
-    inside_BC, path_BC = True, 0.0
+    inside_BC, path_BC, each = True, 0.0, []
     for level, kept, weight in zip(self.clusters, self.kept, weights[::-1]):
       x_BD = level.reading(document_BX)
       own_BC = jax.nn.log_sigmoid(level.logits(x_BD))
@@ -399,13 +401,15 @@ class Cascade(Head):
       keys_BC = own_BC if weight is None else own_BC + weight
       inside_BC = _largest(jnp.where(inside_BC, keys_BC, -jnp.inf), kept)
       path_BC = path_BC + own_BC
+      each.append(inside_BC)
     result_BC = {
       Chain.PRODUCT: path_BC,
       Chain.PARENT: own_BC,
       Chain.LAST: jnp.zeros_like(own_BC),
     }[self.chain]
     logs_BC = jnp.where(inside_BC, result_BC, -jnp.inf)
-    return CascadeFeatures(document_BX, self.reading(document_BX), logs_BC)
+    last_BD = self.reading(document_BX)
+    return CascadeFeatures(document_BX, last_BD, logs_BC, tuple(each))
 
   def logits(
     self, features: CascadeFeatures, chunk: Mapping[str, jax.Array]
@@ -476,20 +480,29 @@ class Cascade(Head):
       gold.append(gold_at(parent, gold[-1]))
     return gold[::-1]
 
+  @property
+  def kept_clusters(self) -> tuple[int, ...]:
+    """Returns how many clusters of a document each level keeps."""
+    sizes = [level.parent.shape[0] for level in self.clusters]
+    return tuple(map(min, self.kept, sizes))
+
   def kept_gold(
     self, features: CascadeFeatures, positives_BP: Int32[Array, 'B P']
-  ) -> Float32[Array, ' B']:
-    """Returns the share of a document's gold labels that prediction scores.
+  ) -> Int32[Array, 'B levels']:
+    """Counts the gold labels in the kept clusters of each level.
 
     Args:
-      features: result of `prepare`.
+      features: result of `prepare` or `narrowed`.
       positives_BP: gold labels, and PAD.
     """
     real_BP = (positives_BP != PAD) & (positives_BP < self.n_labels)
-    parent_BP = self.parent[...][jnp.where(real_BP, positives_BP, 0)]
-    logs_BP = jnp.take_along_axis(features.logs_BC, parent_BP, axis=1)
-    count_B = jnp.maximum((positives_BP != PAD).sum(axis=1), 1)
-    return (real_BP & (logs_BP != -jnp.inf)).sum(axis=1) / count_B
+    nodes_BP = self.parent[...][jnp.where(real_BP, positives_BP, 0)]
+    counts = []
+    for level, kept in zip(reversed(self.clusters), reversed(features.kept)):
+      inside_BP = jnp.take_along_axis(kept, nodes_BP, axis=1)
+      counts.append((real_BP & inside_BP).sum(axis=1))
+      nodes_BP = level.parent[...][nodes_BP]
+    return jnp.stack(counts[::-1], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
