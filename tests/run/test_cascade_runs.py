@@ -1,6 +1,5 @@
 """Runs of cascades: resumed, saved, loaded, and refused."""
 
-import json
 import shutil
 
 import jax
@@ -11,6 +10,8 @@ from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import WordsConfig
+from xjax.judge.metrics.slices import cut_gold
+from xjax.judge.predictions import Predictions
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -75,9 +76,24 @@ def test_a_loaded_model_says_what_it_selects(finished, tmp_path):
   saved.save(tmp_path / 'saved')
   again = load_model(tmp_path / 'saved')
   assert again.predict(TEXTS, k=3) == saved.predict(TEXTS, k=3)
-  path = finished.workdir / 'eval' / 'dev' / 'shortlists.json'
-  ((name, share),) = json.loads(path.read_text()).items()
-  assert name == f'shortlist: recall@{size}' and 0 < share <= 1
+
+
+def test_the_evaluation_has_the_recall_of_levels_and_labels(finished):
+  size = load(finished.workdir).selected_by.replace('=', ' recall@')
+  recalls = finished.metrics['dev']['recalls']
+  assert {'all', 'few'} <= recalls.keys()
+  predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
+  for name, steps in recalls.items():
+    assert list(steps) == [size, 'level 0 recall@8']
+    labels, clusters = steps.values()
+    assert 0 < labels == clusters <= 1
+    # A list cannot have more gold labels than its shortlist.
+    gold = cut_gold(predictions.gold, predictions.masks[name])
+    lists = predictions.lists[name]
+    hits = lists.hits(gold, len(predictions.labels)).sum(axis=1)
+    assert (hits / np.maximum(gold.lengths, 1))[
+      gold.lengths > 0
+    ].mean() <= labels
 
 
 def test_a_damaged_file_of_levels_is_an_error(finished, tmp_path):

@@ -87,17 +87,7 @@ class MeasuredScorer:
     gold_GBP = np.stack(
       [positives_BP, *(_cut(positives_BP, mask) for mask in self._masks)]
     )
-    if isinstance(self._scorer, ModelScorer):
-      levels = self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
-      # The labels of the last kept clusters are the shortlist.
-      kept_GBS = np.concatenate([levels[:, :, :1], levels], axis=2)
-    else:
-      kept_GBS = _counts(gold_GBP, ids_GBA)
-      proposer = getattr(self._scorer, 'proposer', None)
-      if proposer is not None:
-        levels = _levels_above(proposer, batch, gold_GBP, self._masks)
-        last = [kept_GBS] * (proposer.clusters is not None)
-        kept_GBS = np.concatenate([kept_GBS, *last, levels], axis=2)
+    kept_GBS = self._kept(batch, gold_GBP, ids_GBA)
     counts_GB1 = (gold_GBP != PAD).sum(axis=2, dtype=np.int32)[:, :, None]
     doc_B, counts_GB1, kept_GBS = all_rows(batch.doc_B, counts_GB1, kept_GBS)
     shares_GBS = kept_GBS / np.maximum(counts_GB1, 1)
@@ -105,17 +95,39 @@ class MeasuredScorer:
     self._sums_GS += np.where(has_GB[:, :, None], shares_GBS, 0).sum(axis=1)
     self._documents_G += has_GB.sum(axis=1)
 
+  def _kept(
+    self, batch: Batch, gold_GBP: np.ndarray, ids_GBA: np.ndarray
+  ) -> Int32[np.ndarray, 'G B S']:
+    """Returns how many gold labels each step keeps.
+
+    The labels of the last kept clusters are the shortlist, so both steps keep
+    the same gold labels.
+    """
+    proposer = _proposer(self._scorer)
+    if proposer is None and isinstance(self._scorer, ModelScorer):
+      levels = self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
+      return np.concatenate([levels[:, :, :1], levels], axis=2)
+    listed = _counts(gold_GBP, ids_GBA)
+    if proposer is None or proposer.clusters is None:
+      return listed
+    levels = _levels_above(proposer, batch, gold_GBP, self._masks)
+    return np.concatenate([listed, listed, levels], axis=2)
+
+
+def _proposer(scorer: Scorer) -> Proposer | None:
+  return getattr(scorer, 'proposer', None)
+
 
 def _steps(scorer: Scorer) -> list[str]:
   """Returns the names of the steps, from the labels to the first level."""
   if isinstance(scorer, EnsembleScorer):
     return [f'union recall@{scorer.union_size}']
+  if proposer := _proposer(scorer):
+    return [f'shortlist recall@{proposer.size}', *_levels(proposer)]
   if isinstance(scorer, ModelScorer) and scorer.shortlist:
     kept = scorer.kept_clusters
     levels = [f'level {r} recall@{n}' for r, n in enumerate(kept)]
     return [f'shortlist recall@{scorer.shortlist}', *levels[::-1]]
-  if proposer := getattr(scorer, 'proposer', None):
-    return [f'shortlist recall@{proposer.size}', *_levels(proposer)]
   return []
 
 
@@ -123,7 +135,7 @@ def _listed(scorer: Scorer) -> int:
   """Returns how many labels a list must have to show what the search keeps."""
   if isinstance(scorer, EnsembleScorer):
     return scorer.union_size
-  proposer = getattr(scorer, 'proposer', None)
+  proposer = _proposer(scorer)
   return proposer.size if proposer else 0
 
 
@@ -131,8 +143,7 @@ def _above(proposer: Proposer) -> Proposer | None:
   """Returns the proposer of the model that proposes clusters."""
   if proposer.clusters is None:
     return None
-  scorer = getattr(proposer.scorer, 'scorer', proposer.scorer)
-  return getattr(scorer, 'proposer', None)
+  return _proposer(getattr(proposer.scorer, 'scorer', proposer.scorer))
 
 
 def _levels(proposer: Proposer | None) -> list[str]:

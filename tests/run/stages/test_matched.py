@@ -108,11 +108,14 @@ def test_clusters_have_no_classifiers(matched_config, tmp_path):
   assert not per_cluster.any()
 
 
-def test_the_evaluation_has_the_recall_of_clusters(matched):
-  path = matched.paths['dev'] / 'shortlists.json'
-  (name,) = (recalls := json.loads(path.read_text()))
-  assert name == f'level 0: recall@{KEPT}'
-  assert 0 < recalls[name] <= 1
+def test_the_evaluation_has_the_recall_of_clusters_and_labels(matched):
+  size = load(matched.workdir).scorer.proposer.size
+  recalls = matched.metrics['dev']['recalls']
+  assert {'all', 'few'} <= recalls.keys()
+  for steps in recalls.values():
+    assert list(steps) == [f'shortlist recall@{size}', f'level 0 recall@{KEPT}']
+    labels, clusters = steps.values()
+    assert 0 < labels == clusters <= 1
 
 
 def test_a_changed_number_of_clusters_is_judged_again(

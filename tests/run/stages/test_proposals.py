@@ -1,7 +1,6 @@
 """Runs that rank the labels of another run, and runs trained by levels."""
 
 import dataclasses
-import json
 import shutil
 
 import jax
@@ -17,7 +16,12 @@ from xjax.config.stages import StageConfig, StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import PAD, Ragged
 from xjax.data.config import TfidfConfig, WordsConfig
+from xjax.data.load import load_corpus
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.predictions import Predictions
+from xjax.judge.request import JudgeRequest
 from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -217,28 +221,73 @@ def test_clusters_are_gold_where_their_labels_are(levelled):
   assert len(top.label_space) == 4
 
 
-def recalls(result):
-  path = result.workdir / 'eval' / 'dev' / 'shortlists.json'
-  return json.loads(path.read_text())
+def recalls(result, split='dev'):
+  path = result.paths[split] / 'predictions.npz'
+  predictions = Predictions.load(path)
+  assert result.metrics[split]['recalls'] == predictions.recalls
+  return predictions.recalls
 
 
 def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
-  reranked, levelled
+  reranked,
 ):
-  from xjax.judge.predictions import Predictions
-
-  (name, share), *rest = recalls(reranked).items()
-  assert name == 'shortlist: recall@20' and not rest
   lists = Predictions.load(reranked.paths['dev'] / 'predictions.npz')
-  shares = [
-    np.isin(gold, ids).mean()
-    for gold, ids in zip(lists.gold, lists.lists['all'].ids)
-    if len(gold)
-  ]
-  assert share == pytest.approx(np.mean(shares))
-  levels = recalls(levelled)
-  assert list(levels) == ['level 1: recall@6', 'level 0: recall@4']
-  assert 0 < levels['level 1: recall@6'] < levels['level 0: recall@4'] <= 1
+  for name, found in recalls(reranked).items():
+    mask_L = lists.masks[name]
+    golds = [gold[mask_L[gold]] for gold in lists.gold]
+    shares = [
+      np.isin(gold, ids).mean()
+      for gold, ids in zip(golds, lists.lists[name].ids)
+      if len(gold)
+    ]
+    assert found == {'shortlist recall@20': pytest.approx(np.mean(shares))}
+  assert {'all', 'few'} <= recalls(reranked).keys()
+
+
+@pytest.mark.thorough
+def test_the_evaluation_has_the_recall_of_each_level(levelled):
+  size = load(levelled.workdir).selected_by.replace('=', ' recall@')
+  found = recalls(levelled)
+  assert {'all', 'few'} <= found.keys()
+  for levels in found.values():
+    assert list(levels) == [size, 'level 1 recall@6', 'level 0 recall@4']
+    labels, middle, top = levels.values()
+    assert 0 < labels == middle < top == 1
+
+
+def test_a_requested_slice_has_a_shortlist_of_its_own(reranked, tmp_path):
+  workdir = shutil.copytree(reranked.workdir, tmp_path / 'run')
+  path = tmp_path / 'odd.txt'
+  odd = load(workdir).space.ids[1::2]
+  path.write_text(''.join(f'{label}\n' for label in odd))
+  request = JudgeRequest(ks=(5,), slices=(str(path),))
+  found = evaluate_split(workdir, 'dev', request=request)
+  predictor = load(workdir)
+  corpus = load_corpus(
+    predictor.config.data, predictor.config.seed, predictor.space, ['dev']
+  )
+  split, space = corpus.split('dev'), corpus.label_space
+  mask_L = np.isin(np.asarray(space.ids), np.asarray(odd))
+  shares = []
+  for batch in predictor.inputs.split_batches(split):
+    ids, _ = predictor.scorer.topk(batch, 5, slices=(mask_L,))
+    for row, ids_K in zip(batch.doc_B, ids[1]):
+      gold = split.gold[row] if row != PAD else np.zeros(0, int)
+      gold = gold[mask_L[gold]]
+      if len(gold):
+        shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
+  values = found.metrics['xjax']['odd']
+  assert values['RP@5'] == pytest.approx(np.mean(shares))
+  assert found.metrics['recalls'] == reranked.metrics['dev']['recalls']
+  # The saved lists are cut from a shortlist of other labels.
+  files = JudgeFiles(found.folder / 'predictions.npz')
+  cut = evaluate_files(files, request).metrics
+  assert cut['xjax']['odd']['RP@5'] is None
+  assert cut['xjax']['all'] == {
+    name: x
+    for name, x in found.metrics['xjax']['all'].items()
+    if 'tuned' not in name
+  } | {name: x for name, x in cut['xjax']['all'].items() if 'ECE' in name}
 
 
 class Killed:
@@ -341,7 +390,7 @@ def test_training_can_score_all_labels(tmp_path):
   )
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
   assert load(tmp_path / 'run').selected_by == 'shortlist=2'
-  assert recalls(result).keys() == {'shortlist: recall@2'}
+  assert recalls(result)['all'].keys() == {'shortlist recall@2'}
 
 
 def test_a_document_with_more_gold_labels_is_an_error(tmp_path):
