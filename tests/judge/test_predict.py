@@ -284,10 +284,11 @@ def test_a_shortlist_does_not_have_the_labels_of_another_slice():
   scorer, split = Shortlisting(37), make_split(37)
   predictions = predict(scorer, batches(37), split, SPACE, 12)
   assert (predictions.lists['all'].ids[:, -1] == PAD).all()
-  metrics = judge(predictions, Criteria((5,), slices={'odd': ODD}))
+  metrics = judge(predictions, Criteria((1, 5), slices={'odd': ODD}))
   assert metrics['xjax']['odd']['P@5'] is None
   assert metrics['xjax']['odd']['RP@5'] is None
-  assert 'cut from lists of other slices' in metrics['notes']['odd']['lists']
+  assert metrics['xjax']['odd']['P@1'] is None
+  assert 'a shortlist of its own' in metrics['notes']['odd']['lists']
   # A label that is not on the shortlist of a slice is not predicted in it.
   for name in ('all', 'few', 'zero'):
     assert metrics['xjax'][name]['P@5'] is not None
@@ -299,12 +300,14 @@ def test_a_shortlist_does_not_have_the_labels_of_another_slice():
   assert metrics['xjax']['odd']['P@5'] is not None
 
 
-def test_a_list_without_labels_says_nothing_about_another_slice():
-  predictions = predict(
-    Shortlisting(37), batches(37), make_split(37), SPACE, 12
-  )
-  criteria = Criteria((1,), slices={'odd': ODD})
+def test_a_list_that_a_beam_ends_does_not_have_all_labels():
+  scorer = Shortlisting(37)
+  scorer.selected_by = 'beam=3'
+  predictions = predict(scorer, batches(37), make_split(37), SPACE, 12)
+  criteria = Criteria((3,), slices={'odd': ODD})
   metrics = judge(predictions, criteria, 2.5)  # no score is as high
+  assert metrics['xjax']['odd']['P@3'] is None
+  assert 'cut from lists of other slices' in metrics['notes']['odd']['lists']
   assert metrics['xjax']['odd']['micro-F1-tuned'] == 0
   for lists in predictions.lists.values():
     lists.ids[0], lists.scores[0] = PAD, -np.inf

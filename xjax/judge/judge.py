@@ -30,8 +30,12 @@ PROTOCOL = XJAX.name
 # RECALLS has the share of gold labels that each step of the search keeps.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 RECALLS = 'recalls'
-LISTS = 'lists'  # key of the note that lists were cut from other lists
+LISTS = 'lists'  # key of the note that a slice has no lists of its own
 SEARCH = 'search'  # key of the note that labels of high score may be missing
+_NO_SHORTLIST = (
+  'this slice has a shortlist of its own, which is not saved; judge the run '
+  'itself (xjax evaluate --workdir=DIR --slices=...)'
+)
 ECE, ECE_ABOVE = 'ECE', f'ECE[>{ABOVE}]'
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
@@ -75,8 +79,9 @@ def judge(
 
     - `{'notes': {slice: {metric: reason}}}`: why a value under the first
       protocol is None. If the lists of a slice are cut from other lists, the
-      note 'lists' says how many lists are too short. If the search for labels
-      was not exact, the note 'search' of the slice `all` describes the search.
+      note 'lists' says how many lists are too short, or that lists of another
+      slice cannot be used. If the search for labels was not exact, the note
+      'search' of the slice `all` describes the search.
     - `{'reasons': {protocol: {slice: {metric: text}}}}`: why a value under a
       later protocol is None, or is not equal to the value under the first
       protocol.
@@ -103,6 +108,8 @@ def judge(
         metrics[who][name], missing[who][name] = judge_slice(
           evidence, tables[who], protocol
         )
+        if evidence.part.is_cut and predictions.has_shortlists:
+          missing[who][name][LISTS] = _NO_SHORTLIST
       if first in protocols:
         facts[name] = facts_of(evidence)
       if criteria.replicates:

@@ -262,6 +262,15 @@ class Predictions:
     """Returns whether the recorded search may miss labels of high score."""
     return self.selected_by not in ('', EXACT)
 
+  @property
+  def has_shortlists(self) -> bool:
+    """Returns whether a first stage chose the labels that could be listed.
+
+    It chose them for each slice anew. So the list of another slice says nothing
+    about the best labels of a slice.
+    """
+    return self.selected_by.partition('=')[0] in ('clusters', 'shortlist')
+
   def own_lists(self, name: str, mask: np.ndarray) -> Lists | None:
     """Returns the lists that the scorer made for a slice; None if it did not.
 

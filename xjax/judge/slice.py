@@ -189,11 +189,13 @@ def _cut_lists(
       the list.
   """
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
-  if predictions.strategy:
+  if predictions.strategy or predictions.has_shortlists:
     # A strategy chose and ordered the labels in the lists of `all`, so these
     # lists are not used. The lists of other slices are ordered by score.
     lists = lists.cut(np.zeros_like(mask))
     floor = np.full_like(floor, np.inf)
+  if predictions.has_shortlists:
+    return lists, floor
   others = {
     name: predictions.lists[name]
     for name, other in predictions.masks.items()

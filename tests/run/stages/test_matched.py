@@ -112,10 +112,11 @@ def test_the_evaluation_has_the_recall_of_clusters_and_labels(matched):
   size = load(matched.workdir).scorer.proposer.size
   recalls = matched.metrics['dev']['recalls']
   assert {'all', 'few'} <= recalls.keys()
-  for steps in recalls.values():
+  for name, steps in recalls.items():
     assert list(steps) == [f'shortlist recall@{size}', f'level 0 recall@{KEPT}']
     labels, clusters = steps.values()
-    assert 0 < labels == clusters <= 1
+    assert (name == 'held_out') == (labels == 0)
+    assert labels == clusters <= 1
 
 
 def test_a_changed_number_of_clusters_is_judged_again(
