@@ -16,12 +16,8 @@ from xjax.config.stages import StageConfig, StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import PAD, Ragged
 from xjax.data.config import TfidfConfig, WordsConfig
-from xjax.data.load import load_corpus
-from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.predictions import Predictions
-from xjax.judge.request import JudgeRequest
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -254,41 +250,6 @@ def test_the_evaluation_has_the_recall_of_each_level(levelled):
     labels, middle, top = levels.values()
     assert labels == middle <= top <= 1
     assert (name == 'held_out') == (labels == 0)
-
-
-def test_a_requested_slice_has_a_shortlist_of_its_own(reranked, tmp_path):
-  workdir = shutil.copytree(reranked.workdir, tmp_path / 'run')
-  path = tmp_path / 'odd.txt'
-  odd = load(workdir).space.ids[1::2]
-  path.write_text(''.join(f'{label}\n' for label in odd))
-  request = JudgeRequest(ks=(5,), slices=(str(path),))
-  found = evaluate_split(workdir, 'dev', request=request)
-  predictor = load(workdir)
-  corpus = load_corpus(
-    predictor.config.data, predictor.config.seed, predictor.space, ['dev']
-  )
-  split, space = corpus.split('dev'), corpus.label_space
-  mask_L = np.isin(np.asarray(space.ids), np.asarray(odd))
-  shares = []
-  for batch in predictor.inputs.split_batches(split):
-    ids, _ = predictor.scorer.topk(batch, 5, slices=(mask_L,))
-    for row, ids_K in zip(batch.doc_B, ids[1]):
-      gold = split.gold[row] if row != PAD else np.zeros(0, int)
-      gold = gold[mask_L[gold]]
-      if len(gold):
-        shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
-  values = found.metrics['xjax']['odd']
-  assert values['RP@5'] == pytest.approx(np.mean(shares))
-  assert found.metrics['recalls'] == reranked.metrics['dev']['recalls']
-  # The saved lists are cut from a shortlist of other labels.
-  files = JudgeFiles(found.folder / 'predictions.npz')
-  cut = evaluate_files(files, request).metrics
-  assert cut['xjax']['odd']['RP@5'] is None
-  for name in ('all', 'few'):
-    for metric in ('RP@5', 'micro-F1', 'macro-F1'):
-      value = cut['xjax'][name][metric]
-      assert value is not None
-      assert value == found.metrics['xjax'][name][metric]
 
 
 class Killed:
