@@ -1,5 +1,6 @@
 """Runs of cascades: resumed, saved, loaded, and refused."""
 
+import logging
 import shutil
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import make_mesh
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.load import load_corpus
@@ -19,19 +21,27 @@ from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
 from xjax.run.load import load
+from xjax.run.neural_training import plan_neural
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.cascade import CascadeConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels import LabelLevels, load_levels
 from xjax.score.trees.levels_config import LevelsConfig
+from xjax.train.checkpoint import Checkpoints, complete_steps, read_params
+from xjax.train.initial.warm_start import warm_start
+from xjax.train.inputs import Inputs
+from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
 
-def config_with(kept=8, steps=6):
+def config_with(kept=8, steps=6, seed=0, init_from=''):
   config = config_of(*RUNS['xr'])
+  config.seed = seed
   config.data.tokens = WordsConfig(max_tokens=16, buckets=(8, 16), min_count=1)
   config.model = NeuralModel(
     EmbeddingConfig(dim=8),
@@ -50,6 +60,7 @@ def config_with(kept=8, steps=6):
     checkpoint_every=2,
     judge_every=2,
     best_metric='all/RP@5',
+    init_from=init_from,
   )
   return config
 
@@ -65,6 +76,41 @@ def test_a_run_that_is_continued_ends_where_an_uninterrupted_run_does(
   finished, tmp_path
 ):
   fit(config_with(steps=4), tmp_path)
+  result = fit(config_with(), tmp_path)
+  assert result.metrics == finished.metrics
+  ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+class Killed(Exception):
+  """Stands for the end of the process."""
+
+
+@pytest.mark.thorough
+def test_a_killed_run_ends_where_an_uninterrupted_run_does(
+  finished, tmp_path, monkeypatch
+):
+  save, steps = Checkpoints.save, []
+
+  def kill(*_):
+    raise Killed
+
+  def kill_at_step_4(self, state, step, *others):
+    steps.append(step)
+    if step == 4:
+      raise Killed
+    save(self, state, step, *others)
+
+  with monkeypatch.context() as patch, pytest.raises(Killed):
+    # The levels are saved, but nothing is trained.
+    patch.setattr(CascadeConfig, 'check_gold', kill)
+    fit(config_with(), tmp_path)
+  assert Workdir.at(tmp_path).levels.exists()
+  with monkeypatch.context() as patch, pytest.raises(Killed):
+    patch.setattr(Checkpoints, 'save', kill_at_step_4)
+    fit(config_with(), tmp_path)
+  assert steps == [2, 4]
+  assert complete_steps(Workdir.at(tmp_path).checkpoints) == [2]
   result = fit(config_with(), tmp_path)
   assert result.metrics == finished.metrics
   ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
@@ -135,6 +181,57 @@ def test_a_requested_slice_has_a_shortlist_of_its_own(finished, tmp_path):
       value = cut['xjax'][name][metric]
       assert value is not None
       assert value == found.metrics['xjax'][name][metric]
+
+
+@pytest.mark.parametrize('same', [True, False])
+def test_a_head_starts_only_from_one_with_the_same_clusters(
+  finished, caplog, same
+):
+  caplog.set_level(logging.INFO)
+  config, workdir = config_with(), Workdir.at(finished.workdir)
+  space, vocab = workdir.label_space(), workdir.vocabulary()
+  levels = load_levels(workdir.levels)
+  if not same:
+    # The sizes are equal, and only a few labels are in other clusters.
+    parent = levels.parents[1].copy()
+    parent[:9] = np.roll(parent[:9], 1)
+    levels = LabelLevels.of(
+      (levels.parents[0], parent), np.ones(len(parent), bool)
+    )
+  mesh = make_mesh(config.mesh)
+  plan = plan_neural(config, space, len(vocab), mesh, levels=levels)
+  with jax.set_mesh(mesh):
+    state = plan.init(jax.random.key(9))
+  before = jax.tree.map(np.array, by_path(state.params))
+  inputs = Inputs(config, vocab)
+  state, _ = warm_start(state, str(workdir.path), space, inputs, levels)
+  after = jax.tree.map(np.asarray, by_path(state.params))
+  saved = read_params(workdir.checkpoints, finished.best_step)
+  parent, children = after['head/parent'], after['head/clusters/0/children']
+  clusters, places = np.nonzero(children != PAD)
+  np.testing.assert_array_equal(parent[children[clusters, places]], clusters)
+  np.testing.assert_array_equal(parent[: space.n_trained], levels.parents[1])
+  for name in ('head/clusters/0/kernel', 'head/clusters/0/bias', 'head/bias'):
+    expected = saved if same else before
+    np.testing.assert_array_equal(after[name], expected[name])
+  assert (after['embedding/table'] == saved['embedding/table']).all()
+  fault = 'skipped head/kernel: belongs to other clusters of labels'
+  assert (fault in caplog.text) is not same
+
+
+@pytest.mark.thorough
+def test_a_run_starts_from_a_run_with_other_clusters(finished, tmp_path):
+  run = fit(
+    config_with(steps=1, seed=5, init_from=str(finished.workdir)), tmp_path
+  )
+  ours, theirs = (
+    load_levels(Workdir.at(x.workdir).levels) for x in (run, finished)
+  )
+  assert not np.array_equal(ours.parents[1], theirs.parents[1])
+  params = read_params(Workdir.at(run.workdir).checkpoints, 1)
+  parent, children = params['head/parent'], params['head/clusters/0/children']
+  np.testing.assert_array_equal(parent[: len(ours.parents[1])], ours.parents[1])
+  np.testing.assert_array_equal(children, ours.children[1])
 
 
 def test_a_damaged_file_of_levels_is_an_error(finished, tmp_path):

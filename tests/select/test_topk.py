@@ -8,7 +8,7 @@ from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS, PAD
 from xjax.score.heads.contract import Head
 from xjax.score.heads.ova import OneVsAll
-from xjax.select.topk import dense_topk, head_topk
+from xjax.select.topk import dense_topk, head_topk, narrowed_topk
 
 B, L, K = 8, 300, 7
 MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
@@ -35,6 +35,32 @@ class Given(Head):
 
   def logits(self, features, chunk):
     return chunk['scores_LB'][:, features.at_B].T
+
+
+@struct.dataclass
+class Chosen:
+  at_B: jax.Array
+  label_B: jax.Array
+
+
+class GivenOne(Given):
+  """Scores only the best label of those that may be in a list."""
+
+  shortlist_size = 1
+
+  def __init__(self, scores_BL, chunk):
+    super().__init__(scores_BL, chunk)
+    ids_L = jnp.arange(padded_labels(self.n_labels))
+    self.ids_L = nnx.Param(ids_L, out_sharding=(LABEL,))
+
+  def narrowed(self, features, logs):
+    scores_BL = self.scores_LB[: self.n_labels, features.at_B].T
+    weighted_BL = jax.nn.log_sigmoid(scores_BL) + logs[..., : self.n_labels]
+    return Chosen(features.at_B, weighted_BL.argmax(axis=1))
+
+  def logits(self, features, chunk):
+    chosen_BC = chunk['ids_L'] == features.label_B[:, None]
+    return jnp.where(chosen_BC, super().logits(features, chunk), -jnp.inf)
 
 
 def draw(n_labels=L, kinds=12):
@@ -285,3 +311,36 @@ def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
   # The program holds the lists so far, the new lists, and copies of both.
   held = program.memory_analysis().temp_size_in_bytes
   assert logits < held < 2 * logits + 4 * lists
+
+
+@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
+@pytest.mark.parametrize('rows', [1, B])
+def test_each_list_has_the_labels_that_the_head_chooses_for_it(mesh, rows):
+  """The filters have different lengths."""
+  rng, scores = np.random.default_rng(2), draw()
+  weights = rng.random(padded_labels(L)).astype(np.float32)
+  slices = tuple(rng.random((2, padded_labels(L))) < 0.5)
+  allowed = rng.random((rows, L)) < 0.7
+  filters = {
+    'weights': weights,
+    'slices': slices,
+    'allowed': allowed if rows > 1 else allowed[0],
+  }
+  with jax.set_mesh(mesh_of(*mesh)):
+    graphdef, params = nnx.split(GivenOne(scores, 48))
+
+    @jax.jit
+    def run(params, at_B, filters):
+      head = nnx.merge(graphdef, params)
+      return narrowed_topk(head, Row(at_B), 2, **filters)
+
+    best = run(params, jnp.arange(B), jax.tree.map(jnp.asarray, filters))
+    ids, values = jax.tree.map(np.asarray, jax.block_until_ready(best))
+  weighted = np.array(jax.nn.log_sigmoid(scores) + np.log(weights[:L]))
+  for g, may in enumerate([np.ones(L, bool), *slices]):
+    want = by_definition(
+      weighted, 1, may[:L] & np.broadcast_to(allowed, (B, L))
+    )
+    np.testing.assert_array_equal(ids[g, :, :1], want[0])
+    np.testing.assert_allclose(values[g, :, :1], want[1], 1e-6)
+    assert (ids[g, :, 1] == PAD).all()

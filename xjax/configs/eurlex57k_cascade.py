@@ -16,7 +16,12 @@ eurlex57k_minilm.py (header and recitals).
 
 FOLDER is a copy of the Hugging Face model. LightXML (the default) reads the
 token [CLS] of the last five layers. In CascadeXML, coarse clusters read lower
-layers than labels do.
+layers than labels do. The variant lightxml_flat is LightXML as the paper trains
+it on small datasets: a dense layer scores all labels, without clusters.
+
+Differs from the papers: the schedule, the weight decay and the number of epochs
+are those of eurlex57k_minilm.py, and dropout with clusters is lower. LightXML
+does not average the weights.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: about
 that of eurlex57k_minilm.
@@ -29,25 +34,31 @@ from xjax.configs import eurlex57k_minilm
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 
-SYSTEMS = ('lightxml', 'cascadexml')
+SYSTEMS = ('lightxml', 'lightxml_flat', 'cascadexml')
 
 
 def get_config(system: str = 'lightxml') -> Config:
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   config = eurlex57k_minilm.get_config()
-  light = system == 'lightxml'
-  joined = (-5, -4, -3, -2, -1) if light else (3, 4, 5, 6)
+  flat = system == 'lightxml_flat'
+  joined = (3, 4, 5, 6) if system == 'cascadexml' else (-5, -4, -3, -2, -1)
+  heads = {
+    'lightxml': _lightxml,
+    'lightxml_flat': OneVsAllConfig,
+    'cascadexml': _cascadexml,
+  }
   model = NeuralModel(
     NoEmbedding(),
     BertConfig(joined=joined),
-    ClsConfig(dropout=0.0),
-    _lightxml() if light else _cascadexml(),
+    ClsConfig(dropout=0.5 if flat else 0.0),
+    heads[system](),
   )
   return dataclasses.replace(config, model=model)
 

@@ -18,8 +18,9 @@ for RoBERTa or XLNet, edit the config file. The paper averages the probabilities
 of three encoders, or of three clusterings: train several runs, and average them
 with --config=ensemble.
 
-The public code switches dropout off in a part of each epoch, and chooses the
-best epoch on test. This config does neither: give a split dev.
+Differs from the paper: the public code switches dropout off in a part of each
+epoch, and chooses the best epoch on test. This config does neither: give a
+split dev.
 
 Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
 Time: not measured.

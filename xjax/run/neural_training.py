@@ -225,7 +225,8 @@ def make_scorer(
   kind, recall = config.train.loss.score_kind, config.eval.recall
   parts = plan.graphdef, params, mesh, n_labels, kind, recall
   if proposals.proposer is None:
-    return ModelScorer(*parts, _shortlist_size(config, plan))
+    head = nnx.merge(plan.graphdef, plan.abstract.params).head
+    return ModelScorer(*parts, head.shortlist_size)
   combination, weight = combination_of(config)
   return ShortlistScorer(
     *parts,
@@ -233,13 +234,6 @@ def make_scorer(
     combination=combination,
     weight=weight,
   )
-
-
-def _shortlist_size(config: Config, plan: StatePlan) -> int | None:
-  """Returns how many labels of a document a cascade scores, or None."""
-  if config.model.head.levels is None:
-    return None
-  return nnx.merge(plan.graphdef, plan.abstract.params).head.shortlist_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -254,6 +248,7 @@ class NeuralRun:
     mesh: the devices.
     plan: structure of the state.
     proposals: the shortlists; by default, all labels are scored.
+    levels: the levels of clusters, if the head has levels.
   """
 
   config: Config
@@ -263,6 +258,7 @@ class NeuralRun:
   mesh: jax.sharding.Mesh
   plan: StatePlan
   proposals: Proposals = Proposals()
+  levels: LabelLevels | None = None
 
   @classmethod
   def prepare(
@@ -286,7 +282,7 @@ class NeuralRun:
       levels,
     )
     proposals = proposals or Proposals()
-    return cls(config, corpus, inputs, workdir, mesh, plan, proposals)
+    return cls(config, corpus, inputs, workdir, mesh, plan, proposals, levels)
 
   def scorer(self) -> ModelScorer:
     """Returns a scorer whose parameters are not set yet."""
@@ -408,7 +404,9 @@ class NeuralRun:
     descriptor_run = None
     if source:
       space = self.corpus.label_space
-      state, descriptor_run = warm_start(state, source, space, self.inputs)
+      state, descriptor_run = warm_start(
+        state, source, space, self.inputs, self.levels
+      )
     if self.proposals.bootstraps:
       rows = first_rows(self.proposals, self.config, self.corpus)
       state = with_rows(state, *rows)

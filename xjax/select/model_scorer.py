@@ -13,9 +13,8 @@ import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
-from xjax.score.heads.cascade import Cascade
 from xjax.score.heads.contract import row_spec
-from xjax.select.topk import cascade_topk, head_topk
+from xjax.select.topk import head_topk, narrowed_topk
 
 
 class ModelScorer:
@@ -27,7 +26,8 @@ class ModelScorer:
       an index below n_labels.
     assigned_above: 0 for margins, else None, as in core.types.Scorer.
     recall: as in topk.head_topk.
-    shortlist: number of labels of a document that a cascade scores, or None.
+    shortlist: number of labels of a document that the head scores; None if it
+      scores all labels.
     selected_by: as in core.types.Scorer.
   """
 
@@ -51,8 +51,7 @@ class ModelScorer:
       n_labels: number of labels of the model's head.
       score_kind: the kind of the scores, which depends on the training loss.
       recall: as in topk.head_topk, where 1 means exact lists.
-      shortlist: number of labels of a document that a cascade scores; None if
-        it scores all labels.
+      shortlist: the head's shortlist_size.
     """
     self._graphdef = graphdef
     self.params = params
@@ -174,20 +173,20 @@ class ModelScorer:
 
   @property
   def kept_clusters(self) -> tuple[int, ...]:
-    """Returns how many clusters of a document each level of a cascade keeps."""
+    """Returns how many clusters of a document each level of the head keeps."""
     return nnx.merge(self._graphdef, self.params).head.kept_clusters
 
   def kept_gold(
     self, batch: Batch, slices: Sequence[np.ndarray] = ()
-  ) -> Int32[np.ndarray, 'G B levels']:
-    """Counts the gold labels that the levels of a cascade keep.
+  ) -> Int32[np.ndarray, 'G B steps']:
+    """Counts the gold labels that the steps of the head's search keep.
 
     Args:
       batch, slices: as in topk.
 
     Returns:
-      Numbers of labels of this process's rows, as a NumPy array. Levels are
-      sorted from coarse to fine.
+      Numbers of labels of this process's rows, as a NumPy array (see
+      Head.kept_gold).
     """
     slices = self._put_rows({'slices': tuple(slices)})['slices']
     with jax.set_mesh(self.mesh):
@@ -219,11 +218,10 @@ def _topk(
 ):
   """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  topk = head_topk
-  if isinstance(model.head, Cascade):
-    topk = cascade_topk
+  head = model.head
+  topk = head_topk if head.shortlist_size is None else narrowed_topk
   return topk(
-    model.head,
+    head,
     model.features(batch),
     k,
     weights=weights,

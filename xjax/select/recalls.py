@@ -105,8 +105,7 @@ class MeasuredScorer:
     """
     proposer = _proposer(self._scorer)
     if proposer is None and isinstance(self._scorer, ModelScorer):
-      levels = self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
-      return np.concatenate([levels[:, :, :1], levels], axis=2)
+      return self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
     listed = _counts(gold_GBP, ids_GBA)
     if proposer is None or proposer.clusters is None:
       return listed

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS
 from xjax.score.heads import chunks
-from xjax.score.heads.cascade import Cascade, CascadeFeatures
 from xjax.score.heads.contract import Head, HeadParts, row_spec, split_head
 from xjax.select.best import Best, with_chunk
 
@@ -86,9 +85,9 @@ def head_topk(
   return tuple(run(rows, shared, features, filters))
 
 
-def cascade_topk(
-  head: Cascade,
-  features: CascadeFeatures,
+def narrowed_topk(
+  head: Head,
+  features: Any,
   k: int,
   *,
   weights: Float[Array, ' L_or_more'] | None = None,
@@ -96,40 +95,36 @@ def cascade_topk(
   allowed: Bool[Array, '*documents _'] | None = None,
   **others: Any,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """Returns the k labels with the best scores of a cascade.
+  """Returns the k labels with the best scores of a head that scores a few.
 
-  Each list has its own clusters, which are chosen for the labels that may be in
-  the list.
+  Such a head chooses the labels that it scores. For each list, it chooses among
+  the labels that may be in the list (Head.narrowed). The filters of head_topk
+  would only remove labels from the choice among all labels.
 
   Args:
-    head: the cascade.
-    features: result of the cascade's `prepare`.
+    head: a head with a shortlist_size.
+    features: result of the head's `prepare`.
     k, weights, slices, allowed, others: arguments of head_topk.
 
   Returns:
     ids_GBK, scores_GBK: as in head_topk.
   """
-  filters = {'weights': weights, **others}
-  logs = 0.0 if weights is None else jnp.log(weights)
+  # The arrays may have different lengths.
+  n = head.n_labels
+  logs = jnp.zeros(n) if weights is None else jnp.log(weights[:n])
   lists = []
   for mask in (None, *slices):
-    inside = mask if allowed is None else allowed
-    if mask is not None and allowed is not None:
-      inside = _narrower(mask, allowed)
+    masks = [x[..., :n] for x in (mask, allowed) if x is not None]
+    inside = functools.reduce(jnp.logical_and, masks) if masks else None
     chosen = features
     if inside is not None:
       chosen = head.narrowed(features, jnp.where(inside, logs, -jnp.inf))
     elif weights is not None:
       chosen = head.narrowed(features, logs)
-    lists.append(head_topk(head, chosen, k, allowed=inside, **filters))
+    filters = {'weights': weights, 'allowed': inside, **others}
+    lists.append(head_topk(head, chosen, k, **filters))
   ids, scores = (jnp.concatenate(x) for x in zip(*lists))
   return ids, scores
-
-
-def _narrower(mask: jax.Array, allowed: jax.Array) -> jax.Array:
-  """Returns the labels that are in both masks, which may differ in length."""
-  width = min(mask.shape[-1], allowed.shape[-1])
-  return mask[..., :width] & allowed[..., :width]
 
 
 def dense_topk(

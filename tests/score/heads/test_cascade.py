@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, LABEL
+from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD, Ragged
 from xjax.losses.bce import bce
+from xjax.losses.contract import LabelWeights
+from xjax.score.heads import cascade
 from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.contract import HeadInputs
+from xjax.score.heads.shortlist import lost_positives
 from xjax.score.trees.levels import LabelLevels
 from xjax.score.trees.levels_config import LevelsConfig
-from xjax.select.topk import cascade_topk
+from xjax.select.topk import narrowed_topk
 
-B, L, D, K = 8, 60, 6, 5
-SIZES = (4, 12)
+B, L, D, K = 8, 61, 6, 5
+SIZES = (4, 13)  # some clusters have fewer children than others
 LEVELS = LabelLevels.even([*SIZES, L])
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(B, 2 * D)).astype(np.float32)
@@ -36,20 +39,22 @@ def mesh_of(data, label):
   return jax.sharding.Mesh(devices, (DATA, LABEL))
 
 
-def head_of(mesh=(1, 1), **fields):
+def head_of(mesh=(1, 1), levels=LEVELS, **fields):
   """A cascade whose rows are of a size that tells scores apart."""
+  sizes = levels.sizes[:-1]
   config = CascadeConfig(
-    chunk=8, levels=LevelsConfig(SIZES), dropout=(0.0,), **fields
+    chunk=8, levels=LevelsConfig(sizes), dropout=(0.0,), **fields
   )
+  n_labels = levels.sizes[-1]
   inputs = HeadInputs(
     dim=2 * D,
-    n_labels=L,
+    n_labels=n_labels,
     bias_L=None,
-    seen_L=np.ones(L, bool),
-    hidden_L=np.zeros(L, bool),
+    seen_L=np.ones(n_labels, bool),
+    hidden_L=np.zeros(n_labels, bool),
     descriptor_dim=D,
     joined=2,
-    levels=LEVELS,
+    levels=levels,
   )
   with jax.set_mesh(mesh_of(*mesh)):
     return config.build(inputs, nnx.Rngs(3))
@@ -87,7 +92,7 @@ def topk(head, mesh=(1, 1), **filters):
   filters = jax.tree.map(jnp.asarray, filters)
   with jax.set_mesh(mesh_of(*mesh)):
     run = jax.jit(
-      lambda params, x: cascade_topk(
+      lambda params, x: narrowed_topk(
         nnx.merge(graphdef, params),
         nnx.merge(graphdef, params).prepare(x),
         K,
@@ -153,7 +158,7 @@ def test_labels_below_other_clusters_are_not_listed():
       assert len(listed) == min(K, len(possible))
 
 
-def loss_of(head, mesh=(1, 1)):
+def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES):
   """The loss and its gradients."""
   graphdef, params, frozen = nnx.split(
     head, lambda p, v: type(v) is nnx.Param, ...
@@ -161,9 +166,8 @@ def loss_of(head, mesh=(1, 1)):
 
   def run(params, x):
     head = nnx.merge(graphdef, params, frozen)
-    return head.loss(
-      head.prepare(x), jnp.asarray(POSITIVES), jnp.asarray(MASK), bce
-    )
+    labels = jnp.asarray(positives), jnp.asarray(MASK)
+    return head.loss(head.prepare(x), *labels, bce, weights)
 
   with jax.set_mesh(mesh_of(*mesh)):
     return jax.tree.map(
@@ -193,9 +197,8 @@ def dense_loss(head):
       mean = (cost * inside).sum(1) / inside.sum(1)
       total += head.weights[r] * (mean * MASK).sum()
       if part is not head:
-        keys = jnp.where(
-          inside, jax.nn.sigmoid(logits) + gold * MASK[:, None], -1
-        )
+        forced = jnp.where(gold & MASK[:, None], jnp.inf, logits)
+        keys = jnp.where(inside, forced, -jnp.inf)
         order = jnp.argsort(-keys, axis=1, stable=True)[:, : head.kept[r]]
         kept = (
           jnp.zeros((B, n), bool).at[jnp.arange(B)[:, None], order].set(True)
@@ -222,16 +225,64 @@ def test_the_loss_is_that_of_masked_logits():
   assert_same(loss_of(head), dense_loss(head))
 
 
+@pytest.mark.parametrize('chain', Chain)
+@pytest.mark.parametrize('sizes', [(4, 12, 60), (4, 13, 61)])
+def test_gold_labels_are_kept_although_their_clusters_score_lowest(
+  sizes, chain, monkeypatch
+):
+  levels = LabelLevels.even(sizes)
+  head = head_of(levels=levels, kept=(2, 3), chain=chain)
+  below = levels.above[0] == 2
+  for above, part in zip(levels.above, head.clusters):
+    is_gold = np.bincount(above[below], minlength=len(part.bias)) > 0
+    part.bias[...] = jnp.where(is_gold, -40.0, 40.0)
+  gold = np.full((B, 3), PAD, np.int32)
+  for row in range(B):
+    gold[row, : row % 4] = np.flatnonzero(below)[[0, 5, 11]][: row % 4]
+  shortlists = []
+
+  def spy(head, features, shortlist, *others, **named):
+    shortlists.append(shortlist)
+    return jnp.float32(0)
+
+  monkeypatch.setattr(cascade, 'shortlist_loss', spy)
+  with jax.set_mesh(mesh_of(1, 1)):
+    features = head.prepare(jnp.asarray(X))
+    head.loss(features, jnp.asarray(gold), jnp.ones(B, bool), bce)
+  (shortlist,) = shortlists
+  assert int(lost_positives(shortlist, jnp.asarray(gold), sizes[-1])) == 0
+
+
 @pytest.mark.parametrize(
   'mesh', [(2, 4), pytest.param((1, 8), marks=pytest.mark.thorough)]
 )
 def test_devices_give_the_same_loss_and_lists(mesh):
-  head, spread = head_of(kept=(3, 4)), head_of(mesh, kept=(3, 4))
-  assert_same(loss_of(spread, mesh), loss_of(head))
-  ids, values = topk(spread, mesh, slices=SLICES)
-  want_ids, want = topk(head, slices=SLICES)
-  np.testing.assert_array_equal(ids, want_ids)
-  np.testing.assert_allclose(values, want, 1e-4, 1e-5)
+  levels = LabelLevels.even([*SIZES, 800])  # the labels are on many devices
+  head = head_of(levels=levels, kept=(3, 4))
+  spread = head_of(mesh, levels, kept=(3, 4))
+  rng, rows = np.random.default_rng(1), padded_labels(800)
+  factors = rng.uniform(0.5, 2, (2, rows)).astype(np.float32)
+  weights, positives = LabelWeights(*factors), np.maximum(PAD, 13 * POSITIVES)
+  loss, gradients = loss_of(spread, mesh, weights, positives)
+  expected = loss_of(head, (1, 1), weights, positives)
+  assert_near(loss, expected[0])
+  jax.tree.map(assert_near, gradients, expected[1])
+  filters = {
+    'weights': factors[0] * (rng.random(rows) < 0.5),
+    'slices': tuple(rng.random((2, rows)) < 0.2),
+    'allowed': rng.random((B, 800)) < 0.4,
+  }
+  for chosen in ({}, filters):
+    ids, values = topk(spread, mesh, **chosen)
+    want_ids, want = topk(head, **chosen)
+    np.testing.assert_array_equal(ids, want_ids)
+    assert_near(values[ids != PAD], want[ids != PAD])
+
+
+def assert_near(found, expected):
+  """Only the rounding of float32 may differ."""
+  error = np.linalg.norm(np.ravel(found - expected))
+  assert error <= 1e-6 * np.linalg.norm(np.ravel(expected))
 
 
 def test_too_few_kept_clusters_are_an_error():
@@ -272,4 +323,4 @@ def test_gold_labels_in_kept_clusters_are_counted_in_each_level():
       fine = fine[key[fine] > -np.inf]
       nodes = parent[gold]
       wanted = np.isin(above[nodes], coarse).sum(), np.isin(nodes, fine).sum()
-      assert tuple(np.asarray(counts)[row]) == wanted
+      assert tuple(np.asarray(counts)[row]) == (*wanted, wanted[1])

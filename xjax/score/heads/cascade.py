@@ -19,11 +19,16 @@ import numpy as np
 from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.core.numerics import product
 from xjax.core.types import PAD, Ragged, Shortlist
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelLoss, LabelWeights
-from xjax.score.encoders.layers import dropout
+from xjax.score.heads.cascade_level import (
+  ClusterLevel,
+  Reading,
+  draw_rows,
+  joined_layers,
+  largest,
+)
 from xjax.score.heads.contract import Frozen, Head, HeadConfig, HeadInputs
 from xjax.score.heads.ova import scores
 from xjax.score.heads.shortlist import shortlist_loss
@@ -116,7 +121,8 @@ class CascadeConfig(HeadConfig):
       yield f'{path}.dropout={self.dropout}: must be from 0 to below 1'
     joined = max(1, len(config.model.encoder.joined))
     for part in self.parts:
-      if not all(x.isdecimal() and int(x) < joined for x in _split(part)):
+      layers = joined_layers(part)
+      if not all(x.isdecimal() and int(x) < joined for x in layers):
         yield (
           f'{path}.parts={self.parts}: {part!r} must be numbers below {joined} '
           "(the number of config.model.encoder.joined), such as '0+1'"
@@ -163,10 +169,6 @@ def _each(values: Sequence, n: int) -> tuple:
   return tuple(values) if len(values) == n else tuple(values) * n
 
 
-def _split(part: str) -> list[str]:
-  return part.split('+') if part else []
-
-
 @struct.dataclass
 class CascadeFeatures:
   """Holds what the levels of a cascade read.
@@ -174,121 +176,15 @@ class CascadeFeatures:
   Attributes:
     document_BX: the documents' vectors, with the joined layers of the encoder.
     last_BD: the features that label rows read, without dropout.
-    logs_BC: float32, the log score of each cluster of the finest level, -inf
-      for clusters whose labels are not scored.
+    cluster_logs: float32 [B, clusters], the log score of each cluster of the
+      finest level, -inf for clusters whose labels are not scored.
     kept: bool [B, clusters] of each level, which clusters are kept.
   """
 
   document_BX: jax.Array
   last_BD: jax.Array
-  logs_BC: jax.Array
+  cluster_logs: jax.Array
   kept: tuple[jax.Array, ...]
-
-
-class Reading(nnx.Module):
-  """Computes the features that the rows of a level read.
-
-  Attributes:
-    parts: the joined layers that are read; all if empty.
-    rate: dropout rate.
-    dim: size of the features.
-    layer: float32 [inputs, dim], the kernel of a linear layer, or None.
-  """
-
-  def __init__(
-    self,
-    dim: int,
-    joined: int,
-    part: str,
-    hidden: int,
-    rate: float,
-    *,
-    rngs: nnx.Rngs,
-  ):
-    """Makes the linear layer, if there is one.
-
-    Args:
-      dim: size of a document's vector.
-      joined: number of layers of the encoder that are joined in it.
-      part: the layers to read, as in CascadeConfig.
-      hidden: size of the linear layer, or 0.
-      rate: dropout rate.
-      rngs: stream `params`.
-    """
-    self.parts = tuple(map(int, _split(part)))
-    self.width, self.rate = dim // joined, rate
-    inputs = self.width * (len(self.parts) or joined)
-    self.dim = hidden or inputs
-    glorot = nnx.initializers.glorot_uniform()
-    kernel = glorot(rngs.params(), (inputs, hidden)) if hidden else None
-    self.layer = nnx.Param(kernel) if hidden else None
-
-  def __call__(
-    self, document_BX: Float[Array, 'B X'], rngs: nnx.Rngs | None = None
-  ) -> Float[Array, 'B D']:
-    """Returns the features of a level, in the dtype of the vectors."""
-    x_BD, width = document_BX, self.width
-    if self.parts:
-      layers = [x_BD[:, i * width : (i + 1) * width] for i in self.parts]
-      x_BD = jnp.concatenate(layers, axis=1)
-    x_BD = dropout(x_BD, self.rate, rngs)
-    if self.layer is None:
-      return x_BD
-    layer = self.layer.astype(x_BD.dtype)
-    return product(x_BD, layer, (1, 0), into=x_BD.dtype)
-
-
-class Clusters(nnx.Module):
-  """Holds the rows of a level of clusters, and the nodes below them.
-
-  Attributes:
-    reading: computes the features of the level.
-    kernel: float32 [clusters, D].
-    bias: float32 [clusters].
-    parent: int32 [clusters], frozen, the cluster above, PAD in level 0.
-    children: int32 [clusters, most], frozen, the nodes below, PAD elsewhere.
-  """
-
-  def __init__(
-    self, reading: Reading, levels: LabelLevels, level: int, *, rngs: nnx.Rngs
-  ):
-    """Draws random rows.
-
-    Args:
-      reading: computes the features of the level.
-      levels: all levels.
-      level: index of this level.
-      rngs: stream `params`.
-    """
-    self.reading = reading
-    size = levels.sizes[level]
-    self.kernel = nnx.Param(_rows(rngs, (size, reading.dim)))
-    self.bias = nnx.Param(jnp.zeros(size))
-    self.parent = Frozen(jnp.asarray(levels.parents[level]))
-    self.children = Frozen(jnp.asarray(levels.children[level + 1]))
-
-  def logits(self, x_BD: jax.Array) -> Float32[Array, 'B C']:
-    """Returns the logits of all clusters."""
-    return scores(x_BD, self.kernel.astype(x_BD.dtype)) + self.bias
-
-  def logits_at(
-    self, x_BD: jax.Array, ids_BA: jax.Array
-  ) -> Float32[Array, 'B A']:
-    """Returns the logits of some clusters; PAD gets any number."""
-    rows_BAD = self.kernel[...][ids_BA].astype(x_BD.dtype)
-    logits_BA = jnp.einsum(
-      'BD,BAD->BA', x_BD, rows_BAD, preferred_element_type=jnp.float32
-    )
-    return logits_BA + self.bias[...][ids_BA]
-
-  def best(self, values: jax.Array) -> jax.Array:
-    """Returns the largest value of the nodes below each cluster.
-
-    Args:
-      values: float32 [nodes] or [B, nodes].
-    """
-    below = values[..., self.children[...]]  # -1 reads any value
-    return jnp.where(self.children[...] == PAD, -jnp.inf, below).max(axis=-1)
 
 
 class LabelRows(Head):
@@ -342,12 +238,12 @@ class Cascade(Head):
       for part, hidden, rate in zip(*sizes, _each(config.dropout, n + 1))
     ]
     self.clusters = nnx.List(
-      Clusters(reading, levels, level, rngs=rngs)
+      ClusterLevel(reading, levels, level, rngs=rngs)
       for level, reading in enumerate(readings[:-1])
     )
     self.reading = readings[-1]
     rows = padded_labels(self.n_labels)
-    kernel = _rows(rngs, (rows, self.reading.dim))
+    kernel = draw_rows(rngs, (rows, self.reading.dim))
     self.kernel = nnx.Param(kernel, out_sharding=(LABEL, None))
     self.bias = nnx.Param(jnp.zeros(rows), out_sharding=(LABEL,))
     padding = rows - self.n_labels
@@ -360,7 +256,8 @@ class Cascade(Head):
     sizes = [level.parent.shape[0] for level in self.clusters]
     if all(k >= n for k, n in zip(self.kept, sizes)):
       return None
-    return self.kept[-1] * self.clusters[-1].children.shape[1]
+    most = self.clusters[-1].children.shape[1]
+    return min(self.kept[-1], sizes[-1]) * most
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'CascadeWithDropout':
     """Returns the head with dropout of the documents' vectors."""
@@ -377,9 +274,7 @@ class Cascade(Head):
 
     Args:
       features: result of `prepare`.
-      logs: log weights of labels [L or more] or [B, L or more], -inf for labels
-        that must not be selected. A cluster has the largest weight of its
-        labels.
+      logs: as in Head.narrowed. A cluster has the largest weight of its labels.
     """
     return self._features(features.document_BX, logs)
 
@@ -391,32 +286,32 @@ class Cascade(Head):
     for level in reversed(self.clusters):
       logs = None if logs is None else level.best(logs)
       weights.append(logs)
-    inside_BC, path_BC, each = True, 0.0, []
+    # The arrays of a level are [B, clusters].
+    inside, path, each = True, 0.0, []
     for level, kept, weight in zip(self.clusters, self.kept, weights[::-1]):
-      x_BD = level.reading(document_BX)
-      own_BC = jax.nn.log_sigmoid(level.logits(x_BD))
+      own = jax.nn.log_sigmoid(level.logits(level.reading(document_BX)))
       if level is not self.clusters[0]:
-        parent_C = level.parent[...]
-        inside_BC, path_BC = inside_BC[:, parent_C], path_BC[:, parent_C]
-      keys_BC = own_BC if weight is None else own_BC + weight
-      inside_BC = _largest(jnp.where(inside_BC, keys_BC, -jnp.inf), kept)
-      path_BC = path_BC + own_BC
-      each.append(inside_BC)
-    result_BC = {
-      Chain.PRODUCT: path_BC,
-      Chain.PARENT: own_BC,
-      Chain.LAST: jnp.zeros_like(own_BC),
+        above = level.parent[...]
+        inside, path = inside[:, above], path[:, above]
+      keys = own if weight is None else own + weight
+      inside = largest(jnp.where(inside, keys, -jnp.inf), kept)
+      path = path + own
+      each.append(inside)
+    chained = {
+      Chain.PRODUCT: path,
+      Chain.PARENT: own,
+      Chain.LAST: jnp.zeros_like(own),
     }[self.chain]
-    logs_BC = jnp.where(inside_BC, result_BC, -jnp.inf)
+    cluster_logs = jnp.where(inside, chained, -jnp.inf)
     last_BD = self.reading(document_BX)
-    return CascadeFeatures(document_BX, last_BD, logs_BC, tuple(each))
+    return CascadeFeatures(document_BX, last_BD, cluster_logs, tuple(each))
 
   def logits(
     self, features: CascadeFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
     """Computes the scores of a chunk of labels, -inf below other clusters."""
     logits_BC = _label_logits(features.last_BD, chunk)
-    logs_BC = features.logs_BC[:, chunk['parent']]
+    logs_BC = features.cluster_logs[:, chunk['parent']]
     inside_BC = logs_BC != -jnp.inf
     if self.chain is Chain.LAST:
       return jnp.where(inside_BC, logits_BC, -jnp.inf)
@@ -436,9 +331,11 @@ class Cascade(Head):
   ) -> Float32[Array, '']:
     """Returns the sum of the mean losses of all levels over documents.
 
-    The candidates of a level are the children of the clusters with the highest
-    probability + 1 if they are gold (CascadeXML, Section 3.3). The gradient
-    does not flow through the choice.
+    The candidates of a level are the children of the kept clusters. The gold
+    clusters are kept first, and then the clusters with the highest logits.
+    CascadeXML (Section 3.3) adds 1 to the probability of a gold cluster
+    instead. In float32, the sum can equal the probability of another cluster.
+    The gradient does not flow through the choice.
 
     Args:
       features, positives_BP, mask_B: as in Head.loss.
@@ -452,14 +349,14 @@ class Cascade(Head):
       x_BD = level.reading(document_BX, rngs)
       if ids_BA is None:
         logits_BA = level.logits(x_BD)
-        every_C = jnp.arange(logits_BA.shape[1], dtype=jnp.int32)
-        ids_BA = jnp.broadcast_to(every_C, logits_BA.shape)
+        every = jnp.arange(logits_BA.shape[1], dtype=jnp.int32)
+        ids_BA = jnp.broadcast_to(every, logits_BA.shape)
       else:
         logits_BA = level.logits_at(x_BD, ids_BA)
       gold_BA = _is_in(ids_BA, gold[i])
       mean_B = _mean_loss(loss, logits_BA, gold_BA, ids_BA != PAD)
       total += self.weights[i] * jnp.where(mask_B, mean_B, 0).sum()
-      keys_BA = lax.stop_gradient(jax.nn.sigmoid(logits_BA)) + gold_BA
+      keys_BA = jnp.where(gold_BA, jnp.inf, lax.stop_gradient(logits_BA))
       keys_BA = jnp.where(ids_BA == PAD, -jnp.inf, keys_BA)
       at_BK = lax.top_k(keys_BA, min(self.kept[i], keys_BA.shape[1]))[1]
       nodes_BK = jnp.take_along_axis(ids_BA, at_BK, axis=1)
@@ -488,8 +385,8 @@ class Cascade(Head):
 
   def kept_gold(
     self, features: CascadeFeatures, positives_BP: Int32[Array, 'B P']
-  ) -> Int32[Array, 'B levels']:
-    """Counts the gold labels in the kept clusters of each level.
+  ) -> Int32[Array, 'B steps']:
+    """Counts the gold labels that each step keeps (see Head.kept_gold).
 
     Args:
       features: result of `prepare` or `narrowed`.
@@ -502,7 +399,8 @@ class Cascade(Head):
       inside_BP = jnp.take_along_axis(kept, nodes_BP, axis=1)
       counts.append((real_BP & inside_BP).sum(axis=1))
       nodes_BP = level.parent[...][nodes_BP]
-    return jnp.stack(counts[::-1], axis=1)
+    # The labels of the finest kept clusters are the shortlist.
+    return jnp.stack([*counts[::-1], counts[0]], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -533,19 +431,6 @@ def _label_logits(
   return scores(x_BD, chunk['kernel'].astype(x_BD.dtype)) + chunk['bias']
 
 
-def _largest(keys_BC: jax.Array, k: int) -> Bool[Array, 'B C']:
-  """Returns which keys are among the k largest of a row, and not -inf.
-
-  If keys are equal, the first come first.
-  """
-  if k >= keys_BC.shape[1]:
-    return keys_BC > -jnp.inf
-  _, at_BK = lax.top_k(keys_BC, k)
-  row_B1 = jnp.arange(len(keys_BC))[:, None]
-  inside_BC = jnp.zeros(keys_BC.shape, bool).at[row_B1, at_BK].set(True)
-  return inside_BC & (keys_BC > -jnp.inf)
-
-
 def _is_in(ids_BA: jax.Array, gold_BP: jax.Array) -> Bool[Array, 'B A']:
   """Returns which ids are gold; PAD is not."""
   same_BA = (ids_BA[:, :, None] == gold_BP[:, None, :]).any(axis=2)
@@ -562,8 +447,3 @@ def _mean_loss(
   loss_BA, _ = loss(logits_BA, gold_BA)
   count_B = jnp.maximum(real_BA.sum(axis=1), 1)
   return jnp.where(real_BA, loss_BA, 0).sum(axis=1) / count_B
-
-
-def _rows(rngs: nnx.Rngs, shape: tuple[int, int]) -> jax.Array:
-  """Draws rows of about unit length."""
-  return nnx.initializers.normal(shape[1] ** -0.5)(rngs.params(), shape)

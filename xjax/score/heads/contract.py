@@ -9,7 +9,7 @@ the rows into chunks and mesh shards.
 """
 
 import abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import enum
 import typing
@@ -23,6 +23,7 @@ import numpy as np
 
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.mesh import DATA, LABEL
+from xjax.core.types import Ragged
 from xjax.losses.contract import ChunkLoss, LabelWeights
 
 if typing.TYPE_CHECKING:
@@ -60,7 +61,7 @@ class HeadConfig(ConfigPart, abstract=True):
     aligned: whether the vectors of descriptors and of tokens are in the same
       space from the start of training.
     levels: the config of the levels of clusters that the head goes down, or
-      None. A head with levels has the methods of cascade.Cascade.
+      None. If it is given, the head gets these levels (HeadInputs.levels).
   """
 
   pooled: ClassVar[bool] = False
@@ -98,6 +99,22 @@ class HeadConfig(ConfigPart, abstract=True):
 
     Raises:
       ConfigError: the config does not suit this number of labels.
+    """
+
+  def check_gold(
+    self, levels: 'LabelLevels', gold: Ragged, ids: Sequence[str]
+  ) -> None:
+    """Checks before training that the head suits the training documents.
+
+    Only heads with levels are checked.
+
+    Args:
+      levels: the levels of the run.
+      gold: N rows of gold labels.
+      ids: ids of the N documents.
+
+    Raises:
+      ConfigError: the config does not suit a document; the message names it.
     """
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -252,11 +269,17 @@ class Head(nnx.Module):
       of them, no row is on two devices, and the gradients of rows are not sent
       between devices. The features of documents are sent instead, which is
       faster if the features are small.
+    shortlist_size: number of labels of a document that the head scores. All
+      other labels get the score -inf. None if the head scores all labels.
+    kept_clusters: how many clusters of a document each level keeps, if the
+      shortlist has the labels of clusters. Levels go from coarse to fine.
   """
 
   n_labels: int
   chunk: int
   axes: tuple[str, ...] = (LABEL,)
+  shortlist_size: int | None = None
+  kept_clusters: tuple[int, ...] = ()
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """Computes the scores of a chunk of labels.
@@ -275,6 +298,35 @@ class Head(nnx.Module):
   def prepare(self, features: Any) -> Any:
     """Computes the features that `logits` reads for every chunk of labels."""
     return features
+
+  def narrowed(self, features: Any, logs: jax.Array) -> Any:
+    """Returns features for lists that only some labels may be in.
+
+    A head with a shortlist_size chooses the labels that it scores among these
+    labels.
+
+    Args:
+      features: result of `prepare`.
+      logs: float32 [L or more] or [B, L or more], the log weight of each label,
+        -inf for labels that must not be in a list.
+    """
+    del logs
+    return features
+
+  def kept_gold(self, features: Any, positives_BP: jax.Array) -> jax.Array:
+    """Counts the gold labels that each step of a document's search keeps.
+
+    Only heads with a shortlist_size have this method.
+
+    Args:
+      features: result of `prepare` or `narrowed`.
+      positives_BP: int32 gold labels, PAD elsewhere.
+
+    Returns:
+      int32 [B, steps]. The steps are the levels of kept_clusters, and last the
+      shortlist.
+    """
+    raise NotImplementedError
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array | None:
     """Returns which labels the loss includes.

@@ -5,8 +5,10 @@ The other run may have other labels and another vocabulary:
 - Parameters are matched by path, and label rows by label id.
 - Word vectors are matched by word, and the input vectors of a pretrained
   encoder by piece.
-- If label rows are computed instead of trained, this run keeps its own rows.
-- If the other run has another kind of head, this run keeps its own head.
+- If parameters of a head are computed instead of trained, such as a tree of
+  labels, this run keeps its own.
+- If the other run has another kind of head, or a head with other clusters of
+  labels, this run keeps its own head.
 - If the head is loaded, this run embeds descriptors in the same way as the
   other run, because the head was trained on the other run's descriptors.
 """
@@ -24,6 +26,7 @@ from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import LabelSpace
 from xjax.score.trees.frequency import by_frequency
+from xjax.score.trees.levels import LabelLevels, load_levels
 from xjax.train.checkpoint import (
   complete_steps,
   fault_of,
@@ -154,7 +157,11 @@ def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
 
 
 def warm_start(
-  state: TrainState, source: str, space: LabelSpace, inputs: Inputs
+  state: TrainState,
+  source: str,
+  space: LabelSpace,
+  inputs: Inputs,
+  levels: LabelLevels | None = None,
 ) -> tuple[TrainState, Workdir | None]:
   """Puts another run's parameters into the initial state; logs a report.
 
@@ -164,6 +171,7 @@ def warm_start(
       the checkpoint of this step.
     space: label space of this run.
     inputs: inputs of this run, which contain the vocabulary.
+    levels: the levels of this run's head, or None if the head has no levels.
 
   Returns:
     state: the new state, sharded as before.
@@ -182,7 +190,9 @@ def warm_start(
   rows = {'labels': _label_rows(*spaces)}
   rows |= _vocabulary_rows(ours, theirs, inputs, workdir)
   head_fault = _head_fault(ours, theirs, spaces)
-  report = _report(ours, theirs, rows, _untrained_rows(state), head_fault)
+  if levels is not None and not head_fault:
+    head_fault = _levels_fault(levels, spaces, workdir)
+  report = _report(ours, theirs, rows, _untrained(state), head_fault)
   if not report.loaded:
     raise ConfigError(
       f'train.init_from={source}: no parameter of the checkpoint fits this '
@@ -248,14 +258,39 @@ def _head_fault(
   # same size may have other labels.
   paths = _head_paths(ours)
   same_sizes = all(ours[x].shape == theirs[x].shape for x in paths)
-  ids = [space.ids[: space.n_trained] for space in spaces]
-  if same_sizes and ids[0] == ids[1]:
+  if same_sizes and _have_same_labels(*spaces):
     orders = [
-      by_frequency(space.train_counts[: len(ids[0])]) for space in spaces
+      by_frequency(space.train_counts[: space.n_trained]) for space in spaces
     ]
     if np.array_equal(*orders):
       return ''
   return 'belongs to labels in another order by frequency'
+
+
+def _levels_fault(
+  levels: LabelLevels, spaces: tuple[LabelSpace, LabelSpace], other: Workdir
+) -> str:
+  """Returns why a head with levels does not fit this run's levels, or ''.
+
+  Args:
+    levels: the levels of this run.
+    spaces: label spaces of both runs.
+    other: folder of the other run, whose head has as many levels.
+
+  Raises:
+    DataError: the other run's file of levels is missing or damaged.
+  """
+  theirs = load_levels(other.levels)
+  other.check(other.levels)
+  same = all(map(np.array_equal, levels.parents, theirs.parents))
+  if same and _have_same_labels(*spaces):
+    return ''
+  return 'belongs to other clusters of labels'
+
+
+def _have_same_labels(ours: LabelSpace, theirs: LabelSpace) -> bool:
+  """Returns whether two runs train the same labels in the same order."""
+  return ours.ids[: ours.n_trained] == theirs.ids[: theirs.n_trained]
 
 
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
@@ -263,9 +298,10 @@ def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
 
   If the other run has no row for a label, the entry is -1.
   """
+  if _have_same_labels(ours, theirs):
+    return np.arange(ours.n_trained)
   ids = [space.ids[: space.n_trained] for space in (ours, theirs)]
-  same = ids[0] == ids[1]
-  return np.arange(len(ids[0])) if same else ids[1].row_of.find(ids[0])
+  return ids[1].row_of.find(ids[0])
 
 
 def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
@@ -300,7 +336,7 @@ def _report(
   ours: Mapping[str, jax.Array],
   theirs: Mapping[str, jax.ShapeDtypeStruct],
   rows: Mapping[str, np.ndarray],
-  untrained_rows: Set[str],
+  untrained: Set[str],
   head_fault: str,
 ) -> WarmStartReport:
   """Reports which parameters will be loaded, and why others will not be loaded.
@@ -314,7 +350,7 @@ def _report(
       continue
     if name not in theirs:
       report.fresh.append(name)
-    elif name in untrained_rows:
+    elif name in untrained:
       report.skipped[name] = 'not trained, so it keeps its own values'
     elif name.startswith(_HEAD) and head_fault:
       report.skipped[name] = head_fault
@@ -396,11 +432,13 @@ def _merge(
   )
 
 
-def _untrained_rows(state: TrainState) -> set[str]:
-  """Returns the paths of label rows that are computed instead of trained."""
+def _untrained(state: TrainState) -> set[str]:
+  """Returns the head's parameters that are computed instead of trained.
+
+  Frozen word vectors are not among them, because no run computes them.
+  """
   _, frozen = split_frozen(state.params)
-  params = by_path(frozen).items()
-  return {name for name, x in params if _row_kind(name, x) == 'labels'}
+  return {name for name in by_path(frozen) if name.startswith(_HEAD)}
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
