@@ -79,6 +79,7 @@ def test_the_lists_of_the_runs_are_averaged(workdirs, averaged):
   scores = np.take_along_axis(means_NL, ids, axis=1)
   np.testing.assert_allclose(dev.lists['all'].scores, scores, rtol=1e-6)
   assert dev.selected_by == 'runs=3'
+  assert 0 < dev.recalls['all'][f'union recall@{3 * 20}'] <= 1
 
 
 def test_an_ensemble_needs_no_other_folder(workdirs, averaged, tmp_path):

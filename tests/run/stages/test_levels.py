@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.kills import kill_training
-from tests.fixtures.shortlist_runs import TEXTS, by_levels
+from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls
 from xjax.core.errors import Preempted
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.shortlists import Candidates
@@ -166,3 +166,15 @@ def test_a_killed_run_has_the_candidates_of_an_uninterrupted_run(
   fit(config(), tmp_path / 'run')
   ours, theirs = (load(tmp_path / x).scorer.params for x in ('run', 'whole'))
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.thorough
+def test_the_evaluation_has_the_recall_of_each_level(levelled):
+  size = load(levelled.workdir).selected_by.replace('=', ' recall@')
+  found = recalls(levelled)
+  assert {'all', 'few'} <= found.keys()
+  for name, levels in found.items():
+    assert list(levels) == [size, 'level 1 recall@6', 'level 0 recall@4']
+    labels, middle, top = levels.values()
+    assert labels == middle <= top <= 1
+    assert (name == 'held_out') == (labels == 0)

@@ -110,11 +110,15 @@ def test_clusters_have_no_classifiers(matched_config, tmp_path):
   assert not per_cluster.any()
 
 
-def test_the_evaluation_has_the_recall_of_clusters(matched):
-  path = matched.paths['dev'] / 'shortlists.json'
-  (name,) = (recalls := json.loads(path.read_text()))
-  assert name == f'level 0: recall@{KEPT}'
-  assert 0 < recalls[name] <= 1
+def test_the_evaluation_has_the_recall_of_clusters_and_labels(matched):
+  size = load(matched.workdir).scorer.proposer.size
+  recalls = matched.metrics['dev']['recalls']
+  assert {'all', 'few'} <= recalls.keys()
+  for name, steps in recalls.items():
+    assert list(steps) == [f'shortlist recall@{size}', f'level 0 recall@{KEPT}']
+    labels, clusters = steps.values()
+    assert (name == 'held_out') == (labels == 0)
+    assert labels == clusters <= 1
 
 
 def test_a_changed_number_of_clusters_is_judged_again(
