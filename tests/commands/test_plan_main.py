@@ -74,6 +74,16 @@ def test_auto_plans_the_model_that_it_would_choose(run_main, tmp_path):
   assert '1 x h200' in done.stdout and 'fits' in done.stdout
 
 
+def test_a_matcher_is_planned_before_its_tree(run_main):
+  flags = '--config.data.n_train=64', '--plan', '--chip=l4'
+  done = run_main('train', f'{QUICK}:x_transformer', *flags)
+  assert done.returncode == 0, done.stderr
+  matcher, _, tree = done.stdout.rpartition('\n\n')
+  assert matcher.startswith('stages/matcher: NeuralModel, which scores ')
+  assert '1 x l4' in matcher and 'fits' in matcher
+  assert tree.startswith('model of the run: MatchedModel')
+
+
 @pytest.mark.parametrize(
   ('flags', 'said'),
   [

@@ -138,6 +138,12 @@ def test_the_readme_shows_what_quickstart_prints(made):
   log = next(b for b in blocks_of(ROOT / 'README.md') if 'step 600' in b.text)
   shown = figures_of(log.text)
   # README leaves out some columns, and the slice between `all` and `few`.
-  for ours, line in zip(shown, [*printed[:2], *printed[4:6]], strict=True):
-    for metric, value in ours.items():
-      assert float(line[metric]) == pytest.approx(float(value), abs=0.02)
+  lines = [*printed[:2], *printed[4:6]]
+  documents = [400, 400, 204, 204]
+  for ours, line, n in zip(shown, lines, documents, strict=True):
+    for metric, text in ours.items():
+      # Other CPUs round in other ways, and so train another model of the same
+      # quality. Its figures may differ by two standard errors of a share.
+      value = float(text)
+      error = 2 * (value * (1 - value) / n) ** 0.5
+      assert float(line[metric]) == pytest.approx(value, abs=max(0.02, error))

@@ -98,6 +98,49 @@ def test_how_labels_were_searched_is_kept(path, tmp_path):
     Predictions.load(tmp_path / 'p.npz')
 
 
+def test_recalls_are_kept(path, tmp_path):
+  assert Predictions.load(path).recalls == {}  # also in files without them
+  steps = ('shortlist recall@20', 'level 0 recall@4')
+  recalls = {
+    'all': dict(zip(steps, (0.1, 0.75))),
+    'few': dict(zip(steps, (0.0, 1.0))),
+  }
+  before = predictions(selected_by='shortlist=20', recalls=recalls)
+  before.save(tmp_path / 'p.npz')
+  after = Predictions.load(tmp_path / 'p.npz')
+  assert after.recalls == recalls
+  assert after.selection_with_recalls == (
+    'a shortlist of 20 labels (shortlist recall@20 0.100, '
+    'level 0 recall@4 0.750)'
+  )
+  assert predictions().selection_with_recalls == predictions().selection
+  # Means over all documents are not those of some.
+  assert after.of_documents(np.array([True, False, True])).recalls == {}
+
+
+@pytest.mark.parametrize(
+  ('name', 'array', 'fault'),
+  [
+    ('few/recalls', np.array([0.5]), r'few/recalls: is float64 \[1\], should'),
+    ('few/recalls', np.array([0.5, 1.5]), 'few/recalls: a recall is not from'),
+    ('few/recalls', np.array([0.5, np.nan]), 'a recall is not from 0 to 1'),
+    ('recalls/bytes', None, 'recalls/bytes: missing'),
+    ('recalls/bytes', np.full(35, ord('x'), np.uint8), 'which is unknown'),
+    ('odd/recalls', np.array([0.5, 0.5]), 'odd/recalls: unknown array'),
+  ],
+)
+def test_damaged_recalls_are_refused(tmp_path, name, array, fault):
+  steps = {'shortlist recall@20': 0.5, 'level 0 recall@4': 1.0}
+  predictions(recalls={'few': steps}).save(tmp_path / 'p.npz')
+  with np.load(tmp_path / 'p.npz') as file:
+    arrays = {**file, name: array}
+  if array is None:
+    del arrays[name]
+  np.savez(tmp_path / 'p.npz', **arrays)
+  with pytest.raises(DataError, match=fault):
+    Predictions.load(tmp_path / 'p.npz')
+
+
 def test_a_label_has_one_score_in_all_lists_of_a_document(path, tmp_path):
   changed(path, 'few/scores', at((1, 0), -1.5))
   with pytest.raises(

@@ -8,7 +8,6 @@ import pytest
 from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
 from xjax.config.neural_train import Dtype, NeuralTrain
 from xjax.config.run import Config, shrink
-from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
@@ -35,7 +34,6 @@ from xjax.plan.sizes import (
   corpus_sizes,
 )
 from xjax.report.terminal.plan import plan_text
-from xjax.score.config import ExactMatchModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.contract import NoEmbedding, NoEncoder
@@ -376,9 +374,6 @@ def test_what_cannot_be_planned_is_refused():
   )
   with pytest.raises(ConfigError, match='zones'):
     assumed_sizes(han, 10, 10)
-  with pytest.raises(ConfigError, match='only runs of neural models can'):
-    names = Config(model=ExactMatchModel(), train=NoTrain())
-    Planner(sizes_of(one_vs_all(), 10), LAPTOP).plan(names, 1)
   with pytest.raises(ConfigError, match='must be a multiple'):
     plan_of(one_vs_all(), devices=128)
   long = bert()

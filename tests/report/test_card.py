@@ -96,6 +96,15 @@ def test_a_card_has_the_metrics_with_intervals(result):
   assert re.search(rf'(?m)^all .* {value:.3f} ', text)
 
 
+def test_a_card_has_the_recalls_of_the_search(result):
+  assert 'recall@' not in write_card(result).read_text()
+  metrics = dict(result.metrics['dev'])
+  metrics['recalls'] = {'all': {'shortlist recall@20': 0.5}}
+  result = dataclasses.replace(result, metrics={'dev': metrics})
+  text = write_card(result).read_text()
+  assert '- shortlist recall@20: all 0.500\n' in text
+
+
 def test_intervals_are_those_of_the_metrics_that_are_shown(result):
   path = result.paths['dev'] / 'predictions.npz'
   predictions, metrics = Predictions.load(path), result.metrics['dev']

@@ -223,6 +223,19 @@ def test_markdown_has_every_table(arguments):
   assert len(re.findall(r'^\| :--', render_markdown(page), re.M)) == count
 
 
+def test_the_recalls_of_a_search_are_on_the_page(predictions_of, tmp_path):
+  recalls = {'all': {'level 0 recall@4': 0.25}, 'few': {}}
+  recalls['few'] = {'level 0 recall@4': 0.5}
+  found = dataclasses.replace(
+    predictions_of(5), selected_by='clusters=4', recalls=recalls
+  )
+  found.save(tmp_path / 'p.npz')
+  page = report([str(tmp_path / 'p.npz')], 'c')
+  for text in (render_html(page), render_markdown(page)):
+    assert 'the labels of 4 clusters (level 0 recall@4 0.250)' in text
+    assert 'keeps, level 0 recall@4: all 0.250, few 0.500.' in text
+
+
 def test_wrong_systems_are_refused(arguments, predictions_of, tmp_path):
   with pytest.raises(ConfigError, match="called 's0'.*--names"):
     report([arguments[0], arguments[0]], 'c')

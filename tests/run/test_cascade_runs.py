@@ -1,6 +1,5 @@
 """Runs of cascades: resumed, saved, loaded, and refused."""
 
-import json
 import logging
 import shutil
 
@@ -14,6 +13,12 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
+from xjax.data.load import load_corpus
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.metrics.slices import cut_gold
+from xjax.judge.predictions import Predictions
+from xjax.judge.request import JudgeRequest
+from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.neural_training import plan_neural
@@ -122,9 +127,60 @@ def test_a_loaded_model_says_what_it_selects(finished, tmp_path):
   saved.save(tmp_path / 'saved')
   again = load_model(tmp_path / 'saved')
   assert again.predict(TEXTS, k=3) == saved.predict(TEXTS, k=3)
-  path = finished.workdir / 'eval' / 'dev' / 'shortlists.json'
-  ((name, share),) = json.loads(path.read_text()).items()
-  assert name == f'shortlist: recall@{size}' and 0 < share <= 1
+
+
+def test_the_evaluation_has_the_recall_of_levels_and_labels(finished):
+  size = load(finished.workdir).selected_by.replace('=', ' recall@')
+  recalls = finished.metrics['dev']['recalls']
+  assert {'all', 'few'} <= recalls.keys()
+  predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
+  for name, steps in recalls.items():
+    assert list(steps) == [size, 'level 0 recall@8']
+    labels, clusters = steps.values()
+    assert (name == 'held_out') == (labels == 0)
+    assert labels == clusters <= 1
+    # A list cannot have more gold labels than its shortlist.
+    gold = cut_gold(predictions.gold, predictions.masks[name])
+    lists = predictions.lists[name]
+    hits = lists.hits(gold, len(predictions.labels)).sum(axis=1)
+    assert (hits / np.maximum(gold.lengths, 1))[
+      gold.lengths > 0
+    ].mean() <= labels
+
+
+def test_a_requested_slice_has_a_shortlist_of_its_own(finished, tmp_path):
+  workdir = shutil.copytree(finished.workdir, tmp_path / 'run')
+  path = tmp_path / 'odd.txt'
+  odd = load(workdir).space.ids[1::2]
+  path.write_text(''.join(f'{label}\n' for label in odd))
+  request = JudgeRequest(ks=(5,), slices=(str(path),))
+  found = evaluate_split(workdir, 'dev', request=request)
+  predictor = load(workdir)
+  corpus = load_corpus(
+    predictor.config.data, predictor.config.seed, predictor.space, ['dev']
+  )
+  split, space = corpus.split('dev'), corpus.label_space
+  mask_L = np.isin(np.asarray(space.ids), np.asarray(odd))
+  shares = []
+  for batch in predictor.inputs.split_batches(split):
+    ids, _ = predictor.scorer.topk(batch, 5, slices=(mask_L,))
+    for row, ids_K in zip(batch.doc_B, ids[1]):
+      gold = split.gold[row] if row != PAD else np.zeros(0, int)
+      gold = gold[mask_L[gold]]
+      if len(gold):
+        shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
+  values = found.metrics['xjax']['odd']
+  assert values['RP@5'] == pytest.approx(np.mean(shares))
+  assert found.metrics['recalls'] == finished.metrics['dev']['recalls']
+  # The saved lists are cut from a shortlist of other labels.
+  files = JudgeFiles(found.folder / 'predictions.npz')
+  cut = evaluate_files(files, request).metrics
+  assert cut['xjax']['odd']['RP@5'] is None
+  for name in ('all', 'few'):
+    for metric in ('RP@5', 'micro-F1', 'macro-F1'):
+      value = cut['xjax'][name][metric]
+      assert value is not None
+      assert value == found.metrics['xjax'][name][metric]
 
 
 @pytest.mark.parametrize('same', [True, False])

@@ -1,24 +1,26 @@
 """An encoder that was trained, written and begun with again."""
 
+import dataclasses
 import json
 
 import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.sparse_runs import RUNS
 from xjax.config.run import Config, shrink
 from xjax.config.train import NoTrain
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
-from xjax.data.config import SubwordsConfig
+from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.neural_training import plan_neural
-from xjax.score.config import ExactMatchModel
+from xjax.score.config import EnsembleModel, ExactMatchModel, RunVectors
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.ova import OneVsAllConfig
@@ -97,6 +99,41 @@ def test_nothing_is_written_over(run, tmp_path):
   with pytest.raises(WriteError, match='exists already'):
     export_encoder(run, tmp_path / 'm')
   assert (tmp_path / 'm').read_text() == 'mine'
+
+
+@pytest.fixture(scope='module')
+def ranked(run, tmp_path_factory):
+  """A run of a label tree that reads the vectors of the encoder of `run`."""
+  model, train = RUNS['xr']
+  vectors = RunVectors(workdir=str(run))
+  config = config_of()
+  config.data.tokens = TfidfConfig()
+  config.model = dataclasses.replace(model, vectors=vectors)
+  config.train = train
+  return fit(config, tmp_path_factory.mktemp('ranked') / 'w').workdir
+
+
+def test_the_encoder_of_a_stage_is_written(run, ranked, tmp_path):
+  written = export_encoder(ranked, tmp_path / 'm')
+  assert written.workdir.path == ranked / 'stages' / 'encoder'
+  export_encoder(run, tmp_path / 'own')
+  ours, theirs = (
+    ModelFolder.at(str(tmp_path / x)).parameters() for x in ('m', 'own')
+  )
+  assert ours.keys() == theirs.keys()
+  assert all(np.array_equal(ours[path], theirs[path]) for path in ours)
+
+
+def test_several_encoders_are_exported_one_by_one(run, ranked, tmp_path):
+  config = config_of()
+  config.model = EnsembleModel((str(run), str(ranked)))
+  config.train = NoTrain()
+  folder = fit(config, tmp_path / 'both').workdir
+  with pytest.raises(ConfigError) as error:
+    export_encoder(folder, tmp_path / 'm')
+  for stage in ('stages/member_0', 'stages/member_1/stages/encoder'):
+    assert str(folder / stage) in str(error.value)
+  assert not (tmp_path / 'm').exists()
 
 
 def test_other_runs_have_no_such_encoder(tmp_path):

@@ -57,3 +57,11 @@ def test_a_file_gets_its_digest_although_its_writer_was_killed(tmp_path, when):
     DataError, match='labels.jsonl: is not the file that this'
   ):
     workdir.check(workdir.labels)
+
+
+def test_a_folder_called_stages_alone_makes_no_stage(tmp_path):
+  mine = Workdir.at(tmp_path / 'stages' / 'mine')
+  assert not mine.is_stage
+  run = Workdir.at(tmp_path)
+  run.config.write_text('{}')
+  assert mine.is_stage and run.stage('mine').is_stage and not run.is_stage

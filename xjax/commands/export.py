@@ -6,6 +6,8 @@ FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
 of the best checkpoint. The library transformers can load FOLDER; another run
 loads FOLDER with --config.model.encoder.folder. The head is not written. The
 pooling is written only if it is a trained pooler (config.model.pooling.pooler).
+If only a stage of the run has such an encoder, the encoder of the stage is
+written.
 """
 
 from absl import flags
@@ -25,7 +27,7 @@ def main() -> None:
   from xjax.run.export import export_encoder
 
   run = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
-  show(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
+  show(f'{_OUTPUT.value}: the encoder of {run.workdir.path}, step {run.step}')
 
 
 if __name__ == '__main__':

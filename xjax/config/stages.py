@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import dataclasses
+import re
 import typing
 from typing import Any
 
@@ -17,6 +18,9 @@ from xjax.score.trees.levels_config import LevelsConfig
 if typing.TYPE_CHECKING:
   from xjax.config.neural_train import NeuralTrain
   from xjax.score.text_model import NeuralModel
+
+# Finds the fields of a run's config that a stage has itself.
+_OWN_FIELDS = re.compile(r'\bconfig\.(?:data\.(tokens)|(model|train))\b')
 
 
 def _neural_train() -> 'NeuralTrain':
@@ -84,9 +88,8 @@ class StageConfig(ConfigPart):
     try:
       check_config(self.run_config(config))
     except ConfigError as error:
-      text = str(error).replace('config.data.tokens', f'{path}.tokens')
-      for part in ('model', 'train'):
-        text = text.replace(f'config.{part}', f'{path}.{part}')
+      # All replacements are made at once, because `path` has config.model.
+      text = _OWN_FIELDS.sub(rf'{path}.\1\2', str(error))
       yield from text.splitlines()
 
 
@@ -190,10 +193,6 @@ class MatchedModel(NodesModel):
     'features of a document have length 1.',
     POSITIVE,
   )
-
-  @property
-  def matches(self) -> bool:
-    return True
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)

@@ -9,8 +9,10 @@ https://arxiv.org/abs/2110.00685) averages three runs.
     --config.model.workdirs=runs/a,runs/b --workdir=runs/both
 
 The variant `:own`, which is the default, reads your own documents in DIR, as
-own_linear does. The variant `:eurlex57k` reads EURLEX57K, `:xc` reads the
-feature files of the Extreme Classification Repository with rows of length 1.
+own_linear does. The other variants read the data of other configs: `:eurlex57k`
+EURLEX57K, `:xc` the feature files of the Extreme Classification Repository with
+rows of length 1, `:tib_sid` the data of tib_sid_xr_linear, `:yso` the data of
+yso_xr_linear, and `:synthetic` the corpus of quickstart, which needs no DIR.
 --config.model.combine=SIGMOID averages probabilities, which needs runs with a
 calibration or with logits, and SOFTMAX averages the softmax over each list.
 
@@ -23,11 +25,13 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.train import NoTrain
 from xjax.data.config import GivenFeaturesConfig, Norm, WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import EnsembleModel
 
-SYSTEMS = ('own', 'eurlex57k', 'xc')
+SYSTEMS = ('own', 'eurlex57k', 'xc', 'tib_sid', 'yso', 'synthetic')
 
 
 def get_config(system: str = 'own') -> Config:
@@ -38,6 +42,13 @@ def get_config(system: str = 'own') -> Config:
       data = Eurlex57kData(tokens=WordsConfig())
     case 'xc':
       data = XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))
+    case 'tib_sid':
+      zones = 'title', 'abstract'
+      data = JsonlData(zones=zones, labels='all', tokens=WordsConfig())
+    case 'yso':
+      data = JsonlData(labels='all', tokens=WordsConfig())
+    case 'synthetic':
+      data = SyntheticData(tokens=WordsConfig())
     case _:
       raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   return Config(

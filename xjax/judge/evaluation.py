@@ -53,7 +53,8 @@ def write_evaluation(
 
   The CSV has a row per value. Its columns are protocol, slice, metric, value,
   low and high. `low` and `high` are the ends of the confidence interval. If a
-  number is missing, its cell is empty.
+  number is missing, its cell is empty. The recalls of shortlists have no
+  protocol.
   """
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
@@ -90,7 +91,7 @@ def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
 
 def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
   """Writes metrics.csv; see write_evaluation for its columns."""
-  from xjax.judge.judge import INTERVALS
+  from xjax.judge.judge import INTERVALS, RECALLS
   from xjax.judge.metrics.protocols import PROTOCOLS
 
   intervals = metrics.get(INTERVALS, {})
@@ -104,5 +105,10 @@ def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
         (protocol, name, metric, value, *ends.get(metric, (None, None)))
         for metric, value in values.items()
       ]
+  rows += [
+    ('', name, step, share, None, None)
+    for name, recalls in metrics.get(RECALLS, {}).items()
+    for step, share in recalls.items()
+  ]
   columns = 'protocol', 'slice', 'metric', 'value', 'low', 'high'
   write_csv(path, columns, rows)

@@ -27,9 +27,15 @@ PROTOCOL = XJAX.name
 # A result of judge has these keys in addition to the names of protocols. NOTES
 # says why a value is None. INTERVALS has the confidence interval of a value.
 # REASONS says why a value differs from the value under the first protocol.
+# RECALLS has the share of gold labels that each step of the search keeps.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
-LISTS = 'lists'  # key of the note that lists were cut from other lists
+RECALLS = 'recalls'
+LISTS = 'lists'  # key of the note that a slice has no lists of its own
 SEARCH = 'search'  # key of the note that labels of high score may be missing
+_NO_SHORTLIST = (
+  'this slice has a shortlist of its own, which is not saved; judge the run '
+  'itself (xjax evaluate --workdir=DIR --slices=...)'
+)
 ECE, ECE_ABOVE = 'ECE', f'ECE[>{ABOVE}]'
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
@@ -73,11 +79,13 @@ def judge(
 
     - `{'notes': {slice: {metric: reason}}}`: why a value under the first
       protocol is None. If the lists of a slice are cut from other lists, the
-      note 'lists' says how many lists are too short. If the search for labels
-      was not exact, the note 'search' of the slice `all` describes the search.
+      note 'lists' says how many lists are too short, or that lists of another
+      slice cannot be used. If the search for labels was not exact, the note
+      'search' of the slice `all` describes the search.
     - `{'reasons': {protocol: {slice: {metric: text}}}}`: why a value under a
       later protocol is None, or is not equal to the value under the first
       protocol.
+    - `{'recalls': {slice: {step: share}}}`: Predictions.recalls.
     - `{'intervals': {protocol: {slice: {metric: [low, high]}}}}`: confidence
       intervals. They are computed only if criteria.replicates is not 0.
 
@@ -100,6 +108,8 @@ def judge(
         metrics[who][name], missing[who][name] = judge_slice(
           evidence, tables[who], protocol
         )
+        if evidence.part.is_cut and predictions.has_shortlists:
+          missing[who][name][LISTS] = _NO_SHORTLIST
       if first in protocols:
         facts[name] = facts_of(evidence)
       if criteria.replicates:
@@ -112,6 +122,7 @@ def judge(
   reasons = differences(metrics, criteria.protocols, facts, missing)
   notes = {name: texts for name, texts in missing[first.name].items() if texts}
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: reasons}
+  extras[RECALLS] = {name: {**x} for name, x in predictions.recalls.items()}
   return {**metrics, **{key: extra for key, extra in extras.items() if extra}}
 
 
@@ -187,6 +198,26 @@ def judged_slices(
       'other names'
     )
   return {**masks, **criteria.slices}
+
+
+def slices_without_lists(
+  predictions: Predictions, criteria: Criteria
+) -> list[np.ndarray]:
+  """Returns the slices to judge for which a scorer has made no lists.
+
+  Args:
+    predictions, criteria: as in judged_slices.
+
+  Returns:
+    bool [L] of each slice, under all protocols.
+  """
+  missing = {}
+  for protocol in criteria.protocols:
+    masks = judged_slices(predictions, criteria, protocol.frequent_from)
+    for name, mask in masks.items():
+      if predictions.own_lists(name, mask) is None:
+        missing[mask.tobytes()] = mask
+  return list(missing.values())
 
 
 def _intervals(

@@ -21,6 +21,7 @@ def predict(
   split: Split,
   space: LabelSpace,
   depth: int,
+  slices: Sequence[np.ndarray] = (),
 ) -> Predictions:
   """Makes top-k lists over all labels and per slice, in one pass.
 
@@ -35,6 +36,7 @@ def predict(
     split: the documents, with their ids and gold.
     space: the labels, with their slices.
     depth: length of the lists; see list_length.
+    slices: bool [L], further slices that get lists (Predictions.requested).
 
   Raises:
     ConfigError: the lists do not fit into memory.
@@ -44,14 +46,15 @@ def predict(
     DataError: a score is not finite.
   """
   masks = space.masks()
+  each = (*masks.values(), *slices)
   depth = list_length(depth, scorer.n_labels)
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
     ids, scores, seen = rank_documents(
       shown,
-      functools.partial(scorer.topk, k=depth, slices=tuple(masks.values())),
+      functools.partial(scorer.topk, k=depth, slices=each),
       len(split),
       depth,
-      1 + len(masks),
+      1 + len(each),
     )
   if (seen != 1).any():
     raise ValueError(
@@ -65,17 +68,19 @@ def predict(
     )
   check_scores(ids, scores, split.ids, split.source)
   names = (ALL, *masks)
+  lists = [Lists(*both) for both in zip(ids, scores, strict=True)]
   predictions = _predictions(
     scorer.score_kind,
     scorer.n_labels,
     split,
     space,
-    {name: Lists(ids[g], scores[g]) for g, name in enumerate(names)},
+    dict(zip(names, lists)),
   )
   predictions = dataclasses.replace(
     predictions,
     assigned_above=scorer.assigned_above,
     selected_by=scorer.selected_by,
+    requested=tuple(zip(slices, lists[len(names) :], strict=True)),
   )
   if fault := predictions.fault():
     raise ValueError(f'{split.name}: {fault}')

@@ -4,18 +4,14 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
-import math
 import os
-import re
 
 import numpy as np
 
-from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.slices import ALL, judged_masks
 
 _SHORT = 64  # lists of at most this length are never cut
@@ -62,6 +58,25 @@ class Lists:
     ended = self.ids[:, -1] == PAD
     whole = ended | (self.ids.shape[1] >= n_listable)
     return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
+
+  def last_score(self, n_listable: int) -> np.ndarray:
+    """Returns the score below which a search may have missed labels.
+
+    A search that is not exact may end a list before all labels are listed. So a
+    list that ends in PAD does not have all labels.
+
+    Args:
+      n_listable: number of labels that could be listed.
+
+    Returns:
+      float32 [N], the last score of each list; inf for a list without labels,
+      and -inf for a list that has all labels.
+    """
+    lengths = self.lengths
+    last = np.maximum(lengths - 1, 0)[:, None]
+    scores = np.take_along_axis(self.scores, last, 1)[:, 0]
+    scores = np.where(lengths == 0, np.float32(np.inf), scores)
+    return np.where(lengths >= n_listable, np.float32(-np.inf), scores)
 
   def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
     """Returns which entries are gold, bool [N, K].
@@ -147,10 +162,6 @@ _SELECTIONS = {
   'trees': 'exact search of the best labels of each of {} trees',
   'runs': 'average of the lists of {} runs',
 }
-_SELECTED_BY = re.compile(
-  r'|exact|(?:beam|clusters|shortlist|trees|runs)=[1-9]\d*'
-  r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
-)
 # Two scores of a label count as equal within these tolerances, because scores
 # are rounded.
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
@@ -183,6 +194,11 @@ class Predictions:
     selected_by: the search that found the labels of highest score: `exact`,
       `beam=10`, `recall=0.95`, `shortlist=500`, `trees=3` or `runs=3`; '' if
       the search is not recorded.
+    recalls: slice name -> step of the search, such as `shortlist recall@500` ->
+      the share of gold labels that the step keeps, as a mean over the documents
+      with gold labels in the slice. Slices without gold labels have no entry.
+    requested: pairs (bool [L], lists) of further slices for which the scorer
+      made lists. They are not saved.
   """
 
   score_kind: ScoreKind
@@ -199,6 +215,10 @@ class Predictions:
   assigned_above: float | None = None
   strategy: str = ''
   selected_by: str = ''
+  recalls: Mapping[str, Mapping[str, float]] = dataclasses.field(
+    default_factory=dict
+  )
+  requested: Sequence[tuple[np.ndarray, Lists]] = ()
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -221,9 +241,39 @@ class Predictions:
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
   @property
+  def selection_with_recalls(self) -> str:
+    """Returns `selection` and the recalls of the slice `all`."""
+    recalls = [f'{n} {x:.3f}' for n, x in self.recalls.get(ALL, {}).items()]
+    return self.selection + (f' ({", ".join(recalls)})' if recalls else '')
+
+  @property
   def is_approximate(self) -> bool:
     """Returns whether the recorded search may miss labels of high score."""
     return self.selected_by not in ('', EXACT)
+
+  @property
+  def has_shortlists(self) -> bool:
+    """Returns whether a first stage chose the labels that could be listed.
+
+    It chose them for each slice anew. So the list of another slice says nothing
+    about the best labels of a slice.
+    """
+    return self.selected_by.partition('=')[0] in ('clusters', 'shortlist')
+
+  def own_lists(self, name: str, mask: np.ndarray) -> Lists | None:
+    """Returns the lists that the scorer made for a slice; None if it did not.
+
+    Args:
+      name: name of the slice.
+      mask: bool [L], the labels of the slice.
+    """
+    saved = self.masks.get(name) if name in self.lists else None
+    if saved is not None and np.array_equal(saved, mask):
+      return self.lists[name]
+    for other, lists in self.requested:
+      if np.array_equal(other, mask):
+        return lists
+    return None
 
   def fault(self) -> str:
     """Returns a message about a label with two scores for one document.
@@ -240,6 +290,8 @@ class Predictions:
       for name, lists in self.lists.items()
       if name != ALL or not self.strategy
     }
+    for number, (_, lists) in enumerate(self.requested, 1):
+      compared[f'requested slice {number}'] = lists
     if len(compared) < 2:
       return ''
     width = sum(lists.ids.shape[1] for lists in compared.values())
@@ -270,13 +322,16 @@ class Predictions:
     """
     rows = np.flatnonzero(kept).tolist()
     gold = self.gold
+
+    def some(lists: Lists) -> Lists:
+      return Lists(lists.ids[kept], lists.scores[kept])
+
     return dataclasses.replace(
       self,
       doc_ids=tuple(self.doc_ids[row] for row in rows),
-      lists={
-        name: Lists(lists.ids[kept], lists.scores[kept])
-        for name, lists in self.lists.items()
-      },
+      lists={name: some(lists) for name, lists in self.lists.items()},
+      requested=[(mask, some(lists)) for mask, lists in self.requested],
+      recalls={},  # these are means over all documents
       gold=None if gold is None else Ragged.of([gold[row] for row in rows]),
     )
 
@@ -300,6 +355,8 @@ class Predictions:
     - `gold/indptr`: int64, and `gold/indices`: int32.
     - `assigned_above`: float64.
     - `strategy` and `selected_by`: text.
+    - `recalls/bytes`: uint8, and `recalls/offsets`: int64, the names of R
+      recalls; `SLICE/recalls`: float64 [R], the recalls of a slice.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -322,6 +379,12 @@ class Predictions:
       arrays['strategy'] = np.str_(self.strategy)
     if self.selected_by:
       arrays['selected_by'] = np.str_(self.selected_by)
+    if self.recalls:
+      names = tuple(next(iter(self.recalls.values())))
+      arrays |= Texts.of(names).arrays('recalls')
+      for name, shares in self.recalls.items():
+        values = [shares[step] for step in names]
+        arrays[f'{name}/recalls'] = np.array(values, np.float64)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
@@ -336,9 +399,9 @@ class Predictions:
         wrong dtype or shape, or has impossible values. The message contains
         the path of the file and the name of the array.
     """
-    arrays = Arrays.read(path)
-    predictions = _parse(arrays)
-    arrays.finish()
+    from xjax.judge.files.saved_predictions import read_saved
+
+    predictions = read_saved(path)
     if fault := predictions.fault():
       raise DataError(f'{path}: {fault}')
     return predictions
@@ -384,132 +447,3 @@ def labels_sha256(labels: Sequence[str]) -> str:
   for label in labels:
     digest.update(label.encode() + b'\n')
   return digest.hexdigest()
-
-
-def _parse(arrays: Arrays) -> Predictions:
-  schema = arrays.count('schema')
-  if schema != SCHEMA:
-    arrays.fail('schema', f'is {schema}, but this version reads {SCHEMA}')
-  kind = arrays.text('score_kind')
-  if kind not in [known.value for known in ScoreKind]:
-    arrays.fail('score_kind', f'is {kind!r}, which is unknown')
-  labels = arrays.strings('labels')
-  if arrays.text('labels_sha256') != labels_sha256(labels):
-    arrays.fail('labels_sha256', 'is not the digest of the labels')
-  doc_ids = arrays.strings('doc_ids')
-  n_scored, n_train = arrays.count('n_scored'), arrays.count('n_train')
-  if n_scored > len(labels):
-    arrays.fail(
-      'n_scored', f'is {n_scored}, but there are {len(labels)} labels'
-    )
-  counts = arrays.take('train_counts', np.int32, (len(labels),))
-  arrays.check(
-    'train_counts', (counts < 0) | (counts > n_train), f'not in 0..{n_train}'
-  )
-  held_out = _held_out(arrays, len(labels))
-  masks = judged_masks(counts, held_out)
-  return Predictions(
-    score_kind=ScoreKind(kind),
-    n_scored=n_scored,
-    n_train=n_train,
-    doc_ids=doc_ids,
-    labels=labels,
-    train_counts=counts,
-    lists={
-      name: _lists(
-        arrays, name, mask, doc_ids, labels, n_scored, ScoreKind(kind)
-      )
-      for name, mask in masks.items()
-      if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
-    },
-    gold=_gold(arrays, len(doc_ids), len(labels)),
-    held_out=held_out,
-    assigned_above=_assigned_above(arrays),
-    strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
-    selected_by=_selected_by(arrays),
-  )
-
-
-def _selected_by(arrays: Arrays) -> str:
-  if 'selected_by' not in arrays.left:
-    return ''
-  text = arrays.text('selected_by')
-  if not _SELECTED_BY.fullmatch(text):
-    arrays.fail('selected_by', f'is {text!a}, which is unknown')
-  return text
-
-
-def _assigned_above(arrays: Arrays) -> float | None:
-  if 'assigned_above' not in arrays.left:
-    return None
-  score = float(arrays.take('assigned_above', np.float64, ()))
-  if not math.isfinite(score):
-    arrays.fail('assigned_above', f'is {score}, but must be finite')
-  return score
-
-
-def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
-  name = f'{HELD_OUT}/labels'
-  if name not in arrays.left:
-    return np.zeros(0, np.int32)
-  held_out = arrays.take(name, np.int32, (None,))
-  outside = (held_out < 0) | (held_out >= n_labels)
-  arrays.check(name, outside, f'not in 0..{n_labels - 1}')
-  if not len(held_out) or len(np.unique(held_out)) < len(held_out):
-    arrays.fail(name, 'must have at least one label, and no label twice')
-  return held_out
-
-
-def _lists(
-  arrays: Arrays,
-  name: str,
-  mask: np.ndarray,
-  doc_ids: Sequence[str],
-  labels: Sequence[str],
-  n_scored: int,
-  kind: ScoreKind,
-) -> Lists:
-  ids = arrays.take(f'{name}/ids', np.int32, (len(doc_ids), None))
-  if not ids.shape[1]:
-    arrays.fail(f'{name}/ids', 'the lists have length 0')
-  scores = arrays.take(f'{name}/scores', np.float32, ids.shape)
-  pad = ids == PAD
-  outside = (ids < PAD) | (ids >= n_scored)
-  check = arrays.check
-  check(f'{name}/ids', outside, f'neither {PAD} nor in 0..{n_scored - 1}')
-  check(f'{name}/ids', pad[:, :-1] & ~pad[:, 1:], f'a label comes after {PAD}')
-  if len(mask):
-    check(f'{name}/ids', ~pad & ~mask[ids], 'a label is outside the slice')
-  in_order = np.sort(ids, -1)
-  twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] != PAD)
-  if twice.any():
-    row, place = np.argwhere(twice)[0]
-    arrays.fail(
-      f'{name}/ids',
-      f'the list at [{row}] has a label twice: document {doc_ids[row]!a}, '
-      f'label {labels[in_order[row, place]]!a}',
-    )
-  check(f'{name}/scores', np.isnan(scores), 'a score is NaN')
-  check(f'{name}/scores', ~pad & np.isinf(scores), 'a score is infinite')
-  finite_pad = pad & ~np.isneginf(scores)
-  check(f'{name}/scores', finite_pad, f'the score of {PAD} is not -inf')
-  rises = scores[:, 1:] > scores[:, :-1]
-  check(f'{name}/scores', rises, 'a score is higher than the score before')
-  if kind is ScoreKind.PROBABILITY:
-    outside = ~pad & ((scores < 0) | (scores > 1))
-    check(f'{name}/scores', outside, 'a score is not from 0 to 1')
-  return Lists(ids, scores)
-
-
-def _gold(arrays: Arrays, n_docs: int, n_labels: int) -> Ragged | None:
-  if not {'gold/indptr', 'gold/indices'} & set(arrays.left):
-    return None
-  indices = arrays.take('gold/indices', np.int32, (None,))
-  indptr = arrays.take('gold/indptr', np.int64, (n_docs + 1,))
-  arrays.check_offsets('gold/indptr', indptr, len(indices))
-  outside = (indices < 0) | (indices >= n_labels)
-  arrays.check('gold/indices', outside, f'not in 0..{n_labels - 1}')
-  rows = np.repeat(np.arange(n_docs, dtype=np.int64), np.diff(indptr))
-  if len(np.unique(rows * n_labels + indices)) < len(indices):
-    arrays.fail('gold/indices', 'a document has a label twice')
-  return Ragged(indptr, indices)

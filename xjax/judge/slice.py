@@ -58,18 +58,17 @@ class Slice:
       mask: bool [L], the labels of the slice.
     """
     n_listable = int(mask[: predictions.n_scored].sum())
-    saved = predictions.masks.get(name) if name in predictions.lists else None
-    is_cut = saved is None or not np.array_equal(saved, mask)
-    if is_cut:
+    own = predictions.own_lists(name, mask)
+    if own is None:
       lists, floor = _cut_lists(predictions, mask)
       floor = np.where(lists.lengths >= n_listable, _NONE, floor)
     else:
-      lists = predictions.lists[name]
-      floor = lists.floor(n_listable)
+      # Labels that the search for this slice does not list are not predicted.
+      lists, floor = own, own.floor(n_listable)
     return cls(
       lists=lists,
       floor=floor,
-      is_cut=is_cut,
+      is_cut=own is None,
       gold=cut_gold(predictions.gold, mask),
       mask=mask,
       train_counts=predictions.train_counts,
@@ -190,11 +189,13 @@ def _cut_lists(
       the list.
   """
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
-  if predictions.strategy:
+  if predictions.strategy or predictions.has_shortlists:
     # A strategy chose and ordered the labels in the lists of `all`, so these
     # lists are not used. The lists of other slices are ordered by score.
     lists = lists.cut(np.zeros_like(mask))
     floor = np.full_like(floor, np.inf)
+  if predictions.has_shortlists:
+    return lists, floor
   others = {
     name: predictions.lists[name]
     for name, other in predictions.masks.items()
@@ -222,10 +223,16 @@ def _cut_lists(
 
 
 def _floor(predictions: Predictions, name: str) -> np.ndarray:
-  """Returns the floor of a slice's saved lists; see Lists.floor."""
-  mask = predictions.masks[name]
+  """Returns an upper bound of scores outside the saved lists of a slice.
+
+  The lists are cut to other slices. If the search was not exact, its lists do
+  not end with the last label: a search for another slice may list more labels.
+  """
+  mask, lists = predictions.masks[name], predictions.lists[name]
   n_listable = int(mask[: predictions.n_scored].sum())
-  return predictions.lists[name].floor(n_listable)
+  if predictions.is_approximate:
+    return lists.last_score(n_listable)
+  return lists.floor(n_listable)
 
 
 # If the label space has at most this many labels, each label has a place in the

@@ -84,7 +84,7 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
   return changes
 
 
-def advice(plan: Plan, planner: Planner) -> Advice:
+def advice(plan: Plan, planner: Planner, stage: str = '') -> Advice:
   """Returns changes that reduce the memory of a plan.
 
   Changes are added until the plan fits, or until no change saves enough.
@@ -95,6 +95,8 @@ def advice(plan: Plan, planner: Planner) -> Advice:
   Args:
     plan: a plan that does not fit.
     planner: the planner that made the plan.
+    stage: the path of the stage in the config of the run; '' if the plan is
+      that of the run.
   """
   estimate = planner.held(plan.config, plan.devices).total
 
@@ -121,7 +123,7 @@ def advice(plan: Plan, planner: Planner) -> Advice:
       if _get(config, path) != value
     }
     config = _with(config, fields)
-    changes.append(Change(_text(fields), total(config)))
+    changes.append(Change(_text(fields, stage), total(config)))
   fits = size <= plan.usable
   config, count = plan.config if fits else config, plan.devices
   # The number of devices is doubled until the run fits, either along the data
@@ -196,13 +198,18 @@ def _with(config: Config, fields: Fields) -> Config:
   return changed
 
 
-def _text(fields: Fields) -> str:
+def _text(fields: Fields, stage: str = '') -> str:
   """Returns the flags that set fields, or an instruction for the config file.
 
   The config file must be changed if a value has no flag.
+
+  Args:
+    fields: the fields, by their paths in the config of the stage.
+    stage: the path of the stage in the config of the run, or ''.
   """
   texts, for_file = {}, False
   for path, value in fields.items():
+    path = f'{stage}.{path}' if stage else path
     texts[path] = value.name if isinstance(value, enum.Enum) else value
     if dataclasses.is_dataclass(value):
       texts[path], for_file = f'{type(value).__name__}()', True

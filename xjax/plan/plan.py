@@ -1,4 +1,4 @@
-"""Plans a run: estimates its memory and its time before it starts.
+"""Plans the training of a neural model: its memory and its time.
 
 On a mesh, each device works on a part of the documents and of the label rows.
 This module traces the work of one device in a step. The trace uses abstract
@@ -27,7 +27,7 @@ from xjax.run.neural_training import check_mesh
 from xjax.score.heads.chunks import chunk_size
 from xjax.score.heads.contract import is_label_row
 from xjax.score.heads.rows.storage import Storage
-from xjax.score.text_model import NeuralModel, TextModel, build
+from xjax.score.text_model import TextModel, build
 from xjax.train.fused_rows import FREQUENT, fused_rows
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
@@ -111,18 +111,12 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
   """Returns the abstract mesh of a run.
 
   Args:
-    config: the config of the run.
+    config: the config of the run of a neural model.
     devices: number of devices.
 
   Raises:
-    ConfigError: the model is not trained in steps; or the batches or the mesh
-      do not fit the devices.
+    ConfigError: the batches or the mesh do not fit the devices.
   """
-  if not isinstance(config.model, NeuralModel):
-    raise ConfigError(
-      '--plan: only runs of neural models can be planned; this config has '
-      f'{type(config.model).__name__}'
-    )
   mesh = abstract_mesh(config.mesh, devices)
   check_mesh(config, mesh)
   return mesh
@@ -151,9 +145,8 @@ class Planner:
         Compiling can take minutes.
 
     Raises:
-      ConfigError: the batches or the mesh do not fit the devices; the documents
-        are longer than the encoder can read; or the model is not trained in
-        steps.
+      ConfigError: the batches or the mesh do not fit the devices; or the
+        documents are longer than the encoder can read.
     """
     held = self.held(config, devices, compile_)
     mesh, sizes = planned_mesh(config, devices), _batched(self.sizes, config)

@@ -16,6 +16,7 @@ from xjax.score.pretrained.architecture import (
   XLNetArchitecture,
   architecture_of,
 )
+from xjax.score.shortlists import LevelShortlist
 from xjax.train.initial.encoder import first_encoder, planned_architecture
 from xjax.train.inputs import Inputs
 
@@ -67,12 +68,16 @@ class Sizes:
     )
 
 
-def corpus_sizes(config: Config, corpus: Corpus | None = None) -> Sizes:
+def corpus_sizes(
+  config: Config, corpus: Corpus | None = None, clusters: int | None = None
+) -> Sizes:
   """Returns the sizes of a run.
 
   Args:
     config: the config of the run.
     corpus: its corpus; with None, the corpus is read.
+    clusters: largest number of clusters of labels that the model ranks; None if
+      it ranks labels. A document may have fewer gold clusters than gold labels.
 
   Raises:
     ConfigError, DataError: as in run.fit.fit.
@@ -87,10 +92,9 @@ def corpus_sizes(config: Config, corpus: Corpus | None = None) -> Sizes:
   elif not reads.dense:
     vocab = first_vocabulary(config, corpus)
   batches = Inputs(config, vocab).train_batches(train, space.n_trained)
-  labels, documents = (
-    scored_labels(config.model, space),
-    config.train.batch_size,
-  )
+  documents = config.train.batch_size
+  labels = scored_labels(config.model, space)
+  labels = min(labels, clusters or labels)
   steps, listed = {}, _listed(config, labels)
   for (*zones, tokens, positives), count in batches.steps_by_shape.items():
     rows = documents
@@ -104,7 +108,9 @@ def corpus_sizes(config: Config, corpus: Corpus | None = None) -> Sizes:
   return Sizes(labels, len(train), frequent, words, architecture, steps)
 
 
-def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
+def assumed_sizes(
+  config: Config, labels: int, documents: int, clusters: int | None = None
+) -> Sizes:
   """Returns sizes without reading a corpus.
 
   Every document is assumed to have the largest length that the config allows.
@@ -113,12 +119,14 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
     config: the config of the run.
     labels: number of labels.
     documents: number of training documents.
+    clusters: as in corpus_sizes.
 
   Raises:
     ConfigError: documents have zones, whose number is unknown.
     DataError: the encoder's folder does not exist.
   """
   tokens, batch = config.data.tokens, config.train.batch_size
+  labels = min(labels, clusters or labels)
   if config.model.encoder.by_zone:
     raise ConfigError(
       '--plan_labels: the number of zones per document is known only from the '
@@ -152,5 +160,7 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
 def _listed(config: Config, labels: int) -> int:
   """Returns about how many labels are on a shortlist; 0 without shortlists."""
   shortlist = config.model.shortlist
+  if isinstance(shortlist, LevelShortlist) and not shortlist.levels.sizes:
+    return 0  # the first level scores all clusters
   width = shortlist.width(labels)
   return width if shortlist.proposes and width < labels else 0

@@ -56,6 +56,7 @@ from xjax.report.tables.metrics import (
   main_table,
   note_listing,
 )
+from xjax.report.tables.plain import recall_lines
 from xjax.report.tables.published import (
   datasets,
   find_dataset,
@@ -172,8 +173,18 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
     ),
     system_table([_system_row(group) for group in groups]),
     *_costs(groups),
+    *map(Text, _recalls(groups)),
     *map(Text, (*_propensities(groups), *label_space_remarks(spaces))),
     Text(command, command=True),
+  ]
+
+
+def _recalls(groups: Sequence[Group]) -> list[str]:
+  """Returns sentences on the gold labels that the steps of searches keep."""
+  return [
+    f'Gold labels that the search of {group.name} keeps, {line}.'
+    for group in groups
+    for line in recall_lines(group.first.predictions.recalls)
   ]
 
 
@@ -197,7 +208,8 @@ def _system_row(group: Group) -> tuple[str, ...]:
     judged += f', seeds {", ".join(map(str, seeds))}'
   where = ', '.join(str(_short(run.path)) for run in group.runs)
   depth = first.predictions.lists['all'].ids.shape[1]
-  kind, how = first.predictions.score_kind.value, first.predictions.selection
+  predictions = first.predictions
+  kind, how = predictions.score_kind.value, predictions.selection_with_recalls
   return group.name, where, judged, f'{kind}, lists of {depth}, {how}'
 
 

@@ -1,5 +1,6 @@
 """Judges a finished run on a split, or files of saved predictions."""
 
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
@@ -19,16 +20,15 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.calibration import Calibration, Method, probabilities_at
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.files.judged import (
   DEPTH,
   JudgeFiles,
   read_judged,
   read_train_gold,
 )
-from xjax.judge.judge import judge, need_gold
+from xjax.judge.judge import judge, need_gold, slices_without_lists
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import popularity, predict
+from xjax.judge.predict import popularity
 from xjax.judge.predictions import (
   Lists,
   Predictions,
@@ -38,6 +38,7 @@ from xjax.run.judging import (
   Metrics,
   judge_split,
   judged_probabilities,
+  predict_split,
   read_metrics,
   tuned_threshold,
   tunes_threshold,
@@ -150,29 +151,36 @@ def _judge_in(
   if not _is_best(home, step):
     name += f'.step_{step}'
   model = dataclasses.replace(predictor, space=space)
+  by_frequency = popularity(space, part, config.depth)
   criteria = config.criteria()
   if strategy:
     criteria = strategy.criteria(criteria)
-    name, metrics = _judge_chosen(strategy, model, part, home, name)
-  else:
-    metrics = _judge_by_score(model, part, home, name)
-  folder, calibration = home.evaluation(name), None
-  predictions = Predictions.load(folder / PREDICTIONS)
-  method, kind = config.calibration, predictor.score_kind
-  if not strategy:
-    calibration = saved_calibration(home, method, predictor.step, kind)
   if request:
     criteria = request.criteria(
-      predictions,
+      by_frequency,
       labels=space.labels,
       train_gold=lambda: load(TRAIN).split(TRAIN).gold,
       usual=criteria,
     )
+  # A list for another slice would not have all labels that the search for this
+  # slice finds.
+  slices = slices_without_lists(by_frequency, criteria)
+  if strategy:
+    name, predictions, metrics = _judge_chosen(
+      strategy, model, part, home, name, slices
+    )
+  else:
+    predictions, metrics = _judge_by_score(model, part, home, name, slices)
+  method, kind, calibration = config.calibration, predictor.score_kind, None
+  if not strategy:
+    calibration = saved_calibration(home, method, predictor.step, kind)
+  if request:
     shown_NK = None
     if not strategy:
       shown_NK = judged_probabilities(predictions, name, method, calibration)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
-  prior = judge(popularity(space, part, config.depth), prior_criteria(criteria))
+  prior = judge(by_frequency, prior_criteria(criteria))
+  folder = home.evaluation(name)
   return Evaluation(predictions, criteria, metrics, prior, folder, calibration)
 
 
@@ -201,11 +209,17 @@ def _is_best(workdir: Workdir, step: int | None) -> bool:
 
 
 def _judge_by_score(
-  model: Predictor, split: Split, workdir: Workdir, name: str
-) -> Metrics:
+  model: Predictor,
+  split: Split,
+  workdir: Workdir,
+  name: str,
+  slices: Sequence[np.ndarray],
+) -> tuple[Predictions, Metrics]:
   tunes = tunes_threshold(name)
   threshold = None if tunes else saved_threshold(workdir, model.step)
-  return judge_split(model, split, workdir, name, threshold, model.calibration)
+  return judge_split(
+    model, split, workdir, name, threshold, model.calibration, slices
+  )
 
 
 def _judge_chosen(
@@ -214,11 +228,11 @@ def _judge_chosen(
   split: Split,
   workdir: Workdir,
   name: str,
-) -> tuple[str, Metrics]:
-  """Judges and saves chosen labels; returns the folder's name and metrics."""
+  slices: Sequence[np.ndarray],
+) -> tuple[str, Predictions, Metrics]:
+  """Judges and saves chosen labels; also returns the folder's name."""
   chooser, config = Chooser.of(strategy, model), model.config.eval
-  batches = model.inputs.split_batches(split)
-  by_score = predict(model.scorer, batches, split, model.space, config.depth)
+  by_score = predict_split(model, split, slices)
   chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
@@ -232,7 +246,7 @@ def _judge_chosen(
     split.digest,
     {STRATEGY: facts},
   )
-  return name, metrics
+  return name, chosen.predictions, metrics
 
 
 def _data_of(data: DataConfig, data_dir: str) -> DataConfig:

@@ -11,7 +11,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
 from xjax.run.load import load
 from xjax.run.predictor import Predictor
-from xjax.score.config import EnsembleModel
+from xjax.score.config import is_neural
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.model_folder import write_model_folder
 from xjax.train.parameters import by_path
@@ -37,31 +37,25 @@ def export_encoder(
   newly initialized. For XLNet, it warns so about mask_emb, which encodes no
   text.
 
+  If the model of the run has no pretrained encoder, but one of its stages has
+  one, the encoder of this stage is written.
+
   Args:
     workdir: folder of the run.
     output: folder to write; it must not exist.
     step: int, step of the checkpoint; None for the best checkpoint.
 
   Returns:
-    The model of the run.
+    The model whose encoder is written.
 
   Raises:
-    ConfigError: the model has no pretrained encoder.
+    ConfigError: the run has no pretrained encoder, or several of its stages
+      have one.
     DataError: the workdir has no run, or a file of the run is missing or
       damaged.
     WriteError: the output folder exists or cannot be written.
   """
-  run = load(workdir, step)
-  if isinstance(run.config.model, EnsembleModel):
-    raise ConfigError(
-      f'{run.workdir.path}: an ensemble has no encoder of its own; export one '
-      f'of its runs, such as {run.workdir.stage(next(iter(run.stages))).path}'
-    )
-  if not run.config.data.tokens.pretrained:
-    raise ConfigError(
-      f'{run.workdir.path}: this run has no encoder of the BERT family or '
-      'XLNet; only such an encoder can be exported for transformers'
-    )
+  run = _only_encoder(load(workdir, step))
   wanted = (
     (_ENCODER, _POOLING) if run.config.model.pooling.pooler else (_ENCODER,)
   )
@@ -77,6 +71,34 @@ def export_encoder(
     tokenizer_files(run.inputs.vocab, run.workdir.architecture()),
   )
   return run
+
+
+def _only_encoder(run: Predictor) -> Predictor:
+  """Returns the model with the pretrained encoder of a run.
+
+  Raises:
+    ConfigError: there is no such model, or there are several.
+  """
+  models = _encoders(run)
+  if not models:
+    raise ConfigError(
+      f'{run.workdir.path}: this run has no encoder of the BERT family or '
+      'XLNet; only such an encoder can be exported for transformers'
+    )
+  if len(models) > 1:
+    folders = ', '.join(str(model.workdir.path) for model in models)
+    raise ConfigError(
+      f'{run.workdir.path}: several stages of this run have an encoder; export '
+      f'the encoder of one of these folders: {folders}'
+    )
+  return models[0]
+
+
+def _encoders(run: Predictor) -> list[Predictor]:
+  """Returns a model if its encoder is pretrained, else those of its stages."""
+  if run.config.data.tokens.pretrained and is_neural(run.config.model):
+    return [run]
+  return [model for x in run.stages.values() for model in _encoders(x)]
 
 
 def tokenizer_files(

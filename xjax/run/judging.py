@@ -1,6 +1,7 @@
 """Judges the splits of a corpus, and the popularity prior for comparison."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import dataclasses
 from typing import Any, Protocol
 
 from absl import logging
@@ -31,11 +32,9 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
 from xjax.run.load import DEV, JUDGED, saved_calibration
-from xjax.select.recalls import shortlist_recalls
+from xjax.select.recalls import MeasuredScorer
 from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir
-
-SHORTLISTS = 'shortlists.json'  # the share of gold labels on shortlists
 
 
 def calibrate_run(
@@ -160,7 +159,8 @@ def judge_split(
   name: str,
   threshold: float | None = None,
   calibration: Calibration | None = None,
-) -> Metrics:
+  slices: Sequence[np.ndarray] = (),
+) -> tuple[Predictions, Metrics]:
   """Judges a split and writes eval/<name>/.
 
   If the name is dev, calibration.json is written too.
@@ -174,13 +174,13 @@ def judge_split(
       tunes_threshold(name), the argument is ignored, because this function
       tunes the threshold.
     calibration: the calibration of the run. For dev, the argument is ignored.
+    slices: as in predict_split.
 
   Returns:
-    The metrics of the split.
+    The predictions and metrics of the split.
   """
   config = model.inputs.config.eval
-  batches = model.inputs.split_batches(split)
-  predictions = predict(model.scorer, batches, split, model.space, config.depth)
+  predictions = predict_split(model, split, slices)
   if tunes_threshold(name):
     threshold = tune_threshold(predictions)
   shown_NK = judged_probabilities(
@@ -191,15 +191,25 @@ def judge_split(
     calibrate_run(
       predictions, workdir, config.calibration, model.step, split.digest
     )
-  others = {}
-  if recalls := shortlist_recalls(model.scorer, batches):
-    others = {SHORTLISTS: recalls}
-    for step, share in recalls.items():
-      logging.info('%s: %s is %.4f', name, step, share)
-  write_judged(
-    workdir, name, predictions, metrics, model.step, split.digest, others
-  )
-  return metrics
+  write_judged(workdir, name, predictions, metrics, model.step, split.digest)
+  return predictions, metrics
+
+
+def predict_split(
+  model: Model, split: Split, slices: Sequence[np.ndarray] = ()
+) -> Predictions:
+  """Predicts a split, and measures what the search for labels loses.
+
+  Args:
+    model: model at a checkpoint.
+    split: documents with gold labels.
+    slices: bool [L], further slices that get lists (Predictions.requested).
+  """
+  space, depth = model.space, model.inputs.config.eval.depth
+  measured = MeasuredScorer(model.scorer, space.masks())
+  batches = model.inputs.split_batches(split)
+  predictions = predict(measured, batches, split, space, depth, slices)
+  return dataclasses.replace(predictions, recalls=measured.recalls())
 
 
 def judged_probabilities(
@@ -283,7 +293,7 @@ def judge_splits(
     )
   method = model.inputs.config.eval.calibration
   for name, split in _present(corpus).items():
-    metrics[name] = judge_split(
+    _, metrics[name] = judge_split(
       model, split, workdir, name, threshold, calibration
     )
     if name == DEV:

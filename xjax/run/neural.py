@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import functools
 import time
 
 from absl import logging
@@ -41,7 +42,7 @@ from xjax.run.neural_training import (
   scored_labels,
 )
 from xjax.run.predictor import Predictor
-from xjax.run.stages.levels import keep_levels, saved_levels
+from xjax.run.stages.levels import RunLevels, saved_levels
 from xjax.run.stages.proposals import (
   check_room,
   check_shortlist,
@@ -52,7 +53,6 @@ from xjax.run.stages.proposals import (
 from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
-from xjax.score.trees.levels import LabelLevels
 from xjax.train.checkpoint import (
   complete_steps,
   intact_steps,
@@ -164,6 +164,7 @@ class NeuralFit(Fit):
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels, and a
       number of labels that suits the head.
+    - All gold labels of a document, or their clusters, can be kept in training.
     - Before the first start of the run: each pattern for parameter names in the
       config has an effect, and at least one parameter is trained.
 
@@ -176,7 +177,12 @@ class NeuralFit(Fit):
     hidden_labels(self.config, corpus.label_space.train_counts)
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
-    check_room(self.config, corpus)
+    levels = self._levels and self._levels.of(corpus)
+    check_room(self.config, corpus, levels)
+    if model.head.levels is not None:
+      gold = corpus.split('train').gold
+      gold = gold.keep(gold.values < corpus.label_space.n_trained)
+      model.head.check_gold(levels, gold, corpus.split('train').ids)
     if not self.workdir.config.exists():
       _check_groups(self.config, corpus.label_space)
     if 'dev' in prior:
@@ -202,13 +208,14 @@ class NeuralFit(Fit):
     else:
       vocab = _vocabulary(config, corpus, folder)
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
+    levels = self._levels and self._levels.keep(corpus)
     proposals = new_proposals(config, folder, corpus, preemption, self.costs)
     inputs = proposals.inputs(inputs)
     if proposals.proposer is not None:
       combination, weight = combination_of(config)
       search = {'combination': combination.value, 'prior': weight}
       folder.record_search(search, JUDGED)
-    levels = self._levels(corpus)
+    levels = levels if config.model.head.levels else None
     run = NeuralRun.prepare(config, corpus, inputs, folder, proposals, levels)
     scorer = run.scorer()
     end = run.train(scorer, preemption, self.profile)
@@ -232,15 +239,12 @@ class NeuralFit(Fit):
     size = sum(array.size * array.dtype.itemsize for array in params)
     return Fitted(end.step, best, scorer.score_kind, size, model)
 
-  def _levels(self, corpus: Corpus) -> LabelLevels | None:
-    """Returns the levels of the head; they are built if they are not saved."""
-    head, split = self.config.model.head, corpus.split('train')
-    if head.levels is None:
-      return None
-    levels = keep_levels(head.levels, self.config, corpus, self.workdir)
-    trained = split.gold.values < corpus.label_space.n_trained
-    head.check_gold(levels, split.gold.keep(trained), split.ids)
-    return levels
+  @functools.cached_property
+  def _levels(self) -> RunLevels | None:
+    """Returns the levels of the head or of the shortlists; None if absent."""
+    model = self.config.model
+    levels = model.head.levels or getattr(model.shortlist, 'levels', None)
+    return levels and RunLevels(levels, self.config, self.workdir)
 
 
 def _check_batch(size: int, documents: int) -> None:

@@ -14,7 +14,7 @@ from xjax.config.run import Config
 from xjax.core.distributed import barrier, is_host0, process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
-from xjax.core.types import ScoreKind
+from xjax.core.types import ScoreKind, Scorer
 from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
 from xjax.data.quality import check_train_labels
@@ -31,7 +31,6 @@ from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree, load_tree, save_tree
 from xjax.score.trees.training import fit_tree
-from xjax.select.matched_scorer import MatchedScorer
 from xjax.select.tree_matcher import TreeMatcher
 from xjax.select.tree_scorer import TreeScorer
 from xjax.select.tree_search import Link, TreeSearch
@@ -50,32 +49,72 @@ if typing.TYPE_CHECKING:
 _STEP = 0  # the only step of models without optimizer steps
 
 
-def load_sparse(folder: Workdir, config: Config) -> Predictor:
-  """Loads the model of a run; only files of the workdir are read.
-
-  Raises:
-    DataError: a file of the workdir is missing or damaged.
-  """
-  predictor = _load_uncalibrated(folder, config)
-  method, kind = config.eval.calibration, predictor.score_kind
-  calibration = load_calibration(folder, method, _STEP, kind)
-  return dataclasses.replace(predictor, calibration=calibration)
-
-
-def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
-  """Loads the model without its calibration."""
-  searches, space = _searches(folder, config), folder.label_space()
-  inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
-  _check_sizes(_files(folder, config), searches, inputs, space)
-  scorer = _scorer(config, searches, inputs)
-  return Predictor(config, space, inputs, scorer, _STEP, folder)
-
-
 @dataclasses.dataclass(frozen=True)
 class SparseFit(Fit):
   """Fits linear classifiers over sparse features in the workdir of a run."""
 
-  load = staticmethod(load_sparse)
+  @classmethod
+  def load(cls, folder: Workdir, config: Config) -> Predictor:
+    """Loads the model of a run; only files of the workdir are read.
+
+    Raises:
+      DataError: a file of the workdir is missing or damaged.
+    """
+    predictor = cls._load_uncalibrated(folder, config)
+    method, kind = config.eval.calibration, predictor.score_kind
+    calibration = load_calibration(folder, method, _STEP, kind)
+    return dataclasses.replace(predictor, calibration=calibration)
+
+  @classmethod
+  def _load_uncalibrated(cls, folder: Workdir, config: Config) -> Predictor:
+    """Loads the model without its calibration."""
+    searches, space = _searches(folder, config), folder.label_space()
+    n_features = searches[0].weights.n_features
+    inputs = cls.saved_inputs(folder, config, n_features)
+    _check_sizes(_files(folder, config), searches, inputs, space)
+    scorer = cls.scorer(config, searches, inputs)
+    return Predictor(config, space, inputs, scorer, _STEP, folder)
+
+  @classmethod
+  def saved_inputs(
+    cls, folder: Workdir, config: Config, n_features: int
+  ) -> SparseInputs:
+    """Returns the inputs of a run, from the files of its workdir.
+
+    Args:
+      folder: workdir of the run.
+      config: config of the run.
+      n_features: number of features, if documents already have features.
+
+    Raises:
+      DataError: a file is missing or damaged.
+    """
+    if config.data.tokens.sparse:
+      return RowInputs(config, n_features)
+    texts = Tfidf.load(folder.tfidf)
+    folder.check(folder.tfidf)
+    return TextInputs(config, texts)
+
+  @classmethod
+  def scorer(
+    cls, config: Config, searches: list[TreeSearch], inputs: SparseInputs
+  ) -> Scorer:
+    """Returns the scorer of a run.
+
+    Args:
+      config: config of the run.
+      searches: the searches of its model files.
+      inputs: the inputs of the run.
+    """
+    del inputs
+    model, kind = config.model, score_kind(config)
+    return TreeScorer(
+      searches,
+      kind,
+      beam=model.beam,
+      exact=model.exact,
+      workers=max(1, config.data.workers),
+    )
 
   @abc.abstractmethod
   def train_file(
@@ -96,11 +135,11 @@ class SparseFit(Fit):
     """
 
   def check_start(self) -> None:
-    """Checks the number of processes and the run whose vectors are used.
+    """Checks the number of processes.
 
     Raises:
       ConfigError: there are several processes, but the model can only be
-        trained by one process; or the run whose vectors are used is missing.
+        trained by one process.
     """
     if process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
@@ -108,10 +147,6 @@ class SparseFit(Fit):
         'process: start the run on one host, or use LinearModel with '
         'config.train.solver=OnDevices(...), which can use several hosts'
       )
-    if self.config.model.joins:
-      from xjax.run.stages.vectors import check_vectors
-
-      check_vectors(self.config, self.workdir)
 
   def check_corpus(
     self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
@@ -126,7 +161,7 @@ class SparseFit(Fit):
 
   def fit(self, corpus: Corpus, preemption: 'Preemption') -> Fitted:
     """Trains the parts of the model that are not trained yet."""
-    inputs = self._inputs(corpus, preemption)
+    inputs = self.inputs(corpus, preemption)
     if not all(path.exists() for path in _files(self.workdir, self.config)):
       start = time.monotonic()
       data = _tree_data(corpus, inputs)
@@ -138,7 +173,7 @@ class SparseFit(Fit):
     for path in _files(self.workdir, self.config):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
     self.record_search()
-    kind = _score_kind(self.config)
+    kind = score_kind(self.config)
     files = _files(self.workdir, self.config)
     size = sum(path.stat().st_size for path in files)
     return Fitted(0, _STEP, kind, size, lambda: self._model(corpus))
@@ -152,25 +187,27 @@ class SparseFit(Fit):
 
   def _model(self, corpus: Corpus) -> Predictor:
     # The calibration is made afterwards, when dev is judged.
-    predictor = _load_uncalibrated(self.workdir, self.config)
+    predictor = self._load_uncalibrated(self.workdir, self.config)
     return dataclasses.replace(predictor, space=corpus.label_space)
 
-  def _inputs(self, corpus: Corpus, preemption: 'Preemption') -> SparseInputs:
+  def inputs(self, corpus: Corpus, preemption: 'Preemption') -> SparseInputs:
+    """Returns the inputs of a new or resumed run, which are saved.
+
+    Args:
+      corpus: corpus of the run.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+    """
+    del preemption
     path = self.workdir.tfidf
     if path.exists():
-      inputs = _saved_texts(self.workdir, self.config, 0)
+      inputs = SparseFit.saved_inputs(self.workdir, self.config, 0)
     else:
       inputs = fit_inputs(corpus.splits[TRAIN], self.config)
       if isinstance(inputs, TextInputs) and is_host0():
         with self.workdir.recording(path):
           inputs.featurise.save(path)
       barrier('xjax:features')
-    if not self.config.model.joins:
-      return inputs
-    from xjax.run.stages.vectors import vectors_of_new_run
-
-    vectors = vectors_of_new_run(self.config, self.workdir, corpus, preemption)
-    return vectors.joined_to(inputs)
+    return inputs
 
   def _train(
     self, data: TreeData, feature_seconds: float, between: Callable[[], None]
@@ -247,6 +284,44 @@ class TreeFit(SparseFit):
   """Fits a label tree, or an ensemble of trees, in the workdir of a run."""
 
   models = (TreeModel,)
+
+  # A run without vectors needs no JAX. So the modules of vectors are imported
+  # only if they are needed.
+
+  @classmethod
+  def saved_inputs(
+    cls, folder: Workdir, config: Config, n_features: int
+  ) -> SparseInputs:
+    """Returns the inputs of a run, with vectors if the config has them."""
+    inputs = super().saved_inputs(folder, config, n_features)
+    if not config.model.vectors.joins:
+      return inputs
+    from xjax.run.stages.vectors import saved_vectors
+
+    return saved_vectors(config, folder).joined_to(inputs)
+
+  def inputs(self, corpus: Corpus, preemption: 'Preemption') -> SparseInputs:
+    """Returns the inputs; the stage of the encoder is trained if absent."""
+    inputs = super().inputs(corpus, preemption)
+    if not self.config.model.vectors.joins:
+      return inputs
+    from xjax.run.stages.vectors import vectors_of_new_run
+
+    vectors = vectors_of_new_run(self.config, self.workdir, corpus, preemption)
+    return vectors.joined_to(inputs)
+
+  def check_start(self) -> None:
+    """Checks the number of processes, and the run whose vectors are used.
+
+    Raises:
+      ConfigError: there are several processes, or the run whose vectors are
+        used is missing or not finished.
+    """
+    super().check_start()
+    if self.config.model.vectors.joins:
+      from xjax.run.stages.vectors import check_vectors
+
+      check_vectors(self.config, self.workdir)
 
   def check_corpus(
     self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
@@ -375,32 +450,6 @@ def _parts_of(path: pathlib.Path) -> pathlib.Path:
   return path.with_suffix('.parts')
 
 
-def _saved_inputs(
-  folder: Workdir, config: Config, n_features: int
-) -> SparseInputs:
-  inputs = _saved_texts(folder, config, n_features)
-  if config.model.matches:
-    from xjax.run.stages.matched import saved_inputs
-
-    return saved_inputs(config, folder, inputs)
-  if not config.model.joins:
-    return inputs
-  # A run without vectors needs no JAX, so this is imported only if needed.
-  from xjax.run.stages.vectors import saved_vectors
-
-  return saved_vectors(config, folder).joined_to(inputs)
-
-
-def _saved_texts(
-  folder: Workdir, config: Config, n_features: int
-) -> RowInputs | TextInputs:
-  if config.data.tokens.sparse:
-    return RowInputs(config, n_features)
-  texts = Tfidf.load(folder.tfidf)
-  folder.check(folder.tfidf)
-  return TextInputs(config, texts)
-
-
 def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
   link, searches = _link(config), []
   with Progress('reading the model'):
@@ -439,18 +488,7 @@ def _link(config: Config) -> Link:
   return Link.SIGMOID if logistic else Link.L3_HINGE
 
 
-def _score_kind(config: Config) -> ScoreKind:
+def score_kind(config: Config) -> ScoreKind:
+  """Returns the kind of the scores of linear classifiers."""
   logistic = config.train.loss is Loss.LOGISTIC
   return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
-
-
-def _scorer(
-  config: Config, searches: list[TreeSearch], inputs: SparseInputs
-) -> TreeScorer | MatchedScorer:
-  model, workers = config.model, max(1, config.data.workers)
-  kind, beam = _score_kind(config), model.beam
-  if model.matches:
-    return MatchedScorer(searches[0], kind, inputs.proposer)
-  return TreeScorer(
-    searches, kind, beam=beam, exact=model.exact, workers=workers
-  )

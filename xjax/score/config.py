@@ -180,16 +180,6 @@ class SparseModel(ModelConfig, abstract=True):
   chained: ClassVar[bool] = True
   n_trees = 1
 
-  @property
-  def joins(self) -> bool:
-    """Returns whether vectors of an encoder are joined to the features."""
-    return False
-
-  @property
-  def matches(self) -> bool:
-    """Returns whether another model proposes the clusters that are opened."""
-    return False
-
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
@@ -307,7 +297,3 @@ class TreeModel(NodesModel):
     'The vectors of an encoder that are joined to the sparse features of '
     'documents (the ranker of XR-Transformer).',
   )
-
-  @property
-  def joins(self) -> bool:
-    return self.vectors.joins

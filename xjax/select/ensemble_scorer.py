@@ -79,6 +79,11 @@ class EnsembleScorer:
     self.n_labels = max(member.n_labels for member in members)
     self.selected_by = f'runs={len(members)}'
 
+  @property
+  def union_size(self) -> int:
+    """Returns the largest number of labels that the joined lists have."""
+    return sum(list_length(self._depth, x.n_labels) for x in self._members)
+
   def topk(
     self,
     batch: Batch,

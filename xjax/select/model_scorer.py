@@ -6,12 +6,13 @@ from typing import Any
 
 from flax import nnx
 import jax
+import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 from jaxtyping import Bool, Float, Float32, Int32
 import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
-from xjax.core.types import AS_LOGITS, Batch, ScoreKind
+from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.score.heads.contract import row_spec
 from xjax.select.topk import head_topk, narrowed_topk
 
@@ -76,7 +77,7 @@ class ModelScorer:
     )
     self._kept_gold = jax.jit(
       functools.partial(_kept_gold, graphdef),
-      out_shardings=NamedSharding(mesh, BATCH),
+      out_shardings=NamedSharding(mesh, P(None, DATA)),
     )
     self._vectors = jax.jit(
       functools.partial(_vectors, graphdef),
@@ -170,15 +171,28 @@ class ModelScorer:
       arguments = put_batch((batch, ids_BK), self.mesh)
       return own_rows(self._attention(self.params, *arguments))
 
-  def kept_gold(self, batch: Batch) -> Float32[np.ndarray, ' B']:
-    """Returns the share of each document's gold labels that the head scores.
+  @property
+  def kept_clusters(self) -> tuple[int, ...]:
+    """Returns how many clusters of a document each level of the head keeps."""
+    return nnx.merge(self._graphdef, self.params).head.kept_clusters
+
+  def kept_gold(
+    self, batch: Batch, slices: Sequence[np.ndarray] = ()
+  ) -> Int32[np.ndarray, 'G B steps']:
+    """Counts the gold labels that the steps of the head's search keep.
 
     Args:
-      batch: as in topk.
+      batch, slices: as in topk.
+
+    Returns:
+      Numbers of labels of this process's rows, as a NumPy array (see
+      Head.kept_gold).
     """
+    slices = self._put_rows({'slices': tuple(slices)})['slices']
     with jax.set_mesh(self.mesh):
       batch = put_batch(batch, self.mesh)
-      return own_rows(self._kept_gold(self.params, batch))
+      counts = self._kept_gold(self.params, batch, slices)
+      return own_rows(counts, axis=1)
 
   @property
   def vector_dim(self) -> int:
@@ -218,10 +232,19 @@ def _topk(
   )
 
 
-def _kept_gold(graphdef, params, batch):
-  """Computes the shares of gold labels that are scored, for jax.jit."""
+def _kept_gold(graphdef, params, batch, slices):
+  """Counts the gold labels that are kept; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  return model.head.kept_gold(model.features(batch), batch.positives_BP)
+  features, gold_BP = model.features(batch), batch.positives_BP
+  counts = [model.head.kept_gold(features, gold_BP)]
+  for mask in slices:
+    logs = jnp.where(mask, 0.0, -jnp.inf)
+    known_BP = (gold_BP != PAD) & (gold_BP < len(mask))
+    inside_BP = known_BP & mask[jnp.where(known_BP, gold_BP, 0)]
+    cut_BP = jnp.where(inside_BP, gold_BP, PAD)
+    narrowed = model.head.narrowed(features, logs)
+    counts.append(model.head.kept_gold(narrowed, cut_BP))
+  return jnp.stack(counts)
 
 
 def _attention(graphdef, params, batch, ids_BK):

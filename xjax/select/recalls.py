@@ -1,127 +1,217 @@
-"""Measures how many gold labels the shortlists of a model have."""
+"""Measures how many gold labels each step of a search keeps, while it ranks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping, Sequence
 
+from jaxtyping import Float32, Int32
 import numpy as np
 
-from xjax.core.progress import progress
+from xjax.core.distributed import all_rows
 from xjax.core.types import PAD, Batch, Scorer
+from xjax.judge.metrics.slices import ALL
+from xjax.select.ensemble_scorer import EnsembleScorer
+from xjax.select.model_scorer import ModelScorer
 from xjax.select.proposer import Proposer
 
 
-def shortlist_recalls(
-  scorer: Scorer, batches: Iterable[Batch]
-) -> dict[str, float]:
-  """Returns the share of gold labels that each step of a model keeps.
+class MeasuredScorer:
+  """Ranks labels as another scorer does, and measures what its search loses.
 
-  A label that a step loses cannot be predicted any more, so these shares are
-  upper bounds of the recall of the model.
+  The best labels are searched for in steps. A label that a step loses cannot be
+  predicted any more. So the share of gold labels that a step keeps, its recall,
+  is an upper bound of the recall of the model. Each slice has a search of its
+  own. These steps are measured:
 
-  Args:
-    scorer: the scorer of the model.
-    batches: batches of documents with gold labels, and with the proposer's
-      batches of the same documents.
+  - `shortlist recall@A`: the shortlist of A labels;
+  - `level r recall@K`: the K clusters that are kept in level r, where 0 is the
+    coarsest level;
+  - `union recall@A`: the lists of all runs of an ensemble, at most A labels.
 
-  Returns:
-    Name -> mean over the documents that have gold labels. The name is
-    'shortlist: recall@A' for a shortlist of A labels, and 'level r: recall@K'
-    for the K clusters that are kept in level r, where 0 is the coarsest level.
-    The dict is empty if the model scores all labels.
+  Attributes:
+    score_kind, n_labels, assigned_above, selected_by: as in core.types.Scorer.
   """
-  if proposer := getattr(scorer, 'proposer', None):
-    return _means(
-      _names(proposer),
-      batches,
-      lambda *arguments: _shares(proposer, *arguments),
+
+  def __init__(self, scorer: Scorer, masks: Mapping[str, np.ndarray]):
+    """Makes a scorer.
+
+    Args:
+      scorer: the scorer of the model.
+      masks: slice name -> bool [L], the slices whose recalls are measured, in
+        addition to the slice of all labels.
+    """
+    self.score_kind, self.n_labels = scorer.score_kind, scorer.n_labels
+    self.assigned_above = scorer.assigned_above
+    self.selected_by = scorer.selected_by
+    self._scorer = scorer
+    self._names, self._masks = (ALL, *masks), tuple(masks.values())
+    self._steps = tuple(_steps(scorer))
+    self._sums_GS = np.zeros((len(self._names), len(self._steps)))
+    self._documents_G = np.zeros(len(self._names), np.int64)
+
+  def topk(
+    self, batch: Batch, k: int, slices: Sequence[np.ndarray] = ()
+  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+    """Returns the k best labels of each document; see core.types.Scorer.
+
+    Args:
+      batch: documents with gold labels.
+      k: length of the lists.
+      slices: the measured slices, and then perhaps other slices.
+    """
+    if not self._steps:
+      return self._scorer.topk(batch, k, slices=slices)
+    longer = max(k, _listed(self._scorer))
+    ids, scores = self._scorer.topk(batch, longer, slices=slices)
+    self._add(batch, ids[: len(self._names)])
+    return ids[:, :, :k], scores[:, :, :k]
+
+  def recalls(self) -> dict[str, dict[str, float]]:
+    """Returns the recalls over all documents that were ranked so far.
+
+    Returns:
+      Slice name -> step -> mean over the documents that have gold labels in the
+      slice. A slice without gold labels has no entry. The dict is empty if the
+      search does not have these steps.
+    """
+    if not self._steps:
+      return {}
+    parts = zip(self._names, self._sums_GS, self._documents_G, strict=True)
+    return {
+      name: dict(zip(self._steps, (sums_S / n).tolist(), strict=True))
+      for name, sums_S, n in parts
+      if n
+    }
+
+  def _add(self, batch: Batch, ids_GBA: np.ndarray) -> None:
+    """Adds the recalls of a batch, over the documents of all processes."""
+    positives_BP = np.asarray(batch.positives_BP)
+    gold_GBP = np.stack(
+      [positives_BP, *(_cut(positives_BP, mask) for mask in self._masks)]
     )
-  if size := getattr(scorer, 'shortlist', None):
-    return _means(
-      [f'shortlist: recall@{size}'],
-      batches,
-      lambda batch, *_: [scorer.kept_gold(batch)],
-    )
-  return {}
+    kept_GBS = self._kept(batch, gold_GBP, ids_GBA)
+    counts_GB1 = (gold_GBP != PAD).sum(axis=2, dtype=np.int32)[:, :, None]
+    doc_B, counts_GB1, kept_GBS = all_rows(batch.doc_B, counts_GB1, kept_GBS)
+    shares_GBS = kept_GBS / np.maximum(counts_GB1, 1)
+    has_GB = (counts_GB1[:, :, 0] > 0) & (doc_B != PAD)
+    self._sums_GS += np.where(has_GB[:, :, None], shares_GBS, 0).sum(axis=1)
+    self._documents_G += has_GB.sum(axis=1)
+
+  def _kept(
+    self, batch: Batch, gold_GBP: np.ndarray, ids_GBA: np.ndarray
+  ) -> Int32[np.ndarray, 'G B S']:
+    """Returns how many gold labels each step keeps.
+
+    The labels of the last kept clusters are the shortlist, so both steps keep
+    the same gold labels.
+    """
+    proposer = _proposer(self._scorer)
+    if proposer is None and isinstance(self._scorer, ModelScorer):
+      return self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
+    listed = _counts(gold_GBP, ids_GBA)
+    if proposer is None or proposer.clusters is None:
+      return listed
+    levels = _levels_above(proposer, batch, gold_GBP, self._masks)
+    return np.concatenate([listed, listed, levels], axis=2)
 
 
-def _means(
-  names: list[str],
-  batches: Iterable[Batch],
-  shares_of: Callable[..., list[np.ndarray]],
-) -> dict[str, float]:
-  """Returns the mean share of each step over documents with gold labels.
+def _proposer(scorer: Scorer) -> Proposer | None:
+  return getattr(scorer, 'proposer', None)
 
-  Args:
-    names: names of the steps.
-    batches: the documents.
-    shares_of: (batch, gold_BP, has_gold_B) -> float [B] for each step.
-  """
-  sums, documents = np.zeros(len(names)), 0
-  with progress(batches, 'recall of shortlists', unit='batch') as shown:
-    for batch in shown:
-      gold_BP = batch.positives_BP
-      has_gold_B = batch.mask_B & (gold_BP != PAD).any(axis=1)
-      documents += int(has_gold_B.sum())
-      shares = shares_of(batch, gold_BP, has_gold_B)
-      sums += [np.where(has_gold_B, share_B, 0).sum() for share_B in shares]
-  return dict(zip(names, (sums / max(1, documents)).tolist(), strict=True))
+
+def _steps(scorer: Scorer) -> list[str]:
+  """Returns the names of the steps, from the labels to the first level."""
+  if isinstance(scorer, EnsembleScorer):
+    return [f'union recall@{scorer.union_size}']
+  if proposer := _proposer(scorer):
+    return [f'shortlist recall@{proposer.size}', *_levels(proposer)]
+  if isinstance(scorer, ModelScorer) and scorer.shortlist:
+    kept = scorer.kept_clusters
+    levels = [f'level {r} recall@{n}' for r, n in enumerate(kept)]
+    return [f'shortlist recall@{scorer.shortlist}', *levels[::-1]]
+  return []
+
+
+def _listed(scorer: Scorer) -> int:
+  """Returns how many labels a list must have to show what the search keeps."""
+  if isinstance(scorer, EnsembleScorer):
+    return scorer.union_size
+  proposer = _proposer(scorer)
+  return proposer.size if proposer else 0
 
 
 def _above(proposer: Proposer) -> Proposer | None:
   """Returns the proposer of the model that proposes clusters."""
   if proposer.clusters is None:
     return None
-  scorer = getattr(proposer.scorer, 'scorer', proposer.scorer)
-  return getattr(scorer, 'proposer', None)
+  return _proposer(getattr(proposer.scorer, 'scorer', proposer.scorer))
 
 
-def _depth(proposer: Proposer) -> int:
-  above = _above(proposer)
-  return 1 if above is None else 1 + _depth(above)
-
-
-def _names(proposer: Proposer) -> list[str]:
-  """Returns the names of all steps, from the labels to the first level."""
-  if proposer.clusters is None:
-    return [f'shortlist: recall@{proposer.size}']
+def _levels(proposer: Proposer | None) -> list[str]:
+  """Returns the names of the levels of clusters, from fine to coarse."""
+  if proposer is None or proposer.clusters is None:
+    return []
+  above = _levels(_above(proposer))
   kept = min(proposer.kept, proposer.scorer.n_labels)
-  above = _above(proposer)
-  name = f'level {_depth(proposer) - 1}: recall@{kept}'
-  return [name, *([] if above is None else _names(above))]
+  return [f'level {len(above)} recall@{kept}', *above]
 
 
-def _shares(
-  proposer: Proposer, batch: Batch, gold_BP: np.ndarray, has_gold_B: np.ndarray
-) -> list[np.ndarray]:
-  """Returns the share of gold labels that each step keeps, by document.
+def _levels_above(
+  proposer: Proposer,
+  batch: Batch,
+  gold_GBP: np.ndarray,
+  masks: Sequence[np.ndarray],
+) -> Int32[np.ndarray, 'G B _']:
+  """Counts the gold labels that the levels above the last level keep.
 
   Args:
-    proposer: makes the shortlists.
-    batch: the documents.
-    gold_BP: gold labels, or their clusters, each as often as it has gold
-      labels; PAD elsewhere.
-    has_gold_B: bool, the documents that count.
+    proposer: proposes the clusters of the last level.
+    batch: the documents, with the proposer's batches of the same documents.
+    gold_GBP: gold labels, or the clusters of gold labels. A cluster occurs as
+      often as it has gold labels.
+    masks: bool [nodes], the nodes of each slice.
+
+  Returns:
+    Numbers of labels, with an entry for each level, from fine to coarse.
   """
-  ids, _ = proposer.nodes(batch.proposed, len(gold_BP))
-  nodes_BP = gold_BP
-  if proposer.clusters is not None:
-    parent_L = proposer.clusters.parent_L
-    inside = (gold_BP != PAD) & (gold_BP < len(parent_L))
-    nodes_BP = np.where(inside, parent_L[np.where(inside, gold_BP, 0)], PAD)
-  kept_BP = (nodes_BP[:, :, None] == ids[0][:, None, :]).any(axis=2)
-  kept_BP &= nodes_BP != PAD
-  count_B = np.maximum((gold_BP != PAD).sum(axis=1), 1)
-  shares = [np.where(has_gold_B, kept_BP.sum(axis=1) / count_B, 0)]
   above = _above(proposer)
-  if above is not None:
-    parts = [np.zeros(len(gold_BP)) for _ in range(_depth(above))]
-    for other in batch.proposed:
-      real_B = other.doc_B != PAD
-      rows = other.doc_B[real_B]
-      gold = np.full((len(real_B), nodes_BP.shape[1]), PAD, nodes_BP.dtype)
-      gold[real_B] = nodes_BP[rows]
-      counts = np.zeros(len(real_B), bool)
-      counts[real_B] = has_gold_B[rows]
-      for part, share_B in zip(parts, _shares(above, other, gold, counts)):
-        part[rows] = share_B[real_B]
-    shares += parts
-  return shares
+  kept = np.zeros((*gold_GBP.shape[:2], len(_levels(above))), np.int32)
+  if not kept.size:
+    return kept
+  nodes_GBP = _parents(proposer, gold_GBP)
+  masks = [proposer.clusters.best(mask) for mask in masks]
+  for other in batch.proposed:
+    real_B = other.doc_B != PAD
+    rows = other.doc_B[real_B]
+    shape = len(nodes_GBP), len(real_B), nodes_GBP.shape[2]
+    gold = np.full(shape, PAD, nodes_GBP.dtype)
+    gold[:, real_B] = nodes_GBP[:, rows]
+    ids, _ = above.nodes(other.proposed, len(real_B), None, masks)
+    own = _counts(_parents(above, gold), ids)
+    levels = np.concatenate(
+      [own, _levels_above(above, other, gold, masks)], axis=2
+    )
+    kept[:, rows] = levels[:, real_B]
+  return kept
+
+
+def _parents(proposer: Proposer, nodes: np.ndarray) -> np.ndarray:
+  """Returns the clusters of nodes; PAD for PAD and for unknown labels."""
+  parent_L = proposer.clusters.parent_L
+  inside = (nodes != PAD) & (nodes < len(parent_L))
+  return np.where(inside, parent_L[np.where(inside, nodes, 0)], PAD)
+
+
+def _cut(gold_BP: np.ndarray, mask_L: np.ndarray) -> np.ndarray:
+  """Replaces gold labels outside a slice by PAD."""
+  return np.where((gold_BP != PAD) & mask_L[gold_BP], gold_BP, PAD)
+
+
+def _counts(
+  gold_GBP: np.ndarray, ids_GBK: np.ndarray
+) -> Int32[np.ndarray, 'G B 1']:
+  """Counts the gold labels that are in the list of their document."""
+  width = 1 + max(gold_GBP.max(initial=0), ids_GBK.max(initial=0))
+  documents = np.arange(np.prod(gold_GBP.shape[:2], dtype=np.int64))
+  rows = documents.reshape(*gold_GBP.shape[:2], 1) * width
+  listed = (rows + ids_GBK)[ids_GBK != PAD]
+  kept_GBP = np.isin(rows + gold_GBP, listed) & (gold_GBP != PAD)
+  return kept_GBP.sum(axis=2, keepdims=True, dtype=np.int32)

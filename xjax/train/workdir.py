@@ -196,8 +196,9 @@ class Workdir:
 
   @property
   def is_stage(self) -> bool:
-    """Returns whether this is the workdir of a stage."""
-    return self.path.parent.name == _STAGES
+    """Returns whether this is the workdir of a stage of another run."""
+    folder = self.path.parent
+    return folder.name == _STAGES and Workdir(folder.parent).config.exists()
 
   @property
   def profile(self) -> pathlib.Path:

@@ -10,6 +10,7 @@ import pytest
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.report.comparison import compare_runs
 from xjax.report.tables.comparison import (
+  comparison_json,
   comparison_text,
   difference_table,
   gain_table,
@@ -54,10 +55,18 @@ def test_a_search_that_is_not_exact_is_told(compared):
   said = 'base: beam search of width 4; labels with high scores may be missing'
   assert said not in comparison_text(compared)
   base = compared.tested['base']
-  beam = dataclasses.replace(base.predictions, selected_by='beam=4')
+  recalls = {'all': {'level 0 recall@4': 0.25}, 'few': {}}
+  recalls['few'] = {'level 0 recall@4': 0.5}
+  beam = dataclasses.replace(
+    base.predictions, selected_by='beam=4', recalls=recalls
+  )
   tested = {'base': dataclasses.replace(base, predictions=beam)}
   found = dataclasses.replace(compared, tested={**compared.tested, **tested})
   assert said in comparison_text(found)
+  line = 'base: level 0 recall@4: all 0.250, few 0.500'
+  assert line in comparison_text(found)
+  system = comparison_json(found)['systems']['base']
+  assert (system['selected_by'], system['recalls']) == ('beam=4', recalls)
 
 
 def test_several_systems_have_corrected_p_values(workdir):

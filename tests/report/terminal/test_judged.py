@@ -96,6 +96,17 @@ def test_a_search_that_is_not_exact_is_told():
     assert (said in judgement_text(metrics, full=True)) == found
 
 
+def test_recalls_are_shown_in_each_form():
+  recalls = {'all': {'shortlist recall@4': 0.25}, 'few': {}}
+  recalls['few'] = {'shortlist recall@4': 0.5}
+  found = predictions(recalls=recalls, selected_by='shortlist=4')
+  said = 'shortlist recall@4: all 0.250, few 0.500'
+  for more in ({}, {'replicates': 20}, {'protocols': (XJAX, PECOS)}):
+    text = judgement_text(judge(found, Criteria((1, 2), **more)))
+    assert text.count(said) == 1
+  assert 'recall@' not in judgement_text(judged()[1])
+
+
 def test_by_protocol():
   _, metrics = judged(*PROTOCOLS.values())
   text = judgement_text(metrics)

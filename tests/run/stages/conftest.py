@@ -1,9 +1,10 @@
-"""Fixtures: a small encoder's run, and a ranker on its vectors."""
+"""Fixtures: runs of small models that have stages."""
 
 import dataclasses
 
 import pytest
 
+from tests.fixtures.shortlist_runs import by_levels, reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.stages import StageConfig, StageVectors
@@ -49,3 +50,25 @@ def joined(devices, joined_config, tmp_path_factory):
   """The result of fit; tests must copy its workdir before they change it."""
   with devices(1):
     return fit(joined_config, tmp_path_factory.mktemp('joined') / 'run')
+
+
+@pytest.fixture(scope='session')
+def reranked(devices, tmp_path_factory):
+  """The result of a run that ranks a tree's labels; copy it to change it."""
+  with devices(1):
+    return fit(reranker(), tmp_path_factory.mktemp('reranked') / 'run')
+
+
+@pytest.fixture(scope='session')
+def levelled(devices, tmp_path_factory):
+  """The result of a run with two levels of clusters; copy it to change it."""
+  with devices(1):
+    return fit(by_levels(), tmp_path_factory.mktemp('levelled') / 'run')
+
+
+@pytest.fixture(scope='session')
+def bootstrapped(devices, tmp_path_factory):
+  """The result of a run by levels with fitted label rows."""
+  folder = tmp_path_factory.mktemp('bootstrapped') / 'run'
+  with devices(1):
+    return fit(by_levels(bootstrap=True), folder)

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.run.stages.test_proposals import Killed, by_levels
+from tests.fixtures.kills import kill_training
+from tests.fixtures.shortlist_runs import by_levels
 from xjax.core.errors import Preempted
 from xjax.data.batches.shortlists import Candidates
 from xjax.run.fit import fit
@@ -23,7 +24,8 @@ def test_a_killed_run_has_the_candidates_of_an_uninterrupted_run(
     return by_levels((16,), kept=kept, candidates=rule)
 
   fit(config(), tmp_path / 'whole')
-  with Killed(monkeypatch, 1), pytest.raises(Preempted):
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    kill_training(patch, 1)
     fit(config(), tmp_path / 'run')
   fit(config(), tmp_path / 'run')
   ours, theirs = (load(tmp_path / x).scorer.params for x in ('run', 'whole'))

@@ -22,7 +22,7 @@ from xjax.judge.predictions import Predictions
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
 from xjax.run.load import load
-from xjax.run.stages import ensemble
+from xjax.run.stages import stage as stages
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.config import Averaging, EnsembleModel, TreeModel
@@ -79,6 +79,7 @@ def test_the_lists_of_the_runs_are_averaged(workdirs, averaged):
   scores = np.take_along_axis(means_NL, ids, axis=1)
   np.testing.assert_allclose(dev.lists['all'].scores, scores, rtol=1e-6)
   assert dev.selected_by == 'runs=3'
+  assert 0 < dev.recalls['all'][f'union recall@{3 * 20}'] <= 1
 
 
 def test_an_ensemble_needs_no_other_folder(workdirs, averaged, tmp_path):
@@ -155,9 +156,9 @@ def test_a_killed_copy_goes_on(workdirs, averaged, tmp_path, monkeypatch):
     copied.append(folder)
     save_run(member, folder)
 
-  save_run = ensemble.save_run
+  save_run = stages.save_run
   with monkeypatch.context() as patch:
-    patch.setattr(ensemble, 'save_run', killed)
+    patch.setattr(stages, 'save_run', killed)
     with pytest.raises(Preempted):
       fit(ensemble_of(*workdirs), tmp_path / 'run')
   result = fit(ensemble_of(*workdirs), tmp_path / 'run')
@@ -276,7 +277,7 @@ def test_what_only_single_models_can_do_is_refused(averaged, tmp_path):
     model.explain(TEXTS)
   with pytest.raises(ConfigError, match='ensemble cannot score new labels'):
     model.with_labels([Label('new', 'new name')])
-  with pytest.raises(ConfigError, match='stages/member_0'):
+  with pytest.raises(ConfigError, match='has no encoder of the BERT family'):
     export_encoder(averaged.workdir, tmp_path / 'exported')
 
 

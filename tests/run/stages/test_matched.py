@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.fixtures.kills import assert_same_dev, kill, kill_training
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
@@ -18,10 +19,11 @@ from xjax.core.types import PAD
 from xjax.run.api.saved import save_run
 from xjax.run.fit import fit
 from xjax.run.load import load
+from xjax.run.stages import matched as matched_runs
 from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.linear.part_files import PartFiles
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
-from xjax.train.loop import Loop
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 KEPT = 3
@@ -108,11 +110,15 @@ def test_clusters_have_no_classifiers(matched_config, tmp_path):
   assert not per_cluster.any()
 
 
-def test_the_evaluation_has_the_recall_of_clusters(matched):
-  path = matched.paths['dev'] / 'shortlists.json'
-  (name,) = (recalls := json.loads(path.read_text()))
-  assert name == f'level 0: recall@{KEPT}'
-  assert 0 < recalls[name] <= 1
+def test_the_evaluation_has_the_recall_of_clusters_and_labels(matched):
+  size = load(matched.workdir).scorer.proposer.size
+  recalls = matched.metrics['dev']['recalls']
+  assert {'all', 'few'} <= recalls.keys()
+  for name, steps in recalls.items():
+    assert list(steps) == [f'shortlist recall@{size}', f'level 0 recall@{KEPT}']
+    labels, clusters = steps.values()
+    assert (name == 'held_out') == (labels == 0)
+    assert labels == clusters <= 1
 
 
 def test_a_changed_number_of_clusters_is_judged_again(
@@ -127,40 +133,55 @@ def test_a_changed_number_of_clusters_is_judged_again(
   assert result.metrics != matched.metrics
 
 
+KILLS = {
+  'matcher': lambda patch: kill_training(patch),
+  'tree': lambda patch: kill(patch, matched_runs, 'fit_tree'),
+  'part 0': lambda patch: kill(patch, PartFiles, 'save', 0, after=True),
+  'part 1': lambda patch: kill(patch, PartFiles, 'save', 1, after=True),
+}
+
+
 @pytest.mark.parametrize(
-  'after', [pytest.param(0, marks=pytest.mark.thorough), 2]
+  'place',
+  [
+    'tree',
+    *(
+      pytest.param(x, marks=pytest.mark.thorough)
+      for x in ('matcher', 'part 0', 'part 1')
+    ),
+  ],
 )
 def test_a_killed_run_ends_where_an_uninterrupted_run_does(
-  matched, matched_config, after, tmp_path, monkeypatch
+  matched, matched_config, place, tmp_path, monkeypatch
 ):
   """Kills the run in its first stage, or after it, and resumes the run."""
-  if after:
-    from xjax.run.stages import matched as module
-
-    def killed(*_):
-      raise Preempted('killed')
-
-    monkeypatch.setattr(module, 'fit_tree', lambda *_, **__: killed())
-  else:
-    run = Loop.run
-
-    def killed(loop, state, iterator, position):
-      loop.config.steps = 2
-      run(loop, state, iterator, position)
-      raise Preempted('killed')
-
-    monkeypatch.setattr(Loop, 'run', killed)
-  with pytest.raises(Preempted):
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    KILLS[place](patch)
     fit(_fresh(matched_config), tmp_path / 'run')
-  monkeypatch.undo()
   result = fit(_fresh(matched_config), tmp_path / 'run')
   assert result.metrics == matched.metrics
+  assert_same_dev(result, matched)
   files = [
     x / 'model' / 'labels.npz' for x in (result.workdir, matched.workdir)
   ]
   ours, theirs = (np.load(file) for file in files)
   for name in ours.files:
     np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+def test_with_all_clusters_labels_are_ranked_by_all_classifiers(matched):
+  predictor = load(matched.workdir)
+  scorer, n = predictor.scorer, predictor.n_labels
+  scorer.proposer = dataclasses.replace(scorer.proposer, kept=8)
+  weights, nodes_L = scorer._search.weights, scorer._search._nodes[0]
+  rows = predictor.inputs.features(TEXTS)(np.arange(3)).toarray()
+  features = np.arange(rows.shape[1])
+  expected_NL = rows @ scorer.feature_weights(features, np.arange(n))
+  expected_NL += weights.bias[nodes_L[:n] - 1]
+  ids, scores = (x[0] for x in scorer.topk(batch_of(predictor), n))
+  assert (np.sort(ids, axis=1) == np.arange(n)).all()
+  wanted = np.take_along_axis(expected_NL, ids, axis=1)
+  np.testing.assert_allclose(scores, wanted, atol=1e-5)
 
 
 def _fresh(config):
@@ -170,6 +191,8 @@ def _fresh(config):
 def test_a_saved_model_has_its_matcher(matched, tmp_path):
   predictor = load(matched.workdir)
   save_run(predictor, tmp_path / 'model')
+  assert predictor.workdir.shortlists.exists()  # only training reads this file
+  assert not list((tmp_path / 'model').rglob('shortlists.npz'))
   copy = load(tmp_path / 'model')
   ids, scores = predictor.scorer.topk(batch_of(predictor), 5)
   same_ids, same = copy.scorer.topk(batch_of(copy), 5)

@@ -3,19 +3,29 @@
 import dataclasses
 import shutil
 
+import jax
 import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.kills import assert_same_dev, kill, kill_training
 from tests.fixtures.sparse_runs import contents
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.processes.lock import locked
+from xjax.data.config import TfidfConfig
+from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.run import sparse as sparse_runs
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.stages.vectors import join
 from xjax.score.config import ExactMatchModel, RunVectors
-from xjax.train.loop import Loop
+from xjax.score.shortlists import LevelShortlist
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
+from xjax.train.run_record import RunClock, RunRecord
+from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
@@ -81,25 +91,74 @@ def test_words_explain_labels_by_the_tfidf_features(joined):
     assert all(word.word in text.lower() for word in label.why)
 
 
+def fresh(config):
+  """Returns a copy, because a killed run has changed its config."""
+  return from_json(to_json(config))
+
+
 def test_a_stage_killed_and_resumed_gives_the_same_model(
   joined, joined_config, tmp_path, monkeypatch
 ):
-  run = Loop.run
-
-  def killed(loop, state, iterator, position):
-    loop.config.steps = 2  # the run ends after the checkpoint of step 2
-    run(loop, state, iterator, position)
-    raise Preempted('killed')
-
-  whole = joined_config.model.vectors.stage.train.steps
-  with monkeypatch.context() as patch:
-    patch.setattr(Loop, 'run', killed)
-    with pytest.raises(Preempted):
-      fit(joined_config, tmp_path / 'run')
-  joined_config.model.vectors.stage.train.steps = whole
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    kill_training(patch)
+    fit(fresh(joined_config), tmp_path / 'run')
   fit(joined_config, tmp_path / 'run')
   assert contents(tmp_path / 'run' / 'model') == contents(
     joined.workdir / 'model'
+  )
+
+
+@pytest.fixture(
+  scope='module', params=[True, False], ids=['labels', 'clusters']
+)
+def by_levels(request, devices, joined_config, tmp_path_factory):
+  """The config and result of a tree on vectors that are learnt by levels.
+
+  The encoder learns one level and the labels, or two levels of clusters.
+  """
+  config = fresh(joined_config)
+  sizes, steps = ((16,), (4,)) if request.param else ((4, 16), (3, 4))
+  levels = LevelsConfig(sizes, ClusterTree(arity=4, max_leaf=7))
+  vectors = config.model.vectors
+  vectors.labels, vectors.stage.train.loss = request.param, SquaredHingeConfig()
+  vectors.stage.model.shortlist = LevelShortlist(
+    levels, steps, kept=6, counted=True, bootstrap=True
+  )
+  with devices(1):
+    folder = tmp_path_factory.mktemp('levels') / 'run'
+    return config, fit(fresh(config), folder)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('place', ['loop 0', 'loop 1', 'tree'])
+def test_an_encoder_by_levels_resumes_where_it_was_killed(
+  by_levels, place, tmp_path, monkeypatch
+):
+  config, whole = by_levels
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    if place.startswith('loop'):
+      kill_training(patch, int(place[-1]))
+    else:
+      kill(patch, sparse_runs, 'fit_tree')
+    fit(fresh(config), tmp_path / 'run')
+  result = fit(fresh(config), tmp_path / 'run')
+  assert result.metrics == whole.metrics
+  assert_same_dev(result, whole)
+  assert contents(result.workdir / 'model') == contents(whole.workdir / 'model')
+  ours, theirs = (
+    load(x.workdir / 'stages' / 'encoder').scorer.params
+    for x in (result, whole)
+  )
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.thorough
+def test_an_encoder_of_clusters_alone_has_no_label_rows(by_levels):
+  config, result = by_levels
+  stage = load(result.workdir / 'stages' / 'encoder')
+  labels = config.model.vectors.labels
+  assert stage.n_labels == (
+    result.corpus.label_space.n_trained if labels else 16
   )
 
 
@@ -112,6 +171,44 @@ def test_a_changed_stage_is_not_used(joined, tmp_path):
     load(folder)
 
 
+def test_a_stage_that_changed_between_two_starts_is_an_error(
+  joined, joined_config, tmp_path
+):
+  shutil.copytree(joined.workdir, tmp_path / 'run')
+  path = tmp_path / 'run' / 'stages' / 'encoder' / 'digests.json'
+  path.write_text(path.read_text() + ' ')
+  with pytest.raises(DataError, match='stages/encoder/digests.json'):
+    fit(joined_config, tmp_path / 'run')
+
+
+def test_a_run_with_a_stage_resumes_on_other_hardware(
+  joined, joined_config, tmp_path
+):
+  shutil.copytree(joined.workdir, tmp_path / 'run')
+  data = dataclasses.replace(joined_config.data, workers=2)
+  other = dataclasses.replace(joined_config, data=data)
+  for config in (other, joined_config):
+    assert fit(config, tmp_path / 'run').metrics == joined.metrics
+  load(tmp_path / 'run')
+
+
+def test_the_vectors_of_an_unfinished_run_are_not_used(
+  joined, joined_config, tmp_path
+):
+  source = tmp_path / 'source'
+  shutil.copytree(joined.workdir / 'stages' / 'encoder', source)
+  vectors = RunVectors(weight=2.0, workdir=str(source))
+  model = dataclasses.replace(joined_config.model, vectors=vectors)
+  config = dataclasses.replace(joined_config, model=model)
+  RunClock(Workdir.at(source)).save(RunRecord())
+  with pytest.raises(ConfigError, match=f'{source} is not finished'):
+    fit(config, tmp_path / 'run')
+  (source / 'run.json').unlink()
+  with locked(source), pytest.raises(ConfigError, match='wait until it ends'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
 def test_a_stage_is_saved_with_the_config(joined_config):
   assert from_json(to_json(joined_config)) == joined_config
 
@@ -120,10 +217,14 @@ def test_faults_of_a_stage_have_the_path_of_the_stage(joined_config):
   config = from_json(to_json(joined_config))
   config.model.vectors.stage.train.accumulate = 7
   config.model.vectors.stage.zones = ('title',)
+  config.model.vectors.stage.tokens = TfidfConfig()
   with pytest.raises(ConfigError) as error:
     check_config(config)
-  where = 'config.model.vectors.stage.train.accumulate=7: must divide '
-  assert where + 'config.model.vectors.stage.train.batch' in str(error.value)
+  stage = 'config.model.vectors.stage'
+  message = str(error.value)
+  assert f'{stage}.train.accumulate=7: must divide {stage}.train.b' in message
+  assert f'\n{stage}.tokens=TfidfConfig(...): ' in f'\n{message}'
+  assert 'stage.model.vectors' not in message
 
 
 def test_a_stage_of_vectors_must_have_an_encoder(joined_config):

@@ -297,14 +297,30 @@ def test_too_few_kept_clusters_are_an_error():
   )
 
 
-def test_kept_gold_is_the_share_of_listed_gold_labels():
+def test_gold_labels_in_kept_clusters_are_counted_in_each_level():
   head = head_of(kept=(2, 3))
-  with jax.set_mesh(mesh_of(1, 1)):
-    features = head.prepare(jnp.asarray(X))
-    share = np.asarray(head.kept_gold(features, jnp.asarray(POSITIVES)))
-  inside = np.asarray(features.cluster_logs)[:, LEVELS.above[1]] != -np.inf
-  for row in range(B):
-    real = POSITIVES[row][POSITIVES[row] != PAD]
-    assert share[row] == pytest.approx(
-      inside[row][real].mean() if len(real) else 0
-    )
+  assert head.kept_clusters == (2, 3)
+  mask_L = np.random.default_rng(1).random(L) < 0.5
+  logs = jnp.where(jnp.asarray(mask_L), 0.0, -jnp.inf)
+  top, middle, _ = map(np.log, map(sigmoid, logits_of(head)))
+  coarse_L, parent = LEVELS.above[0], LEVELS.above[1]
+  above = np.array([coarse_L[parent == c][0] for c in range(SIZES[1])])
+  for narrowed in (False, True):
+    with jax.set_mesh(mesh_of(1, 1)):
+      features = head.prepare(jnp.asarray(X))
+      if narrowed:
+        features = head.narrowed(features, logs)
+      counts = head.kept_gold(features, jnp.asarray(POSITIVES))
+    inside_L = mask_L if narrowed else np.ones(L, bool)
+    inside_M = np.array([inside_L[parent == c].any() for c in range(SIZES[1])])
+    inside_T = np.array([inside_M[above == c].any() for c in range(SIZES[0])])
+    for row, gold in enumerate(POSITIVES):
+      gold = gold[gold != PAD]
+      key = np.where(inside_T, top[row], -np.inf)
+      coarse = np.argsort(-key, kind='stable')[:2]
+      key = np.where(inside_M & np.isin(above, coarse), middle[row], -np.inf)
+      fine = np.argsort(-key, kind='stable')[:3]
+      fine = fine[key[fine] > -np.inf]
+      nodes = parent[gold]
+      wanted = np.isin(above[nodes], coarse).sum(), np.isin(nodes, fine).sum()
+      assert tuple(np.asarray(counts)[row]) == (*wanted, wanted[1])

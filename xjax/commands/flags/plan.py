@@ -14,6 +14,8 @@ if typing.TYPE_CHECKING:
   from xjax.core.mesh_config import MeshConfig
   from xjax.data.schema import Corpus
   from xjax.plan.chips import Chip
+  from xjax.plan.sizes import Sizes
+  from xjax.plan.stages import TrainedModel
 
 TITLE = 'Plan'
 
@@ -68,33 +70,58 @@ def _check(values: dict[str, Any]) -> bool:
 
 
 def print_plan(config: 'Config') -> bool:
-  """Prints the plan, and advice on the config if the memory is too small.
+  """Prints a plan for each neural model that a run trains.
 
-  The plan of AutoModel is that of the model which a run would choose.
+  If the memory is too small, advice on the config is printed. The plan of
+  AutoModel is that of the model which a run would choose.
 
   Returns:
-    Whether the plan fits the memory of the devices.
+    Whether all plans fit the memory of the devices.
 
   Raises:
     ConfigError, DataError: training would raise the same error.
   """
-  from xjax.plan.advice import advice
-  from xjax.plan.plan import Planner, planned_mesh
+  from xjax.data.load import load_corpus
+  from xjax.plan.plan import planned_mesh
   from xjax.plan.sizes import assumed_sizes, corpus_sizes
-  from xjax.report.terminal.plan import plan_text
+  from xjax.plan.stages import trained_models
 
   name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
   by_corpus = numbers[0] is None
   config, corpus = _resolved(config, chip, by_corpus)
-  planned_mesh(config, devices)  # raises errors before the corpus is read
-  if by_corpus:
-    sizes = corpus_sizes(config, corpus)
-  else:
-    sizes = assumed_sizes(config, *numbers)
+  models, fits = trained_models(config), True
+  for model in models:  # errors are raised before the corpus is read
+    if model.planned:
+      planned_mesh(model.config, devices)
+  if by_corpus and corpus is None:
+    corpus = load_corpus(config.data, config.seed)
+  for number, model in enumerate(models):
+    line = '\n' * (number > 0)  # a blank line between two models
+    if not model.planned:
+      show(line + model.title())
+      continue
+    if by_corpus:
+      sizes = corpus_sizes(model.config, corpus, model.clusters)
+    else:
+      sizes = assumed_sizes(model.config, *numbers, model.clusters)
+    show(line + model.title(sizes))
+    fits &= _print_model(model, sizes, chip, devices)
+  return fits
+
+
+def _print_model(
+  model: 'TrainedModel', sizes: 'Sizes', chip: 'Chip', devices: int
+) -> bool:
+  """Prints the plan of a model, and returns whether it fits."""
+  from xjax.plan.advice import advice
+  from xjax.plan.plan import Planner
+  from xjax.report.terminal.plan import plan_text
+
   planner = Planner(sizes, chip)
-  plan = planner.plan(config, devices, compile_=True)
-  show(plan_text(plan, None if plan.fits else advice(plan, planner)))
+  plan = planner.plan(model.config, devices, compile_=True)
+  changes = None if plan.fits else advice(plan, planner, model.path)
+  show(plan_text(plan, changes))
   return plan.fits
 
 

@@ -130,6 +130,9 @@ def read_judged(
     )
   if contents.n_train:
     predictions = _with_train_counts(predictions, contents)
+  if contents.others.keys() & {'gold', 'filter', 'train'}:
+    # Recalls were computed for other gold labels or slices.
+    predictions = dataclasses.replace(predictions, recalls={})
   return predictions, _inverse_propensities(contents)
 
 

@@ -17,6 +17,7 @@ from xjax.report.comparison import Compared, SeedEstimate
 from xjax.report.page.latex import render_latex
 from xjax.report.page.page import MISSING, Cell, Table, number_cell
 from xjax.report.runs import protocols
+from xjax.report.tables.plain import recall_lines
 from xjax.report.tables.protocols import plain_table
 
 # (bound, stars): a p-value below the bound gets these stars.
@@ -92,6 +93,8 @@ def _remarks(compared: Compared) -> Iterator[str]:
         f'{group.name}: {tested.selection}; labels with high scores may be '
         'missing'
       )
+    for line in recall_lines(tested.recalls):
+      yield f'{group.name}: {line}'
     if len(group.runs) > 1:
       run = compared.tested[group.name]
       yield f'{group.name}: tests use {run.path}, the best run on dev'
@@ -272,6 +275,7 @@ def comparison_json(compared: Compared) -> dict[str, Any]:
         'runs': [str(run.path) for run in group.runs],
         'tested': str(compared.tested[group.name].path),
         'selected_by': compared.tested[group.name].predictions.selected_by,
+        'recalls': compared.tested[group.name].predictions.recalls,
       }
       for group in compared.groups
     },

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from xjax.judge.criteria import USUAL_K, users_metrics
-from xjax.judge.judge import LISTS, NOTES, PROTOCOL, SEARCH
+from xjax.judge.judge import LISTS, NOTES, PROTOCOL, RECALLS, SEARCH
 from xjax.report.tables.align import align
 
 MODEL = 'model'
@@ -28,7 +28,8 @@ def plain_slice_table(
   brackets, documents without gold in the slice.
 
   The lines below the table say in which slices the model is below the prior,
-  and why values are missing.
+  why values are missing, and which share of gold labels each step of the search
+  keeps.
 
   Args:
     metrics: metrics of the model, as from judge.judge.judge.
@@ -60,7 +61,24 @@ def plain_slice_table(
   notes = (prior or {}).get(NOTES, {})
   notes = {name: reasons for name, reasons in notes.items() if name in priors}
   remarks += _explain_dashes(PRIOR, notes, columns)
+  remarks += [f'- {line}' for line in recall_lines(metrics.get(RECALLS, {}))]
   return '\n'.join([*align(rows, 4), *remarks])
+
+
+def recall_lines(recalls: Mapping[str, Mapping[str, float]]) -> list[str]:
+  """Returns a line for each step of a search, with the recall of each slice.
+
+  Args:
+    recalls: slice -> step -> share of gold labels (Predictions.recalls).
+  """
+  steps = dict.fromkeys(step for shares in recalls.values() for step in shares)
+  return [
+    f'{step}: '
+    + ', '.join(
+      f'{name} {shares[step]:.3f}' for name, shares in recalls.items()
+    )
+    for step in steps
+  ]
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:

@@ -10,11 +10,17 @@ from xjax.data.files.file_set import writing_set
 from xjax.judge.calibration import Calibration
 from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import CALIBRATION, JUDGED, MARK, write_evaluation
-from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL, document_lines
+from xjax.judge.judge import (
+  INTERVALS,
+  NOTES,
+  PROTOCOL,
+  RECALLS,
+  document_lines,
+)
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
 from xjax.report.page.latex import render_latex
-from xjax.report.tables.plain import plain_slice_table
+from xjax.report.tables.plain import plain_slice_table, recall_lines
 from xjax.report.tables.protocols import (
   WIDTH,
   metrics_table,
@@ -53,6 +59,8 @@ def judgement_text(
   if names != [PROTOCOL]:
     slices = dict.fromkeys(name for who in names for name in metrics[who])
     parts = [_by_protocol(metrics, name) for name in slices]
+    if lines := recall_lines(metrics.get(RECALLS, {})):
+      parts.append('\n'.join(lines))
   elif full or INTERVALS in metrics:
     # The notes on missing values are printed below the full table instead.
     shown = {name: value for name, value in metrics.items() if name != NOTES}

@@ -87,9 +87,12 @@ def _copy(predictor: Predictor, target: pathlib.Path) -> None:
   """Copies the files of a run to an empty folder."""
   source, saved = predictor.workdir, Workdir.at(target)
   source.check_still_has_run()
+  # The proposals for training documents are large, and only training reads
+  # them.
+  unneeded = shutil.ignore_patterns(source.shortlists.name)
   for path in (source.path / name for name in _NEEDED):
     if path.is_dir():
-      shutil.copytree(path, target / path.name)
+      shutil.copytree(path, target / path.name, ignore=unneeded)
     elif os.path.lexists(path):
       shutil.copyfile(path, target / path.name)
   if source.checkpoints.is_dir():

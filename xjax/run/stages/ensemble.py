@@ -7,30 +7,32 @@ from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
 
-from absl import logging
 import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.distributed import process_count
-from xjax.core.errors import ConfigError, DataError
-from xjax.core.processes.lock import is_locked
+from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 from xjax.judge.predictions import list_length
-from xjax.run.api.saved import save_run
 from xjax.run.contract import Fit, Fitted
 from xjax.run.evaluate import has_probabilities
 from xjax.run.judging import Metrics
-from xjax.run.load import load, load_calibration
+from xjax.run.load import load_calibration
 from xjax.run.predictor import Predictor
-from xjax.run.stages.stage import check_run, check_zones, record
+from xjax.run.stages.stage import (
+  check_labels,
+  check_zones,
+  copy_model,
+  load_run,
+  load_stage,
+)
 from xjax.score.config import Averaging, EnsembleModel, is_neural
 from xjax.select.ensemble_scorer import EnsembleScorer
 from xjax.train.inputs import check_reads_features
 from xjax.train.preemption import Preemption
-from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 
 _STEP = 0  # the only step, because nothing is trained
@@ -182,11 +184,8 @@ def load_ensemble(folder: Workdir, config: Config) -> Predictor:
     ConfigError: there are several processes.
   """
   _check_one_process()
-  members = []
-  for number in range(len(config.model.workdirs)):
-    stage = folder.stage(_name(number))
-    members.append(load(stage.path))
-    folder.check(stage.digest_list)
+  numbers = range(len(config.model.workdirs))
+  members = [load_stage(folder, _name(number)) for number in numbers]
   model = _predictor(config, folder.label_space(), members, folder)
   method, kind = config.eval.calibration, model.score_kind
   calibration = load_calibration(folder, method, _STEP, kind)
@@ -220,11 +219,12 @@ class EnsembleFit(Fit):
       ConfigError: a run is missing or not finished.
       DataError: the copy of a run is damaged.
     """
-    members = []
+    folder, members = self.workdir, []
     for number, source in enumerate(self.config.model.workdirs):
-      stage = self.workdir.stage(_name(number))
-      copied = stage.config.exists()
-      members.append(load(stage.path) if copied else _finished(source))
+      if folder.stage(_name(number)).config.exists():
+        members.append(load_stage(folder, _name(number)))
+      else:
+        members.append(load_run(source, _FIELD))
     return members
 
   def check_start(self) -> None:
@@ -255,7 +255,7 @@ class EnsembleFit(Fit):
     """
     del prior
     for source, member in zip(self.config.model.workdirs, self.members):
-      _check_labels(source, member, corpus.label_space)
+      check_labels(source, member, corpus.label_space, _FIELD)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Copies the runs that are not copied yet; nothing is trained.
@@ -268,8 +268,7 @@ class EnsembleFit(Fit):
       for number, member in enumerate(self.members):
         stage = self.workdir.stage(_name(number))
         if not stage.config.exists():
-          save_run(member, stage.path)
-        record(self.workdir, stage)
+          copy_model(member, self.workdir, _name(number))
         files = (path for path in stage.path.rglob('*') if path.is_file())
         size += sum(path.stat().st_size for path in files)
         preemption.check()
@@ -284,33 +283,6 @@ def _check_one_process() -> None:
       'config.model=EnsembleModel(...): can only be used by one process; start '
       'the run on one host'
     )
-
-
-def _finished(source: str) -> Predictor:
-  """Loads the model of a finished run.
-
-  Args:
-    source: WORKDIR[@step].
-
-  Raises:
-    ConfigError: there is no run, or it is not finished.
-  """
-  workdir, step = check_run(source, _FIELD)
-  folder = Workdir.at(workdir)
-  if is_locked(folder.path):
-    raise ConfigError(
-      f'{_FIELD}: another process uses the run in {source}; wait until it ends'
-    )
-  try:
-    run = RunRecord.read(folder)
-    if run and not run.finished:
-      raise DataError('its training was stopped')
-    return load(workdir, step)
-  except DataError as error:
-    raise ConfigError(
-      f'{_FIELD}: the run in {source} is not finished or is damaged; train it '
-      f'to its end first ({error})'
-    ) from error
 
 
 def _check_reading(config: Config, source: str, member: Predictor) -> None:
@@ -329,31 +301,3 @@ def _check_reading(config: Config, source: str, member: Predictor) -> None:
       'must read the same features, or all must read texts'
     )
   check_zones(config, source, member.config)
-
-
-def _check_labels(source: str, member: Predictor, space: LabelSpace) -> None:
-  """Checks that a run gives the numbers of a corpus to its labels.
-
-  Raises:
-    ConfigError: the run has another label; the message names it.
-  """
-  n, remedy = member.n_labels, 'use runs that were trained on the same corpus'
-  if n > space.n_inside:
-    raise ConfigError(
-      f'{_FIELD}: the run in {source} has {n} labels, but this corpus has '
-      f'{space.n_inside}; {remedy}'
-    )
-  for number, (ours, theirs) in enumerate(zip(space.ids[:n], member.space.ids)):
-    if ours != theirs:
-      raise ConfigError(
-        f'{_FIELD}: label {number} is {theirs!a} in the run in {source}, but '
-        f'{ours!a} in this corpus; {remedy}'
-      )
-  counts = member.space.train_counts[:n], space.train_counts[:n]
-  if not np.array_equal(*counts):
-    logging.warning(
-      '%s was trained on other documents than the split train of this corpus. '
-      'If it was trained on documents of dev or test, the metrics of the '
-      'ensemble are too high',
-      source,
-    )

@@ -1,4 +1,7 @@
-"""Builds the levels of clusters that a run goes down, and trains a level."""
+"""Builds the levels of clusters that a run goes down, and trains a level.
+
+A level above the labels is trained on a corpus whose labels are clusters.
+"""
 
 import dataclasses
 
@@ -7,12 +10,11 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.progress import Progress
-from xjax.core.types import Ragged
+from xjax.core.types import PAD, Ragged
 from xjax.data.formats.draft import TRAIN
-from xjax.data.schema import Corpus
+from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.run.predictor import Predictor
-from xjax.run.stages.level_corpus import level_corpus
 from xjax.run.stages.stage import train_stage
 from xjax.score.trees.contract import TreeData
 from xjax.score.trees.levels import LabelLevels, load_levels, save_levels
@@ -22,28 +24,54 @@ from xjax.train.sparse_inputs import SplitTexts, TextInputs
 from xjax.train.workdir import Workdir
 
 
-def keep_levels(
-  levels: LevelsConfig, config: Config, corpus: Corpus, folder: Workdir
-) -> LabelLevels:
-  """Returns the levels of a run. They are built and saved if absent.
+@dataclasses.dataclass(eq=False)
+class RunLevels:
+  """Builds the levels of a run only once, and saves them later.
 
-  Args:
+  So a run can check its levels before it writes its first file.
+
+  Attributes:
     levels: the tree, and where it is cut.
     config: config of the run.
-    corpus: corpus of the run.
     folder: workdir of the run.
-
-  Raises:
-    ConfigError: the tree cannot be cut to the sizes.
-    DataError: the file of levels is damaged.
+    built: the levels, if this object has built them.
   """
-  if is_host0() and not folder.levels.exists():
-    with Progress('building the label tree'):
-      built = levels.cut(_tree_data(levels, config, corpus))
-    with folder.recording(folder.levels):
-      save_levels(folder.levels, built)
-  barrier('xjax:levels')
-  return saved_levels(folder)
+
+  levels: LevelsConfig
+  config: Config
+  folder: Workdir
+  built: LabelLevels | None = None
+
+  def of(self, corpus: Corpus) -> LabelLevels:
+    """Returns the levels. They are built if they are not saved.
+
+    Args:
+      corpus: corpus of the run.
+
+    Raises:
+      ConfigError: the tree cannot be cut to the sizes.
+      DataError: the file of levels is damaged.
+    """
+    if self.folder.levels.exists():
+      return saved_levels(self.folder)
+    if self.built is None:
+      with Progress('building the label tree'):
+        data = _tree_data(self.levels, self.config, corpus)
+        self.built = self.levels.cut(data)
+    return self.built
+
+  def keep(self, corpus: Corpus) -> LabelLevels:
+    """Returns the levels. They are saved if absent.
+
+    The argument and the errors are those of `of`.
+    """
+    path = self.folder.levels
+    if is_host0() and not path.exists():
+      built = self.of(corpus)
+      with self.folder.recording(path):
+        save_levels(path, built)
+    barrier('xjax:levels')
+    return saved_levels(self.folder)
 
 
 def saved_levels(folder: Workdir) -> LabelLevels:
@@ -57,9 +85,44 @@ def saved_levels(folder: Workdir) -> LabelLevels:
   return levels
 
 
+def level_corpus(
+  corpus: Corpus, levels: LabelLevels, costs: Ragged | None = None
+) -> tuple[Corpus, Ragged]:
+  """Returns the corpus of the level above the labels.
+
+  A document has a cluster if it has a label of the cluster.
+
+  Args:
+    corpus: a corpus.
+    levels: at least two levels. The last level has the labels of the corpus.
+    costs: how much each gold label of the split train counts. None stands for
+      1.
+
+  Returns:
+    The same documents with clusters as labels, and how much each gold cluster
+    of the split train counts, which is the sum over its gold labels.
+  """
+  parent_L, size = levels.parents[-1], levels.sizes[-2]
+  splits, sums = {}, None
+  for name, split in corpus.splits.items():
+    own = costs if name == TRAIN else None
+    gold, counts = _above(split.gold, parent_L, own)
+    splits[name] = dataclasses.replace(split, gold=gold)
+    if name == TRAIN:
+      sums = counts
+  train = splits[TRAIN].gold
+  counts = np.bincount(train.values, minlength=size).astype(np.int32)
+  names = (f'level {len(levels) - 2}, cluster {i}' for i in range(size))
+  labels = Labels.of(Label(name, name) for name in names)
+  space = LabelSpace(labels, counts, len(train), size)
+  changed = dataclasses.replace(corpus, label_space=space, splits=splits)
+  return changed, sums
+
+
 def train_level(
   config: Config,
-  stage: Workdir,
+  folder: Workdir,
+  name: str,
   corpus: Corpus,
   levels: LabelLevels,
   preemption: Preemption,
@@ -69,7 +132,8 @@ def train_level(
 
   Args:
     config: config of a run with LevelShortlist.
-    stage: folder of the model.
+    folder: workdir of the run.
+    name: name of the stage.
     corpus: corpus of the run.
     levels: at least two levels; the last one has the labels of the corpus.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
@@ -83,14 +147,13 @@ def train_level(
     As train_stage.
   """
   clusters, sums = level_corpus(corpus, levels, costs)
-  if is_host0() and not stage.levels.exists():
+  above, stage = level_config(config), folder.stage(name)
+  if not stage.levels.exists():
     stage.path.mkdir(parents=True, exist_ok=True)
     inside = np.ones(levels.sizes[-2], bool)
     with stage.recording(stage.levels):
       save_levels(stage.levels, LabelLevels.of(levels.parents[:-1], inside))
-  barrier('xjax:above')
-  above = level_config(config)
-  return train_stage(above, stage, clusters, preemption, costs=sums)
+  return train_stage(above, folder, name, clusters, preemption, costs=sums)
 
 
 def level_config(config: Config) -> Config:
@@ -126,3 +189,26 @@ def _tree_data(
   return TreeData(
     space, gold, rows, split.documents, texts, config.seed, workers
   )
+
+
+def _above(
+  gold: Ragged, parent_L: np.ndarray, costs: Ragged | None
+) -> tuple[Ragged, Ragged]:
+  """Returns the clusters of gold labels, and the sums of the labels' costs.
+
+  Labels that are not in a cluster are left out.
+  """
+  document = np.repeat(np.arange(len(gold)), gold.lengths)
+  inside = gold.values < len(parent_L)
+  cluster = np.where(inside, parent_L[np.where(inside, gold.values, 0)], PAD)
+  cost = np.ones(len(cluster)) if costs is None else costs.values
+  real = cluster != PAD
+  size = np.int64(max(1, parent_L.max(initial=0) + 1))
+  keys, which = np.unique(
+    document[real] * size + cluster[real], return_inverse=True
+  )
+  document, cluster = np.divmod(keys, size)
+  indptr = np.searchsorted(document, np.arange(len(gold) + 1))
+  sums = np.bincount(which, cost[real], len(keys)).astype(np.int32)
+  starts = indptr.astype(np.int64)
+  return Ragged(starts, cluster.astype(np.int32)), Ragged(starts, sums)

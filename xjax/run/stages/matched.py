@@ -8,17 +8,13 @@ from xjax.config.stages import MatchedModel
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Document, Split
-from xjax.run.load import JUDGED, load
+from xjax.run.load import JUDGED
 from xjax.run.predictor import Predictor
-from xjax.run.sparse import SparseFit
-from xjax.run.stages.level_corpus import level_corpus
-from xjax.run.stages.levels import keep_levels, saved_levels
-from xjax.run.stages.proposals import (
-  ProposedBatches,
-  proposed_nodes,
-  saved_nodes,
-)
-from xjax.run.stages.stage import record, train_stage
+from xjax.run.sparse import SparseFit, score_kind
+from xjax.run.stages.levels import RunLevels, level_corpus, saved_levels
+from xjax.run.stages.proposals import proposed_nodes, saved_nodes
+from xjax.run.stages.proposed_batches import ProposedBatches
+from xjax.run.stages.stage import load_stage, train_stage
 from xjax.run.stages.vectors import DocumentVectors, JoinedInputs
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.part_files import PartFiles
@@ -26,7 +22,9 @@ from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree
 from xjax.score.trees.levels import LabelLevels
 from xjax.score.trees.training import GivenClusters, fit_tree
+from xjax.select.matched_scorer import MatchedScorer
 from xjax.select.proposer import ClusterMap, Proposer
+from xjax.select.tree_search import TreeSearch
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
@@ -73,15 +71,30 @@ class MatchedFit(SparseFit):
 
   models = (MatchedModel,)
 
-  def _inputs(self, corpus: Corpus, preemption: Preemption) -> MatchedInputs:
+  @classmethod
+  def saved_inputs(
+    cls, folder: Workdir, config: Config, n_features: int
+  ) -> MatchedInputs:
+    """Returns the inputs of a run whose stages are complete."""
+    texts = super().saved_inputs(folder, config, n_features)
+    matcher, levels = load_stage(folder, MATCHER), saved_levels(folder)
+    return _inputs_of(config, texts, matcher, levels)
+
+  @classmethod
+  def scorer(
+    cls, config: Config, searches: list[TreeSearch], inputs: MatchedInputs
+  ) -> MatchedScorer:
+    """Returns the scorer of labels of proposed clusters."""
+    return MatchedScorer(searches[0], score_kind(config), inputs.proposer)
+
+  def inputs(self, corpus: Corpus, preemption: Preemption) -> MatchedInputs:
+    """Returns the inputs; the matcher is trained if absent."""
     config, folder = self.config, self.workdir
-    texts = super()._inputs(corpus, preemption)
-    levels = keep_levels(config.model.levels, config, corpus, folder)
+    texts = super().inputs(corpus, preemption)
+    levels = RunLevels(config.model.levels, config, folder).keep(corpus)
     clusters, _ = level_corpus(corpus, levels)
-    stage = folder.stage(MATCHER)
     trained = config.model.matcher.run_config(config)
-    matcher = train_stage(trained, stage, clusters, preemption)
-    record(folder, stage)
+    matcher = train_stage(trained, folder, MATCHER, clusters, preemption)
     if config.train.matched:
       proposer = Proposer(matcher, config.train.matched)
       proposed_nodes(matcher, proposer, folder, corpus.splits[TRAIN])
@@ -123,24 +136,6 @@ class MatchedFit(SparseFit):
   def _matched(self, n: int, levels: LabelLevels) -> GivenClusters:
     """Returns the clusters that are proposed for the N training documents."""
     return GivenClusters(saved_nodes(self.workdir, n, levels.sizes[-2]))
-
-
-def saved_inputs(
-  config: Config, folder: Workdir, texts: TextInputs
-) -> MatchedInputs:
-  """Returns the inputs of a run whose stages are complete.
-
-  Args:
-    config: config of the run.
-    folder: workdir of the run.
-    texts: computes the TF-IDF features.
-
-  Raises:
-    DataError: a file of the matcher or of the clusters is missing or damaged.
-  """
-  stage = folder.stage(MATCHER)
-  folder.check(stage.digest_list)
-  return _inputs_of(config, texts, load(stage.path), saved_levels(folder))
 
 
 def _inputs_of(

@@ -1,6 +1,5 @@
 """Makes the shortlists of a run, and the stage that proposes them."""
 
-from collections.abc import Iterator, Sequence
 import dataclasses
 
 import numpy as np
@@ -13,21 +12,20 @@ from xjax.core.atomic import write_npz
 from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress, progress
-from xjax.core.types import PAD, Batch, Ragged
-from xjax.data.batches.dense import EvalBatches
-from xjax.data.batches.feature_rows import FeatureRows
+from xjax.core.types import PAD, Ragged
 from xjax.data.batches.shortlists import TrainShortlists
 from xjax.data.formats.draft import TRAIN
-from xjax.data.schema import Corpus, Document, LabelSpace, Split
-from xjax.run.load import load
+from xjax.data.schema import Corpus, Split
 from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
-from xjax.run.stages.levels import keep_levels, saved_levels, train_level
+from xjax.run.stages.levels import saved_levels, train_level
+from xjax.run.stages.proposed_batches import ShortlistInputs
 from xjax.run.stages.stage import (
+  check_labels,
   check_run,
   check_zones,
   copy_run,
-  record,
+  load_stage,
   train_stage,
 )
 from xjax.run.stages.vectors import encoded
@@ -78,69 +76,6 @@ class Proposals:
     return ShortlistInputs(*parts, self.stage, self.predictor)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ShortlistInputs(Inputs):
-  """Makes batches that also have the batches of the model that proposes labels.
-
-  Attributes:
-    stage: name of the stage that proposes labels.
-    predictor: model of this stage.
-  """
-
-  stage: str = ''
-  predictor: Predictor | None = None
-
-  @property
-  def stages(self) -> dict[str, Predictor]:
-    """Returns the model that proposes labels."""
-    return {self.stage: self.predictor}
-
-  def split_batches(self, split: Split) -> 'ProposedBatches':
-    """Returns batches for judging a split; each document occurs once."""
-    batches = super().split_batches(split)
-    return ProposedBatches(batches, split.documents, self.predictor)
-
-  def text_batches(
-    self,
-    documents: Sequence[str | Document],
-    features: FeatureRows | None = None,
-  ) -> 'ProposedBatches':
-    """Returns batches for predicting labels; see Inputs.text_batches."""
-    batches = super().text_batches(documents, features)
-    return ProposedBatches(batches, documents, self.predictor)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ProposedBatches:
-  """Adds the batches of another model to the batches of documents.
-
-  Attributes:
-    batches: batches of documents; doc_B are rows of `documents`.
-    documents: the documents.
-    predictor: the other model.
-  """
-
-  batches: EvalBatches
-  documents: Sequence[str | Document]
-  predictor: Predictor
-
-  def __len__(self) -> int:
-    return len(self.batches)
-
-  def __iter__(self) -> Iterator[Batch]:
-    for batch in self.batches:
-      (places,) = np.nonzero(batch.doc_B != PAD)
-      rows = batch.doc_B[places].tolist()
-      documents = [self.documents[row] for row in rows]
-      proposed = tuple(
-        dataclasses.replace(
-          other, doc_B=np.where(other.doc_B == PAD, PAD, places[other.doc_B])
-        )
-        for other in self.predictor.text_batches(documents)
-      )
-      yield dataclasses.replace(batch, proposed=proposed)
-
-
 def check_shortlist(config: Config, folder: Workdir) -> None:
   """Checks, before the corpus is read, that a run can make its shortlists.
 
@@ -165,17 +100,28 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
     check_zones(config, source, load_config(Workdir.at(source).config))
 
 
-def check_room(config: Config, corpus: Corpus) -> None:
+def check_room(
+  config: Config, corpus: Corpus, levels: LabelLevels | None
+) -> None:
   """Checks that all gold labels of a document fit on its shortlist.
+
+  Args:
+    config: config of the run.
+    corpus: corpus of the run.
+    levels: the levels of a run with LevelShortlist.
 
   Raises:
     ConfigError: a training document has more labels; the message names it.
   """
-  shortlist, split = config.model.shortlist, corpus.splits[TRAIN]
-  if isinstance(shortlist, RankedShortlist) and shortlist.lists_in_training:
-    none = np.zeros((len(split), 0), np.int32)
-    empty = TrainShortlists(none, shortlist.size)
-    empty.check(_gold(corpus), split.ids, f'{_FIELD}.{shortlist.room}')
+  match shortlist := config.model.shortlist:
+    case RankedShortlist(in_training=True):
+      lists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
+    case LevelShortlist():
+      lists = _level_shortlists(shortlist, levels, None)
+    case _:
+      return
+  field = f'{_FIELD}.{shortlist.room}'
+  lists.with_room(_gold(corpus), corpus.splits[TRAIN].ids, field)
 
 
 def new_proposals(
@@ -191,15 +137,14 @@ def new_proposals(
 
   Args:
     config: config of the run.
-    folder: workdir of the run.
+    folder: workdir of the run, which has the levels of a LevelShortlist.
     corpus: corpus of the run.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
     costs: how much each gold label of the split train counts; None stands for
       1.
 
   Raises:
-    UserError: the stage cannot be trained or copied, or a document has more
-      gold labels than its shortlist has room.
+    UserError: the stage cannot be trained or copied.
     Preempted: SIGTERM or Ctrl-C came; another call continues.
   """
   shortlist = config.model.shortlist
@@ -210,7 +155,7 @@ def new_proposals(
         return proposals
       shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
     case LevelShortlist():
-      levels = keep_levels(shortlist.levels, config, corpus, folder)
+      levels = saved_levels(folder)
       shortlists = _level_shortlists(shortlist, levels, costs)
       field = f'{_FIELD}.{shortlist.room}'
       ids = corpus.splits[TRAIN].ids
@@ -240,12 +185,11 @@ def saved_proposals(config: Config, folder: Workdir) -> Proposals:
   shortlist = config.model.shortlist
   match shortlist:
     case RankedShortlist():
-      predictor = _load(folder, PROPOSER)
-      return _of_ranked(shortlist, predictor)
+      return _of_ranked(shortlist, load_stage(folder, PROPOSER))
     case LevelShortlist():
       levels = saved_levels(folder)
       if len(levels) > 1:
-        return _of_level(shortlist, _load(folder, LEVEL), levels)
+        return _of_level(shortlist, load_stage(folder, LEVEL), levels)
   return Proposals()
 
 
@@ -285,46 +229,24 @@ def _gold(corpus: Corpus) -> Ragged:
   return gold.keep(gold.values < corpus.label_space.n_trained)
 
 
-def _load(folder: Workdir, stage: str) -> Predictor:
-  folder.check(folder.stage(stage).digest_list)
-  return load(folder.stage(stage).path)
-
-
 def _ranked(
   config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
 ) -> Proposals:
   """Trains or copies the model whose labels are ranked again."""
-  shortlist, stage = config.model.shortlist, folder.stage(PROPOSER)
+  shortlist = config.model.shortlist
   if isinstance(shortlist, StageShortlist):
     trained = shortlist.stage.run_config(config)
-    predictor = train_stage(trained, stage, corpus, preemption)
+    predictor = train_stage(trained, folder, PROPOSER, corpus, preemption)
   else:
-    copy_run(shortlist.workdir, stage, f'{_FIELD}.workdir')
-    predictor = load(stage.path)
-    _check_labels(predictor.space, corpus.label_space)
-  record(folder, stage)
+    source, field = shortlist.workdir, f'{_FIELD}.workdir'
+    predictor = copy_run(source, folder, PROPOSER, field)
+    check_labels(source, predictor, corpus.label_space, field)
   return _of_ranked(shortlist, predictor)
 
 
 def _of_ranked(shortlist: RankedShortlist, predictor: Predictor) -> Proposals:
   proposer = Proposer(predictor, shortlist.size)
   return Proposals(PROPOSER, predictor, proposer)
-
-
-def _check_labels(theirs: LabelSpace, ours: LabelSpace) -> None:
-  """Checks that two runs give the same numbers to the same labels.
-
-  Raises:
-    ConfigError: a label has another number; the message names it.
-  """
-  n = min(theirs.n_inside, ours.n_inside)
-  for i, (their, our) in enumerate(zip(theirs.ids[:n], ours.ids[:n])):
-    if their != our:
-      raise ConfigError(
-        f'{_FIELD}.workdir: label {i} of that run is {their!a}, but label {i} '
-        f'of this run is {our!a}; use a run with the same labels, which is '
-        'trained on the same data'
-      )
 
 
 def _level_shortlists(
@@ -350,9 +272,9 @@ def _level(
   costs: Ragged | None,
 ) -> Proposals:
   """Trains the model of the level above the labels."""
-  stage = folder.stage(LEVEL)
-  predictor = train_level(config, stage, corpus, levels, preemption, costs)
-  record(folder, stage)
+  predictor = train_level(
+    config, folder, LEVEL, corpus, levels, preemption, costs
+  )
   return _of_level(config.model.shortlist, predictor, levels)
 
 

@@ -2,21 +2,26 @@
 
 The files of a stage are a workdir of their own, in stages/ of the run's
 workdir. So the run needs no file of another run, and a killed stage resumes.
+Only one process can train a run with stages.
 """
 
+from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 from absl import logging
+import numpy as np
 
 from xjax.config.run import Config
-from xjax.core.distributed import barrier, is_host0
-from xjax.core.errors import ConfigError
-from xjax.data.schema import Corpus
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.processes.lock import is_locked
+from xjax.data.schema import Corpus, LabelSpace
 from xjax.run.api.saved import save_run
 from xjax.run.judging import prior_metrics
 from xjax.run.load import kind_of_run, load
 from xjax.run.predictor import Predictor
 from xjax.train.preemption import Preemption
+from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir, split_step
 
 
@@ -31,15 +36,51 @@ def check_run(source: str, path: str) -> tuple[str, int | None]:
     The workdir, and the step, or None for the best checkpoint.
 
   Raises:
-    ConfigError: there is no run.
+    ConfigError: there is no run, or it is not finished.
   """
   workdir, step = split_step(source)
-  if not Workdir.at(workdir).config.exists():
+  folder = Workdir.at(workdir)
+  if not folder.config.exists():
     raise ConfigError(
       f'{path}={source}: there is no run of xjax in this folder; train it '
       'first, or correct the path'
     )
+  if is_locked(folder.path):
+    raise ConfigError(
+      f'{path}: another process uses the run in {source}; wait until it ends'
+    )
+  with _damage_as_fault(source, path):
+    run = RunRecord.read(folder)
+    if run and not run.finished:
+      raise DataError('its training was stopped')
   return workdir, step
+
+
+def load_run(source: str, path: str) -> Predictor:
+  """Loads the model of a finished run that a config names.
+
+  Args:
+    source: WORKDIR[@step].
+    path: path of the config's field, for messages.
+
+  Raises:
+    ConfigError: there is no run, or it is not finished or is damaged.
+  """
+  workdir, step = check_run(source, path)
+  with _damage_as_fault(source, path):
+    return load(workdir, step)
+
+
+@contextlib.contextmanager
+def _damage_as_fault(source: str, path: str) -> Iterator[None]:
+  """Raises a ConfigError for a file that another run lacks or has damaged."""
+  try:
+    yield
+  except DataError as error:
+    raise ConfigError(
+      f'{path}: the run in {source} is not finished or is damaged; train it '
+      f'to its end first ({error})'
+    ) from error
 
 
 def check_zones(config: Config, source: str, theirs: Config) -> None:
@@ -64,9 +105,47 @@ def check_zones(config: Config, source: str, theirs: Config) -> None:
     )
 
 
+def check_labels(
+  source: str, model: Predictor, space: LabelSpace, path: str
+) -> None:
+  """Checks that another run gives the numbers of a corpus to its labels.
+
+  Args:
+    source: WORKDIR[@step] of the other run.
+    model: its model.
+    space: labels of the corpus.
+    path: path of the config's field, for messages.
+
+  Raises:
+    ConfigError: the run has another label; the message names it.
+  """
+  n = model.n_labels
+  remedy = 'use a run with the same labels, which is trained on the same corpus'
+  if n > space.n_inside:
+    raise ConfigError(
+      f'{path}: the run in {source} has {n} labels, but this corpus has '
+      f'{space.n_inside}; {remedy}'
+    )
+  for number, (ours, theirs) in enumerate(zip(space.ids[:n], model.space.ids)):
+    if ours != theirs:
+      raise ConfigError(
+        f'{path}: label {number} is {theirs!a} in the run in {source}, but '
+        f'{ours!a} in this corpus; {remedy}'
+      )
+  counts = model.space.train_counts[:n], space.train_counts[:n]
+  if not np.array_equal(*counts):
+    logging.warning(
+      '%s was trained on other documents than the split train of this corpus. '
+      'If it was trained on documents of dev or test, the metrics of this run '
+      'are too high',
+      source,
+    )
+
+
 def train_stage(
   config: Config,
   folder: Workdir,
+  name: str,
   corpus: Corpus,
   preemption: Preemption,
   **parts: Any,
@@ -75,8 +154,9 @@ def train_stage(
 
   Args:
     config: config of the stage's own run (StageConfig.run_config).
-    folder: folder of the stage.
-    corpus: the corpus of the run.
+    folder: workdir of the run.
+    name: name of the stage.
+    corpus: the corpus of the stage.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
     parts: further attributes of the stage's Fit.
 
@@ -84,48 +164,71 @@ def train_stage(
     The best model of the stage.
 
   Raises:
+    DataError: the stage has changed since an earlier start of the run.
     UserError: as in run.fit.
     Preempted: SIGTERM or Ctrl-C came; another call resumes the stage.
   """
-  with folder.locked():
-    run = kind_of_run(config)(config, folder, **parts)
-    folder.compare(config)
+  stage = folder.stage(name)
+  folder.check(stage.digest_list)
+  # A resumed stage may have other settings, such as another data folder. So its
+  # digest is recorded again.
+  with folder.recording(stage.digest_list), stage.locked():
+    run = kind_of_run(config)(config, stage, **parts)
+    stage.compare(config)
     run.check_start()
     run.check_corpus(corpus, prior_metrics(corpus, config.eval))
-    folder.record_corpus(corpus)
-    folder.open(config)
-    if is_host0():
-      logging.info('stage %s: %s', folder.path.name, folder.path)
+    stage.record_corpus(corpus)
+    stage.open(config)
+    logging.info('stage %s: %s', name, stage.path)
     return run.fit(corpus, preemption).model()
 
 
-def copy_run(source: str, folder: Workdir, path: str) -> None:
+def copy_run(source: str, folder: Workdir, name: str, path: str) -> Predictor:
   """Copies what loading the model of another run needs to a stage's folder.
 
   A copy that exists is kept.
 
   Args:
     source: WORKDIR[@step] of the other run.
-    folder: folder of the stage.
+    folder: workdir of the run.
+    name: name of the stage.
     path: path of the config's field, for messages.
 
+  Returns:
+    The model of the copy.
+
   Raises:
-    ConfigError: there is no run.
-    DataError: a file of the other run is damaged.
+    ConfigError: there is no run, or it is not finished or is damaged.
+    DataError: the copy has changed since it was made.
   """
-  if is_host0() and not folder.config.exists():
-    save_run(load(*check_run(source, path)), folder.path)
-  barrier('xjax:copied')
+  if not folder.stage(name).config.exists():
+    copy_model(load_run(source, path), folder, name)
+  return load_stage(folder, name)
 
 
-def record(folder: Workdir, stage: Workdir) -> None:
-  """Records the digest of the complete stage of a run.
+def copy_model(model: Predictor, folder: Workdir, name: str) -> None:
+  """Copies what loading the model of another run needs to a stage's folder.
+
+  Args:
+    model: the model.
+    folder: workdir of the run.
+    name: name of the stage, which has no folder yet.
+  """
+  stage = folder.stage(name)
+  with folder.recording(stage.digest_list):
+    save_run(model, stage.path)
+
+
+def load_stage(folder: Workdir, name: str) -> Predictor:
+  """Loads the model of a complete stage of a run.
 
   Args:
     folder: workdir of the run.
-    stage: workdir of the stage.
+    name: name of the stage.
+
+  Raises:
+    DataError: a file of the stage is missing, damaged or has changed.
   """
-  if is_host0():
-    with folder.recording(stage.digest_list):
-      pass  # the stage has written the file already
-  barrier('xjax:stage')
+  stage = folder.stage(name)
+  folder.check(stage.digest_list)
+  return load(stage.path)

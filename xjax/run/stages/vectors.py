@@ -17,14 +17,13 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import Features
 from xjax.data.schema import Corpus, Document
-from xjax.run.load import load
 from xjax.run.predictor import Predictor
-from xjax.run.stages.levels import keep_levels, train_level
+from xjax.run.stages.levels import RunLevels, train_level
 from xjax.run.stages.stage import (
   check_run,
   check_zones,
   copy_run,
-  record,
+  load_stage,
   train_stage,
 )
 from xjax.score.config import RunVectors, is_neural
@@ -211,19 +210,17 @@ def vectors_of_new_run(
   Raises:
     As train_stage and copy_run.
   """
-  vectors, stage = config.model.vectors, folder.stage(ENCODER)
+  vectors = config.model.vectors
   if isinstance(vectors, RunVectors):
-    copy_run(vectors.workdir, stage, _FIELD)
-    record(folder, stage)
-    return saved_vectors(config, folder)
+    model = copy_run(vectors.workdir, folder, ENCODER, _FIELD)
+    return DocumentVectors.of(model, vectors.weight)
   trained = vectors.stage.run_config(config)
   if vectors.labels:
-    model = train_stage(trained, stage, corpus, preemption)
+    model = train_stage(trained, folder, ENCODER, corpus, preemption)
   else:
     shortlist = trained.model.shortlist
-    levels = keep_levels(shortlist.levels, trained, corpus, folder)
-    model = train_level(trained, stage, corpus, levels, preemption)
-  record(folder, stage)
+    levels = RunLevels(shortlist.levels, trained, folder).keep(corpus)
+    model = train_level(trained, folder, ENCODER, corpus, levels, preemption)
   return DocumentVectors.of(model, vectors.weight)
 
 
@@ -237,8 +234,5 @@ def saved_vectors(config: Config, folder: Workdir) -> DocumentVectors:
   Raises:
     DataError: a file of the stage is missing or damaged.
   """
-  vectors = config.model.vectors
-  stage = folder.stage(ENCODER)
-  folder.check(stage.digest_list)
-  model = load(stage.path)
-  return DocumentVectors.of(model, vectors.weight)
+  model = load_stage(folder, ENCODER)
+  return DocumentVectors.of(model, config.model.vectors.weight)

@@ -178,11 +178,13 @@ class CascadeFeatures:
     last_BD: the features that label rows read, without dropout.
     cluster_logs: float32 [B, clusters], the log score of each cluster of the
       finest level, -inf for clusters whose labels are not scored.
+    kept: bool [B, clusters] of each level, which clusters are kept.
   """
 
   document_BX: jax.Array
   last_BD: jax.Array
   cluster_logs: jax.Array
+  kept: tuple[jax.Array, ...]
 
 
 class LabelRows(Head):
@@ -285,7 +287,7 @@ class Cascade(Head):
       logs = None if logs is None else level.best(logs)
       weights.append(logs)
     # The arrays of a level are [B, clusters].
-    inside, path = True, 0.0
+    inside, path, each = True, 0.0, []
     for level, kept, weight in zip(self.clusters, self.kept, weights[::-1]):
       own = jax.nn.log_sigmoid(level.logits(level.reading(document_BX)))
       if level is not self.clusters[0]:
@@ -294,13 +296,15 @@ class Cascade(Head):
       keys = own if weight is None else own + weight
       inside = largest(jnp.where(inside, keys, -jnp.inf), kept)
       path = path + own
+      each.append(inside)
     chained = {
       Chain.PRODUCT: path,
       Chain.PARENT: own,
       Chain.LAST: jnp.zeros_like(own),
     }[self.chain]
     cluster_logs = jnp.where(inside, chained, -jnp.inf)
-    return CascadeFeatures(document_BX, self.reading(document_BX), cluster_logs)
+    last_BD = self.reading(document_BX)
+    return CascadeFeatures(document_BX, last_BD, cluster_logs, tuple(each))
 
   def logits(
     self, features: CascadeFeatures, chunk: Mapping[str, jax.Array]
@@ -374,20 +378,30 @@ class Cascade(Head):
       gold.append(gold_at(parent, gold[-1]))
     return gold[::-1]
 
+  @property
+  def kept_clusters(self) -> tuple[int, ...]:
+    """Returns how many clusters of a document each level keeps."""
+    sizes = [level.parent.shape[0] for level in self.clusters]
+    return tuple(map(min, self.kept, sizes))
+
   def kept_gold(
     self, features: CascadeFeatures, positives_BP: Int32[Array, 'B P']
-  ) -> Float32[Array, ' B']:
-    """Returns the share of a document's gold labels that prediction scores.
+  ) -> Int32[Array, 'B steps']:
+    """Counts the gold labels that each step keeps (see Head.kept_gold).
 
     Args:
-      features: result of `prepare`.
+      features: result of `prepare` or `narrowed`.
       positives_BP: gold labels, and PAD.
     """
     real_BP = (positives_BP != PAD) & (positives_BP < self.n_labels)
-    parent_BP = self.parent[...][jnp.where(real_BP, positives_BP, 0)]
-    logs_BP = jnp.take_along_axis(features.cluster_logs, parent_BP, axis=1)
-    count_B = jnp.maximum((positives_BP != PAD).sum(axis=1), 1)
-    return (real_BP & (logs_BP != -jnp.inf)).sum(axis=1) / count_B
+    nodes_BP = self.parent[...][jnp.where(real_BP, positives_BP, 0)]
+    counts = []
+    for level, kept in zip(reversed(self.clusters), reversed(features.kept)):
+      inside_BP = jnp.take_along_axis(kept, nodes_BP, axis=1)
+      counts.append((real_BP & inside_BP).sum(axis=1))
+      nodes_BP = level.parent[...][nodes_BP]
+    # The labels of the finest kept clusters are the shortlist.
+    return jnp.stack([*counts[::-1], counts[0]], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

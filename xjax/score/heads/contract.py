@@ -274,12 +274,15 @@ class Head(nnx.Module):
       faster if the features are small.
     shortlist_size: number of labels of a document that the head scores. All
       other labels get the score -inf. None if the head scores all labels.
+    kept_clusters: how many clusters of a document each level keeps, if the
+      shortlist has the labels of clusters. Levels go from coarse to fine.
   """
 
   n_labels: int
   chunk: int
   axes: tuple[str, ...] = (LABEL,)
   shortlist_size: int | None = None
+  kept_clusters: tuple[int, ...] = ()
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """Computes the scores of a chunk of labels.
@@ -314,16 +317,17 @@ class Head(nnx.Module):
     return features
 
   def kept_gold(self, features: Any, positives_BP: jax.Array) -> jax.Array:
-    """Returns the share of each document's gold labels that are scored.
+    """Counts the gold labels that each step of a document's search keeps.
 
     Only heads with a shortlist_size have this method.
 
     Args:
-      features: result of `prepare`.
+      features: result of `prepare` or `narrowed`.
       positives_BP: int32 gold labels, PAD elsewhere.
 
     Returns:
-      float32 [B], 0 for documents without a gold label.
+      int32 [B, steps]. The steps are the levels of kept_clusters, and last the
+      shortlist.
     """
     raise NotImplementedError
 

@@ -182,9 +182,9 @@ def fit_tree(
   with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
     for part in _parts(tree):
       if matcher and part[0].first == deepest > 1:
-        above = _tree_above(tree)
-        weights = _laid_out(names, parts, above, lowest, n_weights, documents)
-        matched = matcher(rows, above, weights, workers)
+        upper = _tree_above(tree)
+        weights = _laid_out(names, parts, upper, lowest, n_weights, documents)
+        matched = matcher(rows, upper, weights, workers)
         seen_by = _with_matched(documents, tree, matched)
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])

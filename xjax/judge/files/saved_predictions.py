@@ -1,0 +1,186 @@
+"""Reads predictions.npz from untrusted sources; Predictions.save writes it."""
+
+from collections.abc import Iterable, Sequence
+import math
+import os
+import re
+
+import numpy as np
+
+from xjax.core.arrays import Arrays
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.schema import HELD_OUT
+from xjax.judge.metrics.slices import ALL, judged_masks
+from xjax.judge.predictions import SCHEMA, Lists, Predictions, labels_sha256
+
+_SELECTED_BY = re.compile(
+  r'|exact|(?:beam|clusters|shortlist|trees|runs)=[1-9]\d*'
+  r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
+)
+# Name of a recall: the step of the search, and how many labels or clusters the
+# step keeps.
+_RECALL = re.compile(r'(?:shortlist|union|level \d+) recall@[1-9]\d*')
+
+
+def read_saved(path: str | os.PathLike) -> Predictions:
+  """Reads predictions.npz, and checks each array by itself.
+
+  Args:
+    path: the file.
+
+  Raises:
+    DataError: as for Predictions.load.
+  """
+  arrays = Arrays.read(path)
+  predictions = _parse(arrays)
+  arrays.finish()
+  return predictions
+
+
+def _parse(arrays: Arrays) -> Predictions:
+  schema = arrays.count('schema')
+  if schema != SCHEMA:
+    arrays.fail('schema', f'is {schema}, but this version reads {SCHEMA}')
+  kind = arrays.text('score_kind')
+  if kind not in [known.value for known in ScoreKind]:
+    arrays.fail('score_kind', f'is {kind!r}, which is unknown')
+  labels = arrays.strings('labels')
+  if arrays.text('labels_sha256') != labels_sha256(labels):
+    arrays.fail('labels_sha256', 'is not the digest of the labels')
+  doc_ids = arrays.strings('doc_ids')
+  n_scored, n_train = arrays.count('n_scored'), arrays.count('n_train')
+  if n_scored > len(labels):
+    arrays.fail(
+      'n_scored', f'is {n_scored}, but there are {len(labels)} labels'
+    )
+  counts = arrays.take('train_counts', np.int32, (len(labels),))
+  arrays.check(
+    'train_counts', (counts < 0) | (counts > n_train), f'not in 0..{n_train}'
+  )
+  held_out = _held_out(arrays, len(labels))
+  masks = judged_masks(counts, held_out)
+  return Predictions(
+    score_kind=ScoreKind(kind),
+    n_scored=n_scored,
+    n_train=n_train,
+    doc_ids=doc_ids,
+    labels=labels,
+    train_counts=counts,
+    lists={
+      name: _lists(
+        arrays, name, mask, doc_ids, labels, n_scored, ScoreKind(kind)
+      )
+      for name, mask in masks.items()
+      if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
+    },
+    gold=_gold(arrays, len(doc_ids), len(labels)),
+    held_out=held_out,
+    assigned_above=_assigned_above(arrays),
+    strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
+    selected_by=_selected_by(arrays),
+    recalls=_recalls(arrays, masks),
+  )
+
+
+def _selected_by(arrays: Arrays) -> str:
+  if 'selected_by' not in arrays.left:
+    return ''
+  text = arrays.text('selected_by')
+  if not _SELECTED_BY.fullmatch(text):
+    arrays.fail('selected_by', f'is {text!a}, which is unknown')
+  return text
+
+
+def _recalls(
+  arrays: Arrays, slices: Iterable[str]
+) -> dict[str, dict[str, float]]:
+  slices = [name for name in slices if f'{name}/recalls' in arrays.left]
+  if not slices and 'recalls/bytes' not in arrays.left:
+    return {}
+  steps = tuple(arrays.strings('recalls'))
+  for step in steps:
+    if not _RECALL.fullmatch(step):
+      arrays.fail('recalls/bytes', f'has {step!a}, which is unknown')
+  recalls = {}
+  for name in slices:
+    shares = arrays.take(f'{name}/recalls', np.float64, (len(steps),))
+    outside = ~((shares >= 0) & (shares <= 1))
+    arrays.check(f'{name}/recalls', outside, 'a recall is not from 0 to 1')
+    recalls[name] = dict(zip(steps, shares.tolist(), strict=True))
+  return recalls
+
+
+def _assigned_above(arrays: Arrays) -> float | None:
+  if 'assigned_above' not in arrays.left:
+    return None
+  score = float(arrays.take('assigned_above', np.float64, ()))
+  if not math.isfinite(score):
+    arrays.fail('assigned_above', f'is {score}, but must be finite')
+  return score
+
+
+def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
+  name = f'{HELD_OUT}/labels'
+  if name not in arrays.left:
+    return np.zeros(0, np.int32)
+  held_out = arrays.take(name, np.int32, (None,))
+  outside = (held_out < 0) | (held_out >= n_labels)
+  arrays.check(name, outside, f'not in 0..{n_labels - 1}')
+  if not len(held_out) or len(np.unique(held_out)) < len(held_out):
+    arrays.fail(name, 'must have at least one label, and no label twice')
+  return held_out
+
+
+def _lists(
+  arrays: Arrays,
+  name: str,
+  mask: np.ndarray,
+  doc_ids: Sequence[str],
+  labels: Sequence[str],
+  n_scored: int,
+  kind: ScoreKind,
+) -> Lists:
+  ids = arrays.take(f'{name}/ids', np.int32, (len(doc_ids), None))
+  if not ids.shape[1]:
+    arrays.fail(f'{name}/ids', 'the lists have length 0')
+  scores = arrays.take(f'{name}/scores', np.float32, ids.shape)
+  pad = ids == PAD
+  outside = (ids < PAD) | (ids >= n_scored)
+  check = arrays.check
+  check(f'{name}/ids', outside, f'neither {PAD} nor in 0..{n_scored - 1}')
+  check(f'{name}/ids', pad[:, :-1] & ~pad[:, 1:], f'a label comes after {PAD}')
+  if len(mask):
+    check(f'{name}/ids', ~pad & ~mask[ids], 'a label is outside the slice')
+  in_order = np.sort(ids, -1)
+  twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] != PAD)
+  if twice.any():
+    row, place = np.argwhere(twice)[0]
+    arrays.fail(
+      f'{name}/ids',
+      f'the list at [{row}] has a label twice: document {doc_ids[row]!a}, '
+      f'label {labels[in_order[row, place]]!a}',
+    )
+  check(f'{name}/scores', np.isnan(scores), 'a score is NaN')
+  check(f'{name}/scores', ~pad & np.isinf(scores), 'a score is infinite')
+  finite_pad = pad & ~np.isneginf(scores)
+  check(f'{name}/scores', finite_pad, f'the score of {PAD} is not -inf')
+  rises = scores[:, 1:] > scores[:, :-1]
+  check(f'{name}/scores', rises, 'a score is higher than the score before')
+  if kind is ScoreKind.PROBABILITY:
+    outside = ~pad & ((scores < 0) | (scores > 1))
+    check(f'{name}/scores', outside, 'a score is not from 0 to 1')
+  return Lists(ids, scores)
+
+
+def _gold(arrays: Arrays, n_docs: int, n_labels: int) -> Ragged | None:
+  if not {'gold/indptr', 'gold/indices'} & set(arrays.left):
+    return None
+  indices = arrays.take('gold/indices', np.int32, (None,))
+  indptr = arrays.take('gold/indptr', np.int64, (n_docs + 1,))
+  arrays.check_offsets('gold/indptr', indptr, len(indices))
+  outside = (indices < 0) | (indices >= n_labels)
+  arrays.check('gold/indices', outside, f'not in 0..{n_labels - 1}')
+  rows = np.repeat(np.arange(n_docs, dtype=np.int64), np.diff(indptr))
+  if len(np.unique(rows * n_labels + indices)) < len(indices):
+    arrays.fail('gold/indices', 'a document has a label twice')
+  return Ragged(indptr, indices)
