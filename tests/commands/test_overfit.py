@@ -53,7 +53,7 @@ def roomy(config):
   parts = {}
   # A transformer that nobody trained takes more steps, and smaller ones.
   transformer = isinstance(small.model.encoder, PretrainedConfig)
-  steps = 240 if transformer else 120
+  steps = 400 if transformer else 120
   # Labels are learnt through a root or clusters that start at 0.5.
   chained = isinstance(small.model.head, AdaptiveConfig | CascadeConfig)
   steps *= 2 if chained and transformer else 1

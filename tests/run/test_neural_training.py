@@ -1,7 +1,6 @@
 """Which labels a neural model scores, and which it calibrates by."""
 
 import dataclasses
-import types
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ from xjax.run.neural_training import (
   NeuralRun,
   check_mesh,
   hidden_labels,
+  plan_neural,
   scored_labels,
 )
 from xjax.score.heads.label_attention import LabelAttentionConfig
@@ -93,8 +93,8 @@ def test_scorers_look_for_the_recall_that_is_asked_for(config):
   judging = dataclasses.replace(config.eval, recall=0.5)
   config = dataclasses.replace(config, eval=judging)
   corpus = load_corpus(config.data, config.seed)
-  plan = types.SimpleNamespace(graphdef=None)
   mesh = make_mesh(MeshConfig())
+  plan = plan_neural(config, corpus.label_space, 50, mesh)
   run = NeuralRun(config, corpus, None, None, mesh, plan)
   assert run.scorer().recall == 0.5
 

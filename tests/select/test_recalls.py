@@ -21,7 +21,7 @@ from tests.select.test_shortlist_scorer import (
 )
 from xjax.core.types import PAD
 from xjax.select.model_scorer import ModelScorer
-from xjax.select.proposer import Clusters, Proposer
+from xjax.select.proposer import ClusterMap, Proposer
 from xjax.select.recalls import MeasuredScorer
 from xjax.select.shortlist_scorer import Combination
 
@@ -97,7 +97,7 @@ def test_each_level_of_clusters_is_measured():
 
     n_labels, score_kind = N_CLUSTERS, middle.score_kind
     assigned_above, selected_by = None, 'clusters=2'
-    proposer = Proposer(top, 2, Clusters(children, coarse))
+    proposer = Proposer(top, 2, ClusterMap(children, coarse))
 
     def topk(self, batch, k, weights=None, slices=(), allowed=None, **more):
       nodes = self.proposer.nodes(batch.proposed, B, None, slices)[0]
@@ -107,7 +107,7 @@ def test_each_level_of_clusters_is_measured():
         lists.append(middle.topk(batch, k, allowed=mask & inside))
       return tuple(np.concatenate(x) for x in zip(*lists))
 
-  proposer = Proposer(Middle(), 4, Clusters(CHILDREN, PARENTS))
+  proposer = Proposer(Middle(), 4, ClusterMap(CHILDREN, PARENTS))
   scorer = scorer_of(proposer, Combination.SUM)
   inner = dataclasses.replace(draw(), proposed=(draw(),))
   batch = with_gold(dataclasses.replace(draw(), proposed=(inner,)))

@@ -26,7 +26,7 @@ class SquaredHingeConfig(LabelLossConfig):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns a probability for each label; see LabelLossConfig.first_priors.
+    """Returns a probability for each label; see LossConfig.first_priors.
 
     The logit of this probability is the margin 2 p - 1 for a label with prior
     p. If a label must have the same margin in all documents, the margin 2 p - 1

@@ -1,6 +1,7 @@
 """Measures how many gold labels each step of a search keeps, while it ranks."""
 
 from collections.abc import Mapping, Sequence
+import typing
 
 from jaxtyping import Float32, Int32
 import numpy as np
@@ -8,9 +9,9 @@ import numpy as np
 from xjax.core.distributed import all_rows
 from xjax.core.types import PAD, Batch, Scorer
 from xjax.judge.metrics.slices import ALL
-from xjax.select.ensemble_scorer import EnsembleScorer
-from xjax.select.model_scorer import ModelScorer
-from xjax.select.proposer import Proposer
+
+if typing.TYPE_CHECKING:
+  from xjax.select.proposer import Proposer
 
 
 class MeasuredScorer:
@@ -104,7 +105,7 @@ class MeasuredScorer:
     the same gold labels.
     """
     proposer = _proposer(self._scorer)
-    if proposer is None and isinstance(self._scorer, ModelScorer):
+    if proposer is None and hasattr(self._scorer, 'kept_gold'):
       return self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
     listed = _counts(gold_GBP, ids_GBA)
     if proposer is None or proposer.clusters is None:
@@ -113,39 +114,42 @@ class MeasuredScorer:
     return np.concatenate([listed, listed, levels], axis=2)
 
 
-def _proposer(scorer: Scorer) -> Proposer | None:
+def _proposer(scorer: Scorer) -> 'Proposer | None':
   return getattr(scorer, 'proposer', None)
 
 
 def _steps(scorer: Scorer) -> list[str]:
   """Returns the names of the steps, from the labels to the first level."""
-  if isinstance(scorer, EnsembleScorer):
-    return [f'union recall@{scorer.union_size}']
+  if size := _union_size(scorer):
+    return [f'union recall@{size}']
   if proposer := _proposer(scorer):
     return [f'shortlist recall@{proposer.size}', *_levels(proposer)]
-  if isinstance(scorer, ModelScorer) and scorer.shortlist:
+  if size := getattr(scorer, 'shortlist', None):
     kept = scorer.kept_clusters
     levels = [f'level {r} recall@{n}' for r, n in enumerate(kept)]
-    return [f'shortlist recall@{scorer.shortlist}', *levels[::-1]]
+    return [f'shortlist recall@{size}', *levels[::-1]]
   return []
 
 
 def _listed(scorer: Scorer) -> int:
   """Returns how many labels a list must have to show what the search keeps."""
-  if isinstance(scorer, EnsembleScorer):
-    return scorer.union_size
   proposer = _proposer(scorer)
-  return proposer.size if proposer else 0
+  return proposer.size if proposer else _union_size(scorer)
 
 
-def _above(proposer: Proposer) -> Proposer | None:
+def _union_size(scorer: Scorer) -> int:
+  """Returns the size of the union of an ensemble's lists, else 0."""
+  return getattr(scorer, 'union_size', 0)
+
+
+def _above(proposer: 'Proposer') -> 'Proposer | None':
   """Returns the proposer of the model that proposes clusters."""
   if proposer.clusters is None:
     return None
   return _proposer(getattr(proposer.scorer, 'scorer', proposer.scorer))
 
 
-def _levels(proposer: Proposer | None) -> list[str]:
+def _levels(proposer: 'Proposer | None') -> list[str]:
   """Returns the names of the levels of clusters, from fine to coarse."""
   if proposer is None or proposer.clusters is None:
     return []
@@ -155,7 +159,7 @@ def _levels(proposer: Proposer | None) -> list[str]:
 
 
 def _levels_above(
-  proposer: Proposer,
+  proposer: 'Proposer',
   batch: Batch,
   gold_GBP: np.ndarray,
   masks: Sequence[np.ndarray],
@@ -193,7 +197,7 @@ def _levels_above(
   return kept
 
 
-def _parents(proposer: Proposer, nodes: np.ndarray) -> np.ndarray:
+def _parents(proposer: 'Proposer', nodes: np.ndarray) -> np.ndarray:
   """Returns the clusters of nodes; PAD for PAD and for unknown labels."""
   parent_L = proposer.clusters.parent_L
   inside = (nodes != PAD) & (nodes < len(parent_L))

@@ -242,6 +242,8 @@ def _shard_step(
   def body(carry, start, size):
     def terms(logits_BC):
       results = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
+      if divisor == 1:
+        return results
       return jax.tree.map(lambda x: x / divisor, results)
 
     span = chunks.Span(start, size)
