@@ -2,15 +2,11 @@
 
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.kills import kill_training
 from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls
-from xjax.core.errors import Preempted
 from xjax.core.types import PAD, Ragged
-from xjax.data.batches.shortlists import Candidates
 from xjax.losses.bce import BCEConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit
@@ -146,26 +142,6 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
   shortlist = lists.of(rows, positives, np.random.default_rng(0))
   assert (shortlist.gold_BA.sum(axis=1) == gold.lengths).all()
   assert (shortlist.ids_BA != PAD).sum() > 5 * gold.lengths.sum()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-  ('rule', 'kept'),
-  [(Candidates.UNION, 4), (Candidates.GOLD_FIRST_RANDOM, 6)],
-)
-def test_a_killed_run_has_the_candidates_of_an_uninterrupted_run(
-  rule, kept, tmp_path, monkeypatch
-):
-  def config():
-    return by_levels((16,), kept=kept, candidates=rule)
-
-  fit(config(), tmp_path / 'whole')
-  with monkeypatch.context() as patch, pytest.raises(Preempted):
-    kill_training(patch, 1)
-    fit(config(), tmp_path / 'run')
-  fit(config(), tmp_path / 'run')
-  ours, theirs = (load(tmp_path / x).scorer.params for x in ('run', 'whole'))
-  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
 @pytest.mark.thorough

@@ -45,6 +45,7 @@ _JIT = {
   'error_model': 'numpy',
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
+_HALF = np.float32(0.5)
 _SAME = 1e-9  # smaller changes of dual variables are not applied to weights
 # Documents whose violations are below _CALM * eps are left out for a while.
 _CALM = np.float32(0.3)
@@ -136,7 +137,7 @@ def solve_block(
     sign,
     workspace.weights,
     bias,
-    *solver.costs,
+    solver.costs,
     np.float32(solver.eps),
     solver.max_epochs,
     seed,
@@ -190,8 +191,7 @@ def _squared_hinge(
   sign,
   weights,
   bias,
-  positive_c,
-  negative_c,
+  costs,
   eps,
   max_epochs,
   seed,
@@ -207,8 +207,7 @@ def _squared_hinge(
   used = (np.arange(WIDTH) < width).astype(np.float32)
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   high, low = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
-  positive_half = np.float32(0.5) / positive_c
-  negative_half = np.float32(0.5) / negative_c
+  positive_half, negative_half = _HALF / costs[0], _HALF / costs[1]
   calm = _CALM * eps
   for _ in range(max_epochs):
     _shuffle(order[:visited])
@@ -256,8 +255,7 @@ def _logistic(
   sign,
   weights,
   bias,
-  positive_c,
-  negative_c,
+  costs,
   eps,
   max_epochs,
   seed,
@@ -288,7 +286,7 @@ def _logistic(
         old = logits[at, k]
         error = abs(margin + old)
         worst[k], steepest = max(worst[k], error), max(steepest, error)
-        c = positive_c if sign[at, k] > 0 else negative_c
+        c = costs[0] if sign[at, k] > 0 else costs[1]
         before = c * _sigmoid(old)
         new = _root(margin - norms[at] * before, norms[at] * c, old, within)
         logits[at, k] = new
