@@ -147,9 +147,9 @@ def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
 @pytest.mark.thorough
 def test_the_evaluation_has_the_recall_of_each_level(levelled):
   size = load(levelled.workdir).selected_by.replace('=', ' recall@')
-  found = recalls(levelled)
-  assert {'all', 'few'} <= found.keys()
-  for name, levels in found.items():
+  by_slice = recalls(levelled)
+  assert {'all', 'few'} <= by_slice.keys()
+  for name, levels in by_slice.items():
     assert list(levels) == [size, 'level 1 recall@6', 'level 0 recall@4']
     labels, middle, top = levels.values()
     assert labels == middle <= top <= 1
