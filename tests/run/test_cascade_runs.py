@@ -103,7 +103,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
 
   with monkeypatch.context() as patch, pytest.raises(Killed):
     # The levels are saved, but nothing is trained.
-    patch.setattr(CascadeConfig, 'check_gold', kill)
+    patch.setattr('xjax.run.neural.new_proposals', kill)
     fit(config_with(), tmp_path)
   assert Workdir.at(tmp_path).levels.exists()
   with monkeypatch.context() as patch, pytest.raises(Killed):
