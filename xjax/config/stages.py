@@ -23,6 +23,17 @@ if typing.TYPE_CHECKING:
 _OWN_FIELDS = re.compile(r'\bconfig\.(?:data\.(tokens)|(model|train))\b')
 
 
+def with_stage_paths(message: str, path: str) -> str:
+  """Replaces the paths of a stage's own config by those of the run's config.
+
+  Args:
+    message: names fields of the stage's own config, such as config.train.steps.
+    path: path of the stage in the run's config, such as config.model.matcher.
+  """
+  # All replacements are made at once, because `path` has config.model.
+  return _OWN_FIELDS.sub(rf'{path}.\1\2', message)
+
+
 def _neural_train() -> 'NeuralTrain':
   from xjax.config.neural_train import NeuralTrain
 
@@ -88,9 +99,7 @@ class StageConfig(ConfigPart):
     try:
       check_config(self.run_config(config))
     except ConfigError as error:
-      # All replacements are made at once, because `path` has config.model.
-      text = _OWN_FIELDS.sub(rf'{path}.\1\2', str(error))
-      yield from text.splitlines()
+      yield from with_stage_paths(str(error), path).splitlines()
 
 
 @dataclasses.dataclass

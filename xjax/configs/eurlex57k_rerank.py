@@ -18,7 +18,7 @@ of eurlex57k_minilm, start from its parameters, and a few steps are enough:
 --config.train.learning_rate=1e-4.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected on dev: the table in
-docs/results.md. Time: 5 minutes from the parameters of eurlex57k_minilm, else
+docs/results.md. Time: 6 minutes from the parameters of eurlex57k_minilm, else
 about 40 minutes.
 """
 

@@ -15,7 +15,8 @@ the encoder's vectors.
 
 FOLDER is a copy of the Hugging Face model. The encoder starts from the finished
 run of eurlex57k_minilm. It can also start from the weights in FOLDER: leave out
-init_from, and set --config.model.matcher.train.steps=2400.
+init_from, and set --config.model.matcher.train.steps=2400
+--config.model.matcher.train.learning_rate=1e-2.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: 40
 minutes beyond the run of eurlex57k_minilm (an estimate).
@@ -42,6 +43,7 @@ def get_config() -> Config:
     train=dataclasses.replace(
       encoder.train,
       steps=800,
+      learning_rate=2e-3,  # the encoder is trained already
       loss=SquaredHingeConfig(reduction=Reduction.MEAN_LABELS),
       checkpoint_every=400,
       judge_every=400,

@@ -92,8 +92,7 @@ def _trained_vectors() -> VectorsConfig:
       train=NeuralTrain(
         batch_size=32,
         steps=1200,
-        learning_rate=1e-2,
-        rates=('encoder/*=0.02',),
+        learning_rate=2e-4,  # more would forget the bootstrapped rows
         warmup=100,
         schedule=Schedule.LINEAR,
         optimizer=AdamW(weight_decay=0.01),

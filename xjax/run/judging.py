@@ -116,7 +116,7 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
       if value is not None and '/n_' not in name
     )
     raise ConfigError(
-      f'train.best_metric={metric} has no value on dev'
+      f'config.train.best_metric={metric} has no value on dev'
       + f' ({reason})' * bool(reason)
       + f'; metrics with a value: {usable}'
     )

@@ -255,7 +255,7 @@ def _check_batch(size: int, documents: int) -> None:
   """
   if size > max(_LARGE_BATCH, 2 * documents):
     raise ConfigError(
-      f'train.batch_size={size}: the split train has only {documents} '
+      f'config.train.batch_size={size}: the split train has only {documents} '
       'documents; choose a smaller batch'
     )
 

@@ -242,11 +242,11 @@ class SparseFit(Fit):
         save_tree(path, tree, weights)
     barrier('xjax:saved')
     count = plural(len(weights.values), 'weight')
-    logging.info('%s: %s; %s', path.name, self.told(tree), count)
+    logging.info('%s: %s; %s', path.name, self.describe(tree), count)
 
   @staticmethod
   @abc.abstractmethod
-  def told(tree: LabelTree) -> str:
+  def describe(tree: LabelTree) -> str:
     """Describes the classifiers of a model file, for the log."""
 
 
@@ -275,7 +275,7 @@ class LinearFit(SparseFit):
     return train_linear(self.config, data, parts, between)
 
   @staticmethod
-  def told(tree: LabelTree) -> str:
+  def describe(tree: LabelTree) -> str:
     return plural(tree.n_labels, 'classifier')
 
 
@@ -357,7 +357,7 @@ class TreeFit(SparseFit):
     return train_tree(self.config, data, number, parts, between)
 
   @staticmethod
-  def told(tree: LabelTree) -> str:
+  def describe(tree: LabelTree) -> str:
     return str(tree)
 
 

@@ -70,13 +70,14 @@ class MatchedScorer:
     parts = [slice(i, i + 1) for i in range(n)] if each else [slice(n)]
     results = []
     for nodes_BK, mask_L in zip(nodes_GBK, [None, *slices], strict=True):
-      found = []
+      each_part = []
       for part in parts:
         inside_L = allowed[part][0] if each else allowed
         log_L = self._logs(weights, mask_L, inside_L)
         opened = self._search.below(rows[part], nodes_BK[part])
-        found.append(self._search.beam(rows[part], k, 1, log_L, squash, opened))
-      results.append(SearchResult.concatenate(found))
+        result = self._search.beam(rows[part], k, 1, log_L, squash, opened)
+        each_part.append(result)
+      results.append(SearchResult.concatenate(each_part))
     ids_GBK = np.stack([result.ids for result in results])
     keys_GBK = np.stack([result.keys for result in results])
     return ids_GBK, keys_GBK.astype(np.float32)

@@ -267,8 +267,8 @@ class Loop:
     value = metrics['metrics'][slice_name][metric]
     if value is None:
       raise UserError(
-        f'train.best_metric={self.config.best_metric} has no value on dev at '
-        f'step {at.step}; choose another metric, or a larger eval.depth'
+        f'config.train.best_metric={self.config.best_metric} has no value on '
+        f'dev at step {at.step}; choose another metric, or a larger eval.depth'
       )
     self.writer.write('judge', at.step, split='dev', **metrics, seconds=seconds)
     at = at.after_judging(value, self.config.patience)

@@ -69,6 +69,24 @@ def test_unions_have_room_for_gold_clusters_and_all_proposed_clusters():
   ] == [{2, 3}, {0, 11}, set()]
 
 
+def test_a_document_with_many_labels_makes_only_its_own_batch_longer():
+  children = np.arange(200, dtype=np.int32).reshape(100, 2)
+  nodes = np.int32([[0, 1], [2, 3], [4, 5]])
+  gold = Ragged.of([[3], range(2, 82, 2), range(20, 40, 2)])
+  lists = TrainShortlists(
+    nodes,
+    2,
+    children,
+    (np.arange(200) // 2).astype(np.int32),
+    candidates=Candidates.UNION,
+  ).with_room(gold, ['a', 'b', 'c'], 'kept')
+  for row, room in enumerate([8, 40, 32]):
+    rows = np.int32([0, row])
+    shortlist = lists.of(rows, gold.padded(rows, 64, PAD), RNG)
+    assert shortlist.ids_BA.shape == (2, 2 * (2 + room))
+    assert shortlist.gold_BA.sum(axis=1).tolist() == [1, gold.lengths[row]]
+
+
 def test_random_labels_fill_the_places_that_small_clusters_leave():
   more = {'candidates': Candidates.GOLD_FIRST_RANDOM}
   parents = np.int32([*PARENTS, PAD, *[3] * 30])  # label 6 is in no cluster

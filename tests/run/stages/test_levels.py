@@ -30,6 +30,15 @@ def test_levels_go_from_clusters_to_labels(levelled):
   assert len(model.predict(TEXTS, 5)[0]) == 5
 
 
+def test_other_clusters_have_other_ids(levelled):
+  corpus, levels = levelled.corpus, saved_levels(Workdir.at(levelled.workdir))
+  ids = [level_corpus(corpus, levels)[0].label_space.ids for _ in range(2)]
+  assert list(ids[0]) == list(ids[1])
+  levels.parents[-1][:] = np.roll(levels.parents[-1], 1)
+  others = level_corpus(corpus, levels)[0].label_space.ids
+  assert not set(ids[0]) & set(others)
+
+
 @pytest.mark.thorough
 def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
   from sklearn.svm import LinearSVC

@@ -224,3 +224,38 @@ def test_faults_are_found(matched_config, stage):
     wrong = dataclasses.replace(model, **changed)
     with pytest.raises(ConfigError, match=message):
       check_config(dataclasses.replace(matched_config, model=wrong))
+
+
+def test_a_fault_of_the_matcher_is_found_before_the_first_write(
+  matched_config, stage, tmp_path
+):
+  model = matched_config.model
+  for changed, message in (
+    (
+      {'matcher': _with_train(stage, init_from='nowhere')},
+      r'config\.model\.matcher\.train\.init_from=nowhere',
+    ),
+    (
+      {'levels': dataclasses.replace(model.levels, sizes=(1,))},
+      'a tree cannot be cut to at most 1 clusters',
+    ),
+  ):
+    wrong = dataclasses.replace(model, **changed)
+    with pytest.raises(ConfigError, match=message):
+      fit(dataclasses.replace(matched_config, model=wrong), tmp_path / 'run')
+    assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def test_a_late_fault_of_the_matcher_names_its_field(
+  matched_config, stage, tmp_path
+):
+  matcher = _with_train(stage, rates=('no_such/*=0.5',))
+  wrong = dataclasses.replace(matched_config.model, matcher=matcher)
+  with pytest.raises(ConfigError, match=r'model\.matcher\.train\.rates'):
+    fit(dataclasses.replace(matched_config, model=wrong), tmp_path)
+
+
+def _with_train(stage, **changed):
+  return dataclasses.replace(
+    stage, train=dataclasses.replace(stage.train, **changed)
+  )

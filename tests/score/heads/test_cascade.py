@@ -15,6 +15,7 @@ from xjax.losses.bce import bce
 from xjax.losses.contract import LabelWeights
 from xjax.score.heads import cascade
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.cascade_level import first_biases
 from xjax.score.heads.contract import HeadInputs
 from xjax.score.heads.shortlist import lost_positives
 from xjax.score.trees.levels import LabelLevels
@@ -324,3 +325,14 @@ def test_gold_labels_in_kept_clusters_are_counted_in_each_level():
       nodes = parent[gold]
       wanted = np.isin(above[nodes], coarse).sum(), np.isin(nodes, fine).sum()
       assert tuple(np.asarray(counts)[row]) == (*wanted, wanted[1])
+
+
+def test_first_biases_are_the_logits_of_having_a_label_of_the_cluster():
+  p_L = RNG.uniform(1e-4, 0.3, L)
+  biases = first_biases(LEVELS, np.log(p_L / (1 - p_L)))
+  above = LEVELS.parents[1][LEVELS.parents[2]]
+  for bias, cluster_L in zip(biases, [above, LEVELS.parents[2], np.arange(L)]):
+    for i, b in enumerate(bias):
+      none = np.prod(1 - p_L[cluster_L == i])
+      assert b == pytest.approx(np.log((1 - none) / none))
+  assert [x.any() for x in first_biases(LEVELS, None)] == [False] * 3

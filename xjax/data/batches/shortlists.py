@@ -6,7 +6,7 @@ import enum
 import functools
 from typing import Self
 
-from jaxtyping import Bool, Float32, Int32
+from jaxtyping import Int32
 import numpy as np
 
 from xjax.core.errors import ConfigError
@@ -110,12 +110,23 @@ class TrainShortlists:
     pairs = np.unique(np.stack([document, nodes]), axis=1)
     return np.bincount(pairs[0], minlength=len(gold))
 
-  @property
-  def _length(self) -> int:
-    """Returns the number of places for nodes of a document."""
+  def _length(self, gold_nodes_B: np.ndarray) -> int:
+    """Returns the number of places for nodes of a document of a batch.
+
+    One document with many gold labels must not make the shortlists of all
+    batches longer. But each number of places needs a compiled program. So the
+    room for gold nodes is 8, 32, 128, and so on.
+
+    Args:
+      gold_nodes_B: the number of nodes with gold labels of each document.
+    """
+    room = 8
+    while room < gold_nodes_B.max(initial=0):
+      room *= 4
+    room = min(room, self.gold_room)
     if self.candidates is Candidates.UNION:
-      return min(self.nodes_NK.shape[1] + self.gold_room, len(self.children))
-    return max(self.kept, self.gold_room)
+      return min(self.nodes_NK.shape[1] + room, len(self.children))
+    return max(self.kept, room)
 
   @functools.cached_property
   def _in_clusters(self) -> np.ndarray:
@@ -136,15 +147,16 @@ class TrainShortlists:
       rng: draws the labels of Candidates.GOLD_FIRST_RANDOM.
 
     Returns:
-      The shortlists. A is the number of kept nodes, or this number times the
-      number of columns of `children`.
+      The shortlists. A is the number of places for nodes (_length), or this
+      number times the number of columns of `children`.
     """
     gold_BP = _distinct(self._nodes(positives_BP))
     proposed_BK = np.where(rows_B[:, None] == PAD, PAD, self.nodes_NK[rows_B])
-    ids_BA = gold_first(gold_BP, proposed_BK, self._length)
+    length = self._length((gold_BP != PAD).sum(axis=1))
+    ids_BA = gold_first(gold_BP, proposed_BK, length)
     if self.candidates is Candidates.GOLD_FIRST_RANDOM:
       most_B1 = np.maximum((gold_BP != PAD).sum(axis=1), self.kept)[:, None]
-      ids_BA[np.arange(self._length) >= most_B1] = PAD
+      ids_BA[np.arange(length) >= most_B1] = PAD
     if self.children is not None:
       ids_BA = children_of(self.children, ids_BA)
     if self.candidates is Candidates.GOLD_FIRST_RANDOM:
@@ -152,10 +164,19 @@ class TrainShortlists:
       drawn_BA[rows_B == PAD] = PAD
       drawn_BA[:, self.kept * self.children.shape[1] :] = PAD
       ids_BA = _filled(ids_BA, drawn_BA)
-    same_BAP = ids_BA[:, :, None] == positives_BP[:, None, :]
-    same_BAP &= (positives_BP != PAD)[:, None, :]
-    gold_BA = same_BAP.any(axis=2)
-    weights_BA = self._weights(rows_B, same_BAP)
+    costs_BP = np.ones(positives_BP.shape)
+    if self.costs is not None:
+      costs_BP = self.costs.padded(rows_B, positives_BP.shape[1], 0)
+    gold_BA = np.zeros(ids_BA.shape, bool)
+    costs_BA = np.zeros(ids_BA.shape, np.float32)
+    # One positive at a time, because [B, A, P] can take gigabytes.
+    for positive_B, cost_B in zip(positives_BP.T, costs_BP.T):
+      same_BA = (ids_BA == positive_B[:, None]) & (ids_BA != PAD)
+      gold_BA |= same_BA
+      costs_BA += same_BA * cost_B[:, None]
+    if self.costs is None:
+      return Shortlist(ids_BA, gold_BA)
+    weights_BA = np.where(gold_BA, costs_BA, 1).astype(np.float32)
     return Shortlist(ids_BA, gold_BA, weights_BA=weights_BA)
 
   def _nodes(self, positives_BP: np.ndarray) -> np.ndarray:
@@ -163,16 +184,6 @@ class TrainShortlists:
     if self.parent_L is None:
       return positives_BP
     return np.where(positives_BP == PAD, PAD, self.parent_L[positives_BP])
-
-  def _weights(
-    self, rows_B: np.ndarray, same_BAP: Bool[np.ndarray, 'B A P']
-  ) -> Float32[np.ndarray, 'B A'] | None:
-    """Returns the costs of gold labels, and 1 for all other labels."""
-    if self.costs is None:
-      return None
-    costs_BP = self.costs.padded(rows_B, same_BAP.shape[2], 0)
-    costs_BA = (same_BAP * costs_BP[:, None, :]).sum(axis=2)
-    return np.where(same_BAP.any(axis=2), costs_BA, 1).astype(np.float32)
 
 
 def gold_first(

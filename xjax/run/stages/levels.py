@@ -4,6 +4,7 @@ A level above the labels is trained on a corpus whose labels are clusters.
 """
 
 import dataclasses
+import hashlib
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
+from xjax.judge.predictions import labels_sha256
 from xjax.run.predictor import Predictor
 from xjax.run.stages.stage import train_stage
 from xjax.score.trees.contract import TreeData
@@ -112,7 +114,13 @@ def level_corpus(
       sums = counts
   train = splits[TRAIN].gold
   counts = np.bincount(train.values, minlength=size).astype(np.int32)
-  names = (f'level {len(levels) - 2}, cluster {i}' for i in range(size))
+  # A warm start takes rows of labels with the same ids. So the ids of clusters
+  # are the same only if the clusters are.
+  digest = hashlib.sha256(labels_sha256(corpus.label_space.ids).encode())
+  digest.update(parent_L.tobytes())
+  level = f'level {len(levels) - 2}'
+  of = digest.hexdigest()[:12]
+  names = (f'{level}, cluster {i} of {of}' for i in range(size))
   labels = Labels.of(Label(name, name) for name in names)
   space = LabelSpace(labels, counts, len(train), size)
   changed = dataclasses.replace(corpus, label_space=space, splits=splits)

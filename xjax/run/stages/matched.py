@@ -1,20 +1,27 @@
 """Fits X-Transformer: a matcher of clusters, and classifiers of labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 
 from xjax.config.run import Config
 from xjax.config.stages import MatchedModel
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Document, Split
+from xjax.run.judging import Metrics
 from xjax.run.load import JUDGED
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import SparseFit, score_kind
 from xjax.run.stages.levels import RunLevels, level_corpus, saved_levels
 from xjax.run.stages.proposals import proposed_nodes, saved_nodes
 from xjax.run.stages.proposed_batches import ProposedBatches
-from xjax.run.stages.stage import load_stage, train_stage
+from xjax.run.stages.stage import (
+  check_stage,
+  load_stage,
+  stage_paths,
+  train_stage,
+)
 from xjax.run.stages.vectors import DocumentVectors, JoinedInputs
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.part_files import PartFiles
@@ -30,6 +37,7 @@ from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
 
 MATCHER = 'matcher'  # the stage that proposes clusters
+_STAGE = 'config.model.matcher'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,14 +95,45 @@ class MatchedFit(SparseFit):
     """Returns the scorer of labels of proposed clusters."""
     return MatchedScorer(searches[0], score_kind(config), inputs.proposer)
 
+  @functools.cached_property
+  def _levels(self) -> RunLevels:
+    """The levels of the run; they are built only once."""
+    return RunLevels(self.config.model.levels, self.config, self.workdir)
+
+  @property
+  def _trained(self) -> Config:
+    """The config of the matcher's own run."""
+    return self.config.model.matcher.run_config(self.config)
+
+  def check_start(self) -> None:
+    """Checks the number of processes, and that the matcher can start.
+
+    Raises:
+      ConfigError: there are several processes, or the matcher cannot start.
+    """
+    super().check_start()
+    check_stage(self._trained, self.workdir, MATCHER, _STAGE)
+
+  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+    """Checks that some label has documents, and that levels can be built.
+
+    Raises:
+      ConfigError, DataError: no label has training documents, or the tree
+        cannot be cut to the levels.
+    """
+    super().check_corpus(corpus, prior)
+    self._levels.of(corpus)
+
   def inputs(self, corpus: Corpus, preemption: Preemption) -> MatchedInputs:
     """Returns the inputs; the matcher is trained if absent."""
     config, folder = self.config, self.workdir
     texts = super().inputs(corpus, preemption)
-    levels = RunLevels(config.model.levels, config, folder).keep(corpus)
+    levels = self._levels.keep(corpus)
     clusters, _ = level_corpus(corpus, levels)
-    trained = config.model.matcher.run_config(config)
-    matcher = train_stage(trained, folder, MATCHER, clusters, preemption)
+    with stage_paths(_STAGE):
+      matcher = train_stage(
+        self._trained, folder, MATCHER, clusters, preemption
+      )
     if config.train.matched:
       proposer = Proposer(matcher, config.train.matched)
       proposed_nodes(matcher, proposer, folder, corpus.splits[TRAIN])
@@ -130,7 +169,7 @@ class MatchedFit(SparseFit):
     )
 
   @staticmethod
-  def told(tree: LabelTree) -> str:
+  def describe(tree: LabelTree) -> str:
     return str(tree)
 
   def _matched(self, n: int, levels: LabelLevels) -> GivenClusters:

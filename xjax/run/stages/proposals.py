@@ -23,9 +23,11 @@ from xjax.run.stages.proposed_batches import ShortlistInputs
 from xjax.run.stages.stage import (
   check_labels,
   check_run,
+  check_stage,
   check_zones,
   copy_run,
   load_stage,
+  stage_paths,
   train_stage,
 )
 from xjax.run.stages.vectors import encoded
@@ -40,6 +42,7 @@ from xjax.train.workdir import Workdir
 PROPOSER = 'proposer'  # the stage whose labels are ranked again
 LEVEL = 'level'  # the stage that ranks the clusters of the level above
 _FIELD = 'config.model.shortlist'
+_STAGE = f'{_FIELD}.stage'
 _NODES = 'nodes'
 
 
@@ -84,7 +87,8 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
     folder: workdir of the run.
 
   Raises:
-    ConfigError: there are several processes, or the other run is missing.
+    ConfigError: there are several processes, the stage cannot start, or the
+      other run is missing.
   """
   shortlist = config.model.shortlist
   if not shortlist.proposes:
@@ -95,7 +99,9 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
       'process; start the run on one host'
     )
   copied = folder.stage(PROPOSER).config.exists()
-  if isinstance(shortlist, RunShortlist) and not copied:
+  if isinstance(shortlist, StageShortlist):
+    check_stage(shortlist.stage.run_config(config), folder, PROPOSER, _STAGE)
+  elif isinstance(shortlist, RunShortlist) and not copied:
     source, _ = check_run(shortlist.workdir, f'{_FIELD}.workdir')
     check_zones(config, source, load_config(Workdir.at(source).config))
 
@@ -236,7 +242,8 @@ def _ranked(
   shortlist = config.model.shortlist
   if isinstance(shortlist, StageShortlist):
     trained = shortlist.stage.run_config(config)
-    predictor = train_stage(trained, folder, PROPOSER, corpus, preemption)
+    with stage_paths(_STAGE):
+      predictor = train_stage(trained, folder, PROPOSER, corpus, preemption)
   else:
     source, field = shortlist.workdir, f'{_FIELD}.workdir'
     predictor = copy_run(source, folder, PROPOSER, field)

@@ -13,6 +13,7 @@ from absl import logging
 import numpy as np
 
 from xjax.config.run import Config
+from xjax.config.stages import with_stage_paths
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
 from xjax.data.schema import Corpus, LabelSpace
@@ -140,6 +141,35 @@ def check_labels(
       'are too high',
       source,
     )
+
+
+@contextlib.contextmanager
+def stage_paths(path: str) -> Iterator[None]:
+  """Raises a ConfigError about a stage with the paths of the run's config.
+
+  Args:
+    path: path of the stage in the run's config.
+  """
+  try:
+    yield
+  except ConfigError as error:
+    raise ConfigError(with_stage_paths(str(error), path)) from error
+
+
+def check_stage(config: Config, folder: Workdir, name: str, path: str) -> None:
+  """Checks, before the corpus is read, that a stage can start or resume.
+
+  Args:
+    config: config of the stage's own run (StageConfig.run_config).
+    folder: workdir of the run.
+    name: name of the stage.
+    path: path of the stage in the run's config.
+
+  Raises:
+    ConfigError: the stage cannot start; the message names the field.
+  """
+  with stage_paths(path):
+    kind_of_run(config)(config, folder.stage(name)).check_start()
 
 
 def train_stage(

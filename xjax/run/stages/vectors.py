@@ -13,6 +13,7 @@ from scipy import sparse
 
 from xjax.config.json import load_config
 from xjax.config.run import Config
+from xjax.config.stages import StageVectors
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import Features
@@ -21,9 +22,11 @@ from xjax.run.predictor import Predictor
 from xjax.run.stages.levels import RunLevels, train_level
 from xjax.run.stages.stage import (
   check_run,
+  check_stage,
   check_zones,
   copy_run,
   load_stage,
+  stage_paths,
   train_stage,
 )
 from xjax.score.config import RunVectors, is_neural
@@ -33,6 +36,7 @@ from xjax.train.workdir import Workdir
 
 ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
 _FIELD = 'config.model.vectors.workdir'
+_STAGE = 'config.model.vectors.stage'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -160,18 +164,23 @@ def join(
 
 
 def check_vectors(config: Config, folder: Workdir) -> None:
-  """Checks that the run whose vectors are joined exists, unless it was copied.
+  """Checks that the encoder's stage can start, or that its run exists.
+
+  A run that was copied is not needed any more.
 
   Args:
     config: config of the run.
     folder: workdir of the run.
 
   Raises:
-    ConfigError: there is no run.
+    ConfigError: the stage cannot start, or there is no run.
   """
   vectors = config.model.vectors
   copied = folder.stage(ENCODER).config.exists()
-  if isinstance(vectors, RunVectors) and not copied:
+  if isinstance(vectors, StageVectors):
+    trained = vectors.stage.run_config(config)
+    check_stage(trained, folder, ENCODER, _STAGE)
+  elif isinstance(vectors, RunVectors) and not copied:
     source, _ = check_run(vectors.workdir, _FIELD)
     theirs = load_config(Workdir.at(source).config)
     _check_encoder(theirs, source)
@@ -215,12 +224,13 @@ def vectors_of_new_run(
     model = copy_run(vectors.workdir, folder, ENCODER, _FIELD)
     return DocumentVectors.of(model, vectors.weight)
   trained = vectors.stage.run_config(config)
-  if vectors.labels:
-    model = train_stage(trained, folder, ENCODER, corpus, preemption)
-  else:
-    shortlist = trained.model.shortlist
-    levels = RunLevels(shortlist.levels, trained, folder).keep(corpus)
-    model = train_level(trained, folder, ENCODER, corpus, levels, preemption)
+  with stage_paths(_STAGE):
+    if vectors.labels:
+      model = train_stage(trained, folder, ENCODER, corpus, preemption)
+    else:
+      levels = trained.model.shortlist.levels
+      levels = RunLevels(levels, trained, folder).keep(corpus)
+      model = train_level(trained, folder, ENCODER, corpus, levels, preemption)
   return DocumentVectors.of(model, vectors.weight)
 
 

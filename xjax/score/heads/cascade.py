@@ -26,6 +26,7 @@ from xjax.score.heads.cascade_level import (
   ClusterLevel,
   Reading,
   draw_rows,
+  first_biases,
   joined_layers,
   largest,
 )
@@ -83,7 +84,7 @@ class CascadeConfig(HeadConfig):
     (0,),
     "Size of a linear layer between the document's vector and the rows of a "
     'level. 0 means no such layer.',
-    tiny=lambda sizes: tuple(min(4, size) for size in sizes[-1:]),
+    tiny=lambda sizes: (min(4, max(sizes)),),
   )
   dropout: tuple[float, ...] = field(
     (0.1,), "Dropout rate of the document's vector.", tiny=lambda x: x[-1:]
@@ -220,11 +221,11 @@ class Cascade(Head):
   def __init__(
     self, config: CascadeConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    """Draws random rows.
+    """Draws random rows. Biases start from the frequencies of labels.
 
     Args:
       config: the sizes of the levels.
-      inputs: sizes and levels of the run.
+      inputs: sizes, levels and first biases of the run.
       rngs: stream `params`.
     """
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
@@ -237,16 +238,18 @@ class Cascade(Head):
       Reading(inputs.dim, inputs.joined, part, hidden, rate, rngs=rngs)
       for part, hidden, rate in zip(*sizes, _each(config.dropout, n + 1))
     ]
+    *cluster_biases, bias_L = first_biases(levels, inputs.bias_L)
     self.clusters = nnx.List(
-      ClusterLevel(reading, levels, level, rngs=rngs)
-      for level, reading in enumerate(readings[:-1])
+      ClusterLevel(reading, levels, level, bias, rngs=rngs)
+      for level, (reading, bias) in enumerate(zip(readings, cluster_biases))
     )
     self.reading = readings[-1]
     rows = padded_labels(self.n_labels)
     kernel = draw_rows(rngs, (rows, self.reading.dim))
     self.kernel = nnx.Param(kernel, out_sharding=(LABEL, None))
-    self.bias = nnx.Param(jnp.zeros(rows), out_sharding=(LABEL,))
     padding = rows - self.n_labels
+    bias = jnp.pad(jnp.asarray(bias_L, jnp.float32), (0, padding))
+    self.bias = nnx.Param(bias, out_sharding=(LABEL,))
     parent = np.pad(levels.parents[-1], (0, padding), constant_values=PAD)
     self.parent = Frozen(jnp.asarray(parent), out_sharding=(LABEL,))
 

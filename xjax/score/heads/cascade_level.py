@@ -4,7 +4,8 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Float32, Int32
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int32
+import numpy as np
 
 from xjax.core.numerics import product
 from xjax.core.types import PAD
@@ -79,7 +80,13 @@ class ClusterLevel(nnx.Module):
   """
 
   def __init__(
-    self, reading: Reading, levels: LabelLevels, level: int, *, rngs: nnx.Rngs
+    self,
+    reading: Reading,
+    levels: LabelLevels,
+    level: int,
+    bias: np.ndarray,
+    *,
+    rngs: nnx.Rngs,
   ):
     """Draws random rows.
 
@@ -87,12 +94,13 @@ class ClusterLevel(nnx.Module):
       reading: computes the features of the level.
       levels: all levels.
       level: index of this level.
+      bias: [clusters], the first biases.
       rngs: stream `params`.
     """
     self.reading = reading
     size = levels.sizes[level]
     self.kernel = nnx.Param(draw_rows(rngs, (size, reading.dim)))
-    self.bias = nnx.Param(jnp.zeros(size))
+    self.bias = nnx.Param(jnp.asarray(bias, jnp.float32))
     self.parent = Frozen(jnp.asarray(levels.parents[level]))
     self.children = Frozen(jnp.asarray(levels.children[level + 1]))
 
@@ -139,6 +147,30 @@ def largest(
   row_B1 = jnp.arange(len(keys))[:, None]
   inside = jnp.zeros(keys.shape, bool).at[row_B1, at_BK].set(True)
   return inside & (keys > -jnp.inf)
+
+
+def first_biases(
+  levels: LabelLevels, bias_L: Float64[np.ndarray, ' L'] | None
+) -> list[Float64[np.ndarray, ' nodes']]:
+  """Returns the first biases of the nodes of each level, last of the labels.
+
+  The probability of a cluster is that of at least one of its labels, as if
+  labels were independent.
+
+  Args:
+    levels: the levels.
+    bias_L: the first biases of the labels, or None if all biases are 0.
+  """
+  if bias_L is None:
+    return [np.zeros(size) for size in levels.sizes]
+  biases = [bias_L]
+  none = -np.logaddexp(0, bias_L)  # log(1 - probability)
+  for level in range(len(levels) - 1, 0, -1):
+    parent = levels.parents[level]
+    inside, size = parent != PAD, levels.sizes[level - 1]
+    none = np.bincount(parent[inside], none[inside], minlength=size)
+    biases.append(np.log(np.expm1(np.maximum(-none, 1e-9))))
+  return biases[::-1]
 
 
 def draw_rows(rngs: nnx.Rngs, shape: tuple[int, int]) -> jax.Array:

@@ -195,8 +195,8 @@ def warm_start(
   report = _report(ours, theirs, rows, _untrained(state), head_fault)
   if not report.loaded:
     raise ConfigError(
-      f'train.init_from={source}: no parameter of the checkpoint fits this '
-      'run:\n'
+      f'config.train.init_from={source}: no parameter of the checkpoint fits '
+      'this run:\n'
       f'{report}'
     )
   if is_host0():
@@ -216,17 +216,18 @@ def find_start(source: str) -> tuple[Workdir, int]:
   """
   path, asked = split_step(source)
   workdir = Workdir.at(path)
-  choice = f'train.init_from={source}@N'
+  choice = f'config.train.init_from={source}@N'
   step = best_step(workdir, choice) if asked is None else asked
   if step is None:
     raise ConfigError(
-      f'train.init_from={source}: {workdir.path} has no intact checkpoint'
+      f'config.train.init_from={source}: {workdir.path} has no intact '
+      'checkpoint'
     )
   if asked is not None and fault_of(workdir.checkpoints, step):
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
-      f'train.init_from={source}: step {step} has no intact checkpoint; steps '
-      f'with an intact checkpoint: {", ".join(map(str, steps)) or "none"}'
+      f'config.train.init_from={source}: step {step} has no intact checkpoint; '
+      f'intact steps: {", ".join(map(str, steps)) or "none"}'
     )
   return workdir, step
 
