@@ -201,6 +201,6 @@ def test_a_best_metric_without_a_value_says_why():
   with pytest.raises(ConfigError) as error:
     check_best_metric('all/own@5', dev)
   assert str(error.value) == (
-    'train.best_metric=all/own@5 has no value on dev (it is NaN); metrics with '
-    'a value: all/P@1'
+    'config.train.best_metric=all/own@5 has no value on dev (it is NaN); '
+    'metrics with a value: all/P@1'
   )
