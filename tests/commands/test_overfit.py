@@ -10,12 +10,14 @@ import pathlib
 import pytest
 
 from xjax.config.run import shrink
+from xjax.config.stages import MatchedModel, StageVectors
 from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
 from xjax.judge.predict import popularity, predict
 from xjax.run.fit import fit
 from xjax.run.load import load
+from xjax.score.config import TreeModel
 from xjax.score.encoders.contract import PretrainedConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.cascade import CascadeConfig
@@ -120,10 +122,25 @@ def test_learns_by_heart(config, tmp_path, devices):
 
 @pytest.mark.parametrize('system', ['x_transformer', 'xr_transformer'])
 def test_linear_rankers_on_vectors_learn_by_heart(system, tmp_path, devices):
-  config = quickstart.get_config(system)
+  config = with_fewer_steps(quickstart.get_config(system))
   config.data.n_train, config.data.n_labels = 64, 40
   with devices(1):
     assert learnt(config, tmp_path) > 0.97
+
+
+def with_fewer_steps(config):
+  """A config of the quickstart, whose model and stages train fewer steps."""
+  match config.model:
+    case MatchedModel(matcher=stage):
+      model, train = stage.model, stage.train
+    case TreeModel(vectors=StageVectors(stage=stage)):
+      model, train = stage.model, stage.train
+    case model:
+      train = config.train
+  if isinstance(model.shortlist, LevelShortlist):
+    model.shortlist.steps = (100,)
+  train.steps = 200
+  return config
 
 
 def learnt(config, folder):
@@ -150,9 +167,7 @@ MINUTE = (
 
 @pytest.mark.parametrize('system', MINUTE)
 def test_beats_the_popularity_prior_within_a_minute(system, tmp_path, devices):
-  config = quickstart.get_config(system)
-  if isinstance(config.model, NeuralModel):
-    config.train.steps = 200
+  config = with_fewer_steps(quickstart.get_config(system))
   with devices(1):
     result = fit(config, tmp_path)
   split = result.corpus.split('dev')
