@@ -131,9 +131,9 @@ def test_linear_rankers_on_vectors_learn_by_heart(system, tmp_path, devices):
 def with_fewer_steps(config):
   """A config of the quickstart, whose model and stages train fewer steps."""
   match config.model:
-    case MatchedModel(matcher=stage):
-      model, train = stage.model, stage.train
-    case TreeModel(vectors=StageVectors(stage=stage)):
+    case (
+      MatchedModel(matcher=stage) | TreeModel(vectors=StageVectors(stage=stage))
+    ):
       model, train = stage.model, stage.train
     case model:
       train = config.train

@@ -9,7 +9,7 @@ than in the paper. It reads the first 128 words. It starts from the word vectors
 of eurlex57k_small, which the first command trains on the corpus.
 
   xjax embeddings --config=eurlex57k_bigru_lwan_l2v \
-    --config.data.dir=DIR --epochs=2 --output=runs/eurlex57k_l2v.bin
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
   xjax train --config=eurlex57k_attention_xml \
     --config.data.dir=DIR --workdir=runs/eurlex57k_attention_xml
 

@@ -164,19 +164,16 @@ class TrainShortlists:
       drawn_BA[rows_B == PAD] = PAD
       drawn_BA[:, self.kept * self.children.shape[1] :] = PAD
       ids_BA = _filled(ids_BA, drawn_BA)
-    costs_BP = np.ones(positives_BP.shape)
+    gold_BA, weights_BA = np.zeros(ids_BA.shape, bool), None
     if self.costs is not None:
       costs_BP = self.costs.padded(rows_B, positives_BP.shape[1], 0)
-    gold_BA = np.zeros(ids_BA.shape, bool)
-    costs_BA = np.zeros(ids_BA.shape, np.float32)
+      weights_BA = np.ones(ids_BA.shape, np.float32)
     # One positive at a time, because [B, A, P] can take gigabytes.
-    for positive_B, cost_B in zip(positives_BP.T, costs_BP.T):
+    for i, positive_B in enumerate(positives_BP.T):
       same_BA = (ids_BA == positive_B[:, None]) & (ids_BA != PAD)
       gold_BA |= same_BA
-      costs_BA += same_BA * cost_B[:, None]
-    if self.costs is None:
-      return Shortlist(ids_BA, gold_BA)
-    weights_BA = np.where(gold_BA, costs_BA, 1).astype(np.float32)
+      if weights_BA is not None:
+        np.copyto(weights_BA, costs_BP[:, i : i + 1], where=same_BA)
     return Shortlist(ids_BA, gold_BA, weights_BA=weights_BA)
 
   def _nodes(self, positives_BP: np.ndarray) -> np.ndarray:

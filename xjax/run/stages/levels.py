@@ -118,9 +118,8 @@ def level_corpus(
   # are the same only if the clusters are.
   digest = hashlib.sha256(labels_sha256(corpus.label_space.ids).encode())
   digest.update(parent_L.tobytes())
-  level = f'level {len(levels) - 2}'
-  of = digest.hexdigest()[:12]
-  names = (f'{level}, cluster {i} of {of}' for i in range(size))
+  level, clustering = f'level {len(levels) - 2}', digest.hexdigest()[:12]
+  names = (f'{level}, cluster {i} of {clustering}' for i in range(size))
   labels = Labels.of(Label(name, name) for name in names)
   space = LabelSpace(labels, counts, len(train), size)
   changed = dataclasses.replace(corpus, label_space=space, splits=splits)

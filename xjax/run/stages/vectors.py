@@ -228,8 +228,8 @@ def vectors_of_new_run(
     if vectors.labels:
       model = train_stage(trained, folder, ENCODER, corpus, preemption)
     else:
-      levels = trained.model.shortlist.levels
-      levels = RunLevels(levels, trained, folder).keep(corpus)
+      shortlist = trained.model.shortlist
+      levels = RunLevels(shortlist.levels, trained, folder).keep(corpus)
       model = train_level(trained, folder, ENCODER, corpus, levels, preemption)
   return DocumentVectors.of(model, vectors.weight)
 
