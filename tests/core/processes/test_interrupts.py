@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 import sys
+import threading
 import time
 import weakref
 
@@ -79,6 +80,22 @@ def test_a_signal_is_heard_in_a_destructor(context, number, error):
 def test_a_signal_is_heard_when_its_context_is_left(context, number, error):
   with pytest.raises(error), context():
     Signalling(number)
+
+
+@pytest.mark.parametrize(('context', 'number', 'error'), CONTEXTS)
+def test_a_signal_is_heard_if_it_comes_again_too_early(
+  context, number, error, monkeypatch
+):
+  start = threading.Thread.start
+
+  def start_slowly(thread):
+    start(thread)
+    time.sleep(0.2)  # on a busy machine, the thread is faster
+
+  monkeypatch.setattr(threading.Thread, 'start', start_slowly)
+  with pytest.raises(error), context():
+    Signalling(number)
+    time.sleep(20)
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])

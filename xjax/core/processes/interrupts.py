@@ -11,14 +11,15 @@ import logging
 import signal
 import sys
 import threading
+import time
 import types
 
 from xjax.core.errors import Interrupted, Preempted
 
 _ERRORS = Interrupted, KeyboardInterrupt, Preempted
 _LATER = 0.05  # seconds
-# A process ignores SIGURG unless it has a handler. So a timer that ends after
-# the context does no harm.
+# A process ignores SIGURG unless it has a handler. So a thread that ends
+# after the context does no harm.
 _AGAIN = signal.SIGURG
 _LOGGING = logging.Handler.handle.__code__.co_filename
 
@@ -39,20 +40,14 @@ class UntilHeard(contextlib.AbstractContextManager):
     """
     self._raising = raising
     self._is_waiting = False
+    self._ignore = sys.unraisablehook
     self._before = contextlib.ExitStack()
 
   def __enter__(self) -> 'UntilHeard':
-    hook = sys.unraisablehook
-    self._before.callback(setattr, sys, 'unraisablehook', hook)
+    self._ignore = sys.unraisablehook
+    self._before.callback(setattr, sys, 'unraisablehook', self._ignore)
     self._before.enter_context(handling(_AGAIN, self._raise_again))
-
-    def insist(ignored: 'sys.UnraisableHookArgs') -> None:
-      if issubclass(ignored.exc_type, _ERRORS):
-        self._raise_later()
-      else:
-        hook(ignored)
-
-    sys.unraisablehook = insist
+    sys.unraisablehook = self._insist
     return self
 
   def __exit__(
@@ -62,7 +57,8 @@ class UntilHeard(contextlib.AbstractContextManager):
     trace: types.TracebackType | None,
   ) -> None:
     self._before.close()
-    if self._is_waiting and kind is None:
+    is_waiting, self._is_waiting = self._is_waiting, False
+    if is_waiting and kind is None:
       self._raising()
 
   def raise_error(self, frame: types.FrameType | None) -> None:
@@ -73,25 +69,44 @@ class UntilHeard(contextlib.AbstractContextManager):
     Args:
       frame: the frame in which the signal's handler was called.
     """
-    while frame and not _handles_message(frame):
-      frame = frame.f_back
-    if frame is None:
-      self._raising()
-    else:
+    if self._would_be_ignored(frame):
       self._raise_later()
+    else:
+      self._raising()
+
+  def _insist(self, ignored: 'sys.UnraisableHookArgs') -> None:
+    if issubclass(ignored.exc_type, _ERRORS):
+      self._raise_later()
+    else:
+      self._ignore(ignored)
 
   def _raise_later(self) -> None:
-    self._is_waiting = True
-    main = threading.main_thread().ident
-    timer = threading.Timer(_LATER, signal.pthread_kill, (main, _AGAIN))
-    timer.daemon = True
-    timer.start()
+    if not self._is_waiting:
+      self._is_waiting = True
+      main = threading.main_thread().ident
+      threading.Thread(target=self._signal, args=(main,), daemon=True).start()
+
+  def _signal(self, main: int) -> None:
+    while self._is_waiting:
+      time.sleep(_LATER)
+      signal.pthread_kill(main, _AGAIN)
 
   def _raise_again(self, number: int, frame: types.FrameType | None) -> None:
     del number
-    if self._is_waiting:
+    if self._is_waiting and not self._would_be_ignored(frame):
       self._is_waiting = False
-      self.raise_error(frame)
+      self._raising()
+
+  def _would_be_ignored(self, frame: types.FrameType | None) -> bool:
+    """Returns whether Python is logging, or is ignoring another error."""
+    while frame:
+      if _handles_message(frame) or frame.f_code is _IGNORING:
+        return True
+      frame = frame.f_back
+    return False
+
+
+_IGNORING = UntilHeard._insist.__code__
 
 
 def _handles_message(frame: types.FrameType) -> bool:
