@@ -26,6 +26,8 @@ from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.adaptive import AdaptiveConfig
@@ -43,6 +45,7 @@ def get_config() -> Config:
       NoEmbedding(), BertConfig(), ClsConfig(pooler=True), AdaptiveConfig()
     ),
     train=NeuralTrain(
+      loss=BCEConfig(reduction=Reduction.MEAN_LABELS),
       batch_size=32,
       steps=2400,
       learning_rate=5e-3,

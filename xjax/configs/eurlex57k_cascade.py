@@ -86,7 +86,6 @@ def _lightxml() -> CascadeConfig:
     kept=(32,),
     hidden=(0, 400),
     dropout=(0.2,),
-    weights=(64.0, 2144.0),  # the number of clusters, and of scored labels
   )
 
 
@@ -96,7 +95,6 @@ def _cascadexml() -> CascadeConfig:
     kept=(32, 64),
     hidden=(384, 0, 0),
     dropout=(0.1, 0.1, 0.2),
-    weights=(64.0, 256.0, 576.0),  # the number of scored clusters and labels
     parts=('0+1', '2', '3'),
     chain=Chain.PARENT,
   )

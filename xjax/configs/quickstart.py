@@ -31,6 +31,8 @@ from xjax.config.stages import (
 from xjax.config.train import NoTrain, TreeTrain
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -45,7 +47,7 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.shortlists import LevelShortlist
+from xjax.score.shortlists import LevelShortlist, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
@@ -65,11 +67,11 @@ SYSTEMS = (
   'cascadexml',
   'lightxml',
   'rerank',
+  'rerank_run',
+  'tree',
   'x_transformer',
   'xr_transformer',
 )
-
-_LEVELS = LevelsConfig((16,), ClusterTree(arity=16, max_leaf=16))
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
@@ -80,16 +82,19 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     return _xr_transformer()
   if system == 'x_transformer':
     return _x_transformer()
+  if system == 'tree':
+    return _tree()
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
     min_count=1,
     by_zone=system == 'han',
   )
+  train = NoTrain() if system == 'exact_match' else _train()
+  if system in ('aplc', 'cascadexml', 'lightxml'):
+    train.loss = BCEConfig(reduction=Reduction.MEAN_LABELS)  # as in the papers
   return Config(
-    data=SyntheticData(tokens=tokens),
-    model=_model(system),
-    train=NoTrain() if system == 'exact_match' else _train(),
+    data=SyntheticData(tokens=tokens), model=_model(system), train=train
   )
 
 
@@ -110,7 +115,7 @@ def _xr_transformer() -> Config:
   A stage trains the encoder level by level.
   """
   shortlist = LevelShortlist(
-    _LEVELS, steps=(100,), kept=8, counted=True, bootstrap=True
+    _levels(), steps=(100,), kept=8, counted=True, bootstrap=True
   )
   train = _train(steps=300)
   train.loss = SquaredHingeConfig()
@@ -140,9 +145,21 @@ def _x_transformer() -> Config:
   )
   return Config(
     data=SyntheticData(tokens=TfidfConfig()),
-    model=MatchedModel(_LEVELS, matcher, kept=8),
+    model=MatchedModel(_levels(), matcher, kept=8),
     train=TreeTrain(matched=8, threshold=0.01),
   )
+
+
+def _tree() -> Config:
+  return Config(
+    data=SyntheticData(tokens=TfidfConfig()),
+    model=TreeModel(ClusterTree(arity=16, max_leaf=16)),
+    train=TreeTrain(threshold=0.01),
+  )
+
+
+def _levels() -> LevelsConfig:
+  return LevelsConfig((16,), ClusterTree(arity=16, max_leaf=16))
 
 
 def _model(system: str) -> ModelConfig:
@@ -181,10 +198,10 @@ def _model(system: str) -> ModelConfig:
       bilstm = BiLSTMConfig(units=64, dropout=0.1)
       return NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(64,)))
     case 'attention_xml_levels':
-      levels = LevelShortlist(_LEVELS, steps=(300,), kept=8)
+      levels = LevelShortlist(_levels(), steps=(300,), kept=8)
       return dataclasses.replace(_model('attention_xml'), shortlist=levels)
     case 'lightxml':
-      head = CascadeConfig(levels=_LEVELS, kept=(8,), hidden=(0, 64))
+      head = CascadeConfig(levels=_levels(), kept=(8,), hidden=(0, 64))
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
     case 'cascadexml':
       levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=16))
@@ -192,3 +209,6 @@ def _model(system: str) -> ModelConfig:
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
     case 'rerank':
       return NeuralModel(words, bigru, shortlist=StageShortlist(size=20))
+    case 'rerank_run':
+      lists = RunShortlist(size=20, workdir='runs/tree')
+      return NeuralModel(words, bigru, shortlist=lists)

@@ -17,7 +17,8 @@ SYSTEM is one of the names in SYSTEMS below; the default is eurlex_4k. DIR is
 the folder of the dataset, with trn.json[.gz], tst.json[.gz], and the labels'
 names in lbl.json[.gz] or Y.txt. FOLDER is a copy of the Hugging Face model
 bert-base-uncased or xlnet-base-cased. The rare half of the labels has rows of
-half the width.
+half the width; amazon_670k_xlnet and wiki_500k_xlnet cut the labels into more
+parts. The learning rates of these two are those of amazoncat_13k.
 
 Differs from the paper: the authors chose the best checkpoint on test. Here, it
 is chosen on dev.json[.gz] if there is such a file; if not, the last checkpoint
@@ -37,6 +38,8 @@ from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.encoders.xlnet import XLNetConfig
@@ -51,6 +54,8 @@ SYSTEMS = (
   'eurlex_4k_xlnet',
   'wiki10_31k_xlnet',
   'amazoncat_13k_xlnet',
+  'amazon_670k_xlnet',
+  'wiki_500k_xlnet',
 )
 _XLNET = '_xlnet'
 
@@ -64,6 +69,8 @@ class _Sizes(NamedTuple):
   max_tokens: int
   learning_rate: float  # of the head
   rates: tuple[str, ...]
+  cutoffs: tuple[int, ...] = ()  # if empty, labels are cut into halves
+  last_width: int = 0  # of the rows of the last tail
 
 
 _FAST = 'encoder/*=0.025', 'pooling/*=0.05'
@@ -72,6 +79,17 @@ _SIZES = {
   'eurlex_4k': _Sizes(15_449, 8, 12, 512, 2e-3, _FAST),
   'wiki10_31k': _Sizes(14_146, 6, 12, 512, 1e-3, _SLOW),
   'amazoncat_13k': _Sizes(1_186_239, 8, 48, 192, 2e-3, _FAST),
+  'amazon_670k': _Sizes(
+    490_449,
+    25,
+    32,
+    128,
+    2e-3,
+    _FAST,
+    (167_522, 335_045, 502_566),
+    512,
+  ),
+  'wiki_500k': _Sizes(1_779_881, 12, 64, 256, 2e-3, _FAST, (167_000, 334_000)),
 }
 
 
@@ -92,11 +110,10 @@ def get_config(system: str = 'eurlex_4k') -> Config:
       NoEmbedding(),
       XLNetConfig() if system.endswith(_XLNET) else BertConfig(),
       ClsConfig(dropout=0.1, pooler=True),
-      # Without cutoffs, the labels are cut into halves, as in the authors' code
-      # for these datasets.
-      AdaptiveConfig(),
+      AdaptiveConfig(cutoffs=sizes.cutoffs, last_width=sizes.last_width),
     ),
     train=NeuralTrain(
+      loss=BCEConfig(reduction=Reduction.MEAN_LABELS),
       batch_size=sizes.batch_size,
       steps=sizes.epochs * epoch,
       learning_rate=sizes.learning_rate,

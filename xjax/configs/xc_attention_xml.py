@@ -13,13 +13,14 @@ reads the first 500 words.
   xjax train --config=xc_attention_xml:amazoncat_13k \
     --config.data.dir=DIR --workdir=runs/attention_xml_amazoncat
 
-The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k, amazon_670k
-and wiki_500k. The last two are trained level by level, from clusters of labels
-to the labels. DIR has trn.json, dev.json and tst.json, and the labels' names in
-lbl.json or Y.txt, as raw text of the Extreme Classification Repository has.
-Move some documents from trn.json to dev.json: the public code takes 200
-(amazoncat_13k: 4,000). The word vectors are GloVe's 840B vectors of size 300;
-give their file as --config.model.embedding.vectors=FILE.
+The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k,
+amazon_670k, wiki_500k and amazon_3m. The last three are trained level by level,
+from clusters of labels to the labels. DIR has trn.json, dev.json and tst.json,
+and the labels' names in lbl.json or Y.txt, as raw text of the Extreme
+Classification Repository has. Move some documents from trn.json to dev.json:
+the public code takes 200 (amazoncat_13k: 4,000). The word vectors are GloVe's
+840B vectors of size 300; give their file as
+--config.model.embedding.vectors=FILE.
 
 Differs from the paper: one run has one tree. The paper adds up the scores of
 three (train three seeds, and average them with --config=ensemble). In
@@ -115,6 +116,16 @@ SYSTEMS = {
     levels=(2**13,),
     leaf=64,
     kept=15,
+  ),
+  'amazon_3m': Sizes(
+    epoch=8590,
+    epochs=5,
+    mean_from=2,
+    batch_size=200,
+    units=512,
+    mlp=(512, 256),
+    frozen=False,
+    levels=(2**13, 2**16, 2**19),
   ),
 }
 

@@ -4,8 +4,8 @@ This is the system of Kharbanda et al., "CascadeXML: Rethinking Transformers for
 End-to-end Multi-resolution Training in Extreme Multi-label Classification",
 NeurIPS 2022, https://arxiv.org/abs/2211.00640, with the sizes of its public
 code. Coarse clusters of labels read the token [CLS] of lower layers, and labels
-that of the last layer. Each level scores only the children of the best clusters
-of the level above. All levels are trained at once.
+that of the last layer. In training, each level scores only the children of the
+best clusters of the level above. All levels are trained at once.
 
   xjax train --config=xc_cascadexml \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
@@ -32,6 +32,8 @@ from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
@@ -118,6 +120,7 @@ def get_config(system: str = 'wiki10_31k') -> Config:
       ),
     ),
     train=NeuralTrain(
+      loss=BCEConfig(reduction=Reduction.MEAN_LABELS),
       batch_size=64,
       steps=15 * epoch,
       learning_rate=1e-3,

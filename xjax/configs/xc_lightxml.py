@@ -33,6 +33,8 @@ from xjax.config.optimizer import AdamW, SWAConfig
 from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig
@@ -93,6 +95,7 @@ def get_config(system: str = 'eurlex_4k') -> Config:
       _head(sizes),
     ),
     train=NeuralTrain(
+      loss=BCEConfig(reduction=Reduction.MEAN_LABELS),
       batch_size=sizes.batch_size,
       steps=sizes.epochs * epoch,
       learning_rate=1e-4,

@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
@@ -99,6 +99,32 @@ def build_corpus(
   fingerprint = _fingerprint(raw, names, zones, space)
   drawn = tuple(name for name in raw.drawn if name in names)
   return Corpus(space, corpus_splits, fingerprint, drawn, raw.left_out)
+
+
+def cut_corpus(corpus: Corpus, zones: tuple[str, ...]) -> Corpus:
+  """Returns a corpus whose documents have only some of their zones.
+
+  Args:
+    corpus: a corpus with texts.
+    zones: names of the zones to keep.
+
+  Raises:
+    DataError: no training document has one of these zones.
+  """
+  documents = corpus.split(TRAIN).documents
+  for zone in zones:
+    if not any(zone in document.zones for document in documents):
+      raise DataError(f'no training document has the zone {zone!r}')
+  splits = {
+    name: dataclasses.replace(
+      split,
+      documents=CutDocuments(split.documents, zones),
+      digest=_digest(split.digest, zones),
+    )
+    for name, split in corpus.splits.items()
+  }
+  fingerprint = _digest(corpus.fingerprint, zones)
+  return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:

@@ -443,6 +443,12 @@ class Corpus:
   drawn: tuple[str, ...] = ()
   left_out: str = ''
 
+  @property
+  def trained_gold(self) -> Ragged:
+    """Returns the gold labels of the split train that are trained."""
+    gold = self.split('train').gold
+    return gold.keep(np.asarray(gold.values) < self.label_space.n_trained)
+
   def split(self, name: str) -> Split:
     """Returns the named split.
 

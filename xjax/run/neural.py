@@ -44,7 +44,7 @@ from xjax.run.neural_training import (
 from xjax.run.predictor import Predictor
 from xjax.run.stages.levels import RunLevels, saved_levels
 from xjax.run.stages.proposals import (
-  check_room,
+  check_proposals,
   check_shortlist,
   combination_of,
   new_proposals,
@@ -165,6 +165,7 @@ class NeuralFit(Fit):
     - The corpus has enough rare labels for model.head.hidden_labels, and a
       number of labels that suits the head.
     - All gold labels of a document, or their clusters, can be kept in training.
+      What proposes labels fits the corpus.
     - Before the first start of the run: each pattern for parameter names in the
       config has an effect, and at least one parameter is trained.
 
@@ -178,11 +179,10 @@ class NeuralFit(Fit):
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
     levels = self._levels and self._levels.of(corpus)
-    check_room(self.config, corpus, levels)
+    check_proposals(self.config, self.workdir, corpus, levels)
     if model.head.levels is not None:
-      gold = corpus.split('train').gold
-      gold = gold.keep(gold.values < corpus.label_space.n_trained)
-      model.head.check_gold(levels, gold, corpus.split('train').ids)
+      split = corpus.split('train')
+      model.head.check_gold(levels, corpus.trained_gold, split.ids)
     if not self.workdir.config.exists():
       _check_groups(self.config, corpus.label_space)
     if 'dev' in prior:
@@ -242,9 +242,12 @@ class NeuralFit(Fit):
   @functools.cached_property
   def _levels(self) -> RunLevels | None:
     """Returns the levels of the head or of the shortlists; None if absent."""
-    model = self.config.model
-    levels = model.head.levels or getattr(model.shortlist, 'levels', None)
-    return levels and RunLevels(levels, self.config, self.workdir)
+    for part in ('head', 'shortlist'):
+      levels = getattr(getattr(self.config.model, part), 'levels', None)
+      if levels:
+        path = f'config.model.{part}.levels'
+        return RunLevels(levels, self.config, self.workdir, path)
+    return None
 
 
 def _check_batch(size: int, documents: int) -> None:

@@ -395,20 +395,24 @@ class Predictor:
       size *= 2
     return min(size, self.space.n_inside)
 
-  def warmup(self, explain: bool = False) -> None:
+  def warmup(self, explain: bool = False, size: int | None = None) -> None:
     """Compiles all programs that predict needs, so that no later call compiles.
-
-    The programs are for lists of at most eval.depth labels.
 
     Args:
       explain: whether to compile the programs of `explain` too. Models without
         programs have none to compile.
+      size: length of the lists. None stands for lists of at most eval.depth
+        labels.
 
     Raises:
       ConfigError: explain is True, but the labels cannot be explained.
     """
     if explain:
       check_explains(self.config)
+    proposer = getattr(self.scorer, 'proposer', None)
+    if proposer is not None:
+      for stage in self.stages.values():
+        stage.warmup(size=proposer.listed)
     if not isinstance(self.inputs, Inputs):
       # Linear models compile their search once, for all sizes of batches.
       example = ['']
@@ -418,9 +422,7 @@ class Predictor:
       self.inputs.warmup()
       self.lists(example, 1)
       return
-    for stage in self.stages.values():
-      stage.warmup()
-    size = self._compiled_size(1)
+    size = size or self._compiled_size(1)
     batches = self.inputs.example_batches()
     with progress(batches, 'compiling', unit='batch') as shown:
       for batch in shown:

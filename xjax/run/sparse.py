@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import pathlib
 import shutil
 import time
@@ -44,6 +45,7 @@ from xjax.train.workdir import Workdir
 
 if typing.TYPE_CHECKING:
   from xjax.judge.judge import Metrics
+  from xjax.run.stages.vectors import NewVectors
   from xjax.train.preemption import Preemption
 
 _STEP = 0  # the only step of models without optimizer steps
@@ -253,10 +255,9 @@ class SparseFit(Fit):
 def _tree_data(corpus: Corpus, inputs: SparseInputs) -> TreeData:
   """Computes the features of the split train."""
   split, space = corpus.splits[TRAIN], corpus.label_space
-  gold = split.gold.keep(split.gold.values < space.n_trained)
   texts = inputs.featurise if isinstance(inputs, TextInputs) else None
   rows = inputs.split_rows(split)
-  return TreeData(space, gold, rows, split.documents, texts)
+  return TreeData(space, corpus.trained_gold, rows, split.documents, texts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,15 +301,21 @@ class TreeFit(SparseFit):
 
     return saved_vectors(config, folder).joined_to(inputs)
 
+  @functools.cached_property
+  def _vectors(self) -> 'NewVectors | None':
+    """The vectors that are joined to sparse features, if there are some."""
+    if not self.config.model.vectors.joins:
+      return None
+    from xjax.run.stages.vectors import NewVectors
+
+    return NewVectors(self.config, self.workdir)
+
   def inputs(self, corpus: Corpus, preemption: 'Preemption') -> SparseInputs:
     """Returns the inputs; the stage of the encoder is trained if absent."""
     inputs = super().inputs(corpus, preemption)
-    if not self.config.model.vectors.joins:
+    if self._vectors is None:
       return inputs
-    from xjax.run.stages.vectors import vectors_of_new_run
-
-    vectors = vectors_of_new_run(self.config, self.workdir, corpus, preemption)
-    return vectors.joined_to(inputs)
+    return self._vectors.fitted(corpus, preemption).joined_to(inputs)
 
   def check_start(self) -> None:
     """Checks the number of processes, and the run whose vectors are used.
@@ -318,22 +325,23 @@ class TreeFit(SparseFit):
         used is missing or not finished.
     """
     super().check_start()
-    if self.config.model.vectors.joins:
-      from xjax.run.stages.vectors import check_vectors
-
-      check_vectors(self.config, self.workdir)
+    if self._vectors is not None:
+      self._vectors.check_start()
 
   def check_corpus(
     self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
   ) -> None:
-    """Checks that some label has documents and that the tree can be built.
+    """Checks that the tree can be built, and the encoder can be trained.
 
     Raises:
-      ConfigError, DataError: no label has training documents, or the kind of
-        tree cannot be built for these labels.
+      ConfigError, DataError: no label has training documents, the kind of tree
+        cannot be built for these labels, or the stage of the encoder cannot be
+        trained.
     """
     super().check_corpus(corpus, prior)
     self.config.model.tree.check_labels(corpus.label_space)
+    if self._vectors is not None:
+      self._vectors.check_corpus(corpus)
 
   def record_search(self) -> None:
     """Writes search.json. If it has changed, the model will be judged again."""

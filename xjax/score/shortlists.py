@@ -212,6 +212,7 @@ class LevelShortlist(ShortlistConfig):
       )
     elif self.steps and min(self.steps) < 1:
       yield f'{path}.steps={self.steps}: each number must be at least 1'
+    yield from self._level_faults(config, path)
     if self.bootstrap and not _has_plain_rows(config.model.head):
       yield (
         f'{path}.bootstrap=True: needs config.model.head=OneVsAllConfig(...) '
@@ -222,6 +223,15 @@ class LevelShortlist(ShortlistConfig):
         f'{path}=LevelShortlist(...): needs a head without label names, '
         'because clusters have no names'
       )
+
+  def _level_faults(self, config: Any, path: str) -> Iterator[str]:
+    """Yields faults of averaging the weights of the levels above the labels."""
+    average = getattr(config.train, 'average', None)
+    for steps in self.steps if average else ():
+      train = dataclasses.replace(config.train, steps=steps)
+      level = dataclasses.replace(config, train=train)
+      for fault in average.check(level, 'config.train.average'):
+        yield f'{path}.steps={self.steps}: {fault}'
 
 
 def _has_plain_rows(head: HeadConfig) -> bool:

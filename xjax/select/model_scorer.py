@@ -68,16 +68,12 @@ class ModelScorer:
     self._on_devices: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(
       functools.partial(_topk, graphdef, recall),
-      static_argnames=('k', 'sigmoid'),
+      static_argnames=('k', 'sigmoid', 'measured'),
       out_shardings=NamedSharding(mesh, P(None, DATA)),
     )
     self._attention = jax.jit(
       functools.partial(_attention, graphdef),
       out_shardings=NamedSharding(mesh, BATCH),
-    )
-    self._kept_gold = jax.jit(
-      functools.partial(_kept_gold, graphdef),
-      out_shardings=NamedSharding(mesh, P(None, DATA)),
     )
     self._vectors = jax.jit(
       functools.partial(_vectors, graphdef),
@@ -109,6 +105,40 @@ class ModelScorer:
     Returns:
       ids_GBK, scores_GBK: this process's rows, as NumPy arrays.
     """
+    return self._ranked(batch, k, weights, slices, allowed, sigmoid)
+
+  def measured_topk(
+    self,
+    batch: Batch,
+    k: int,
+    slices: Sequence[np.ndarray] = (),
+    measured: int = 0,
+  ) -> tuple[np.ndarray, np.ndarray, Int32[np.ndarray, 'M B steps']]:
+    """Returns the k best labels, and counts what the head's search keeps.
+
+    Args:
+      batch, k, slices: as in topk.
+      measured: number of slices, the first ones, that are counted beside all
+        labels.
+
+    Returns:
+      ids_GBK, scores_GBK: as in topk.
+      kept: numbers of gold labels that each step keeps (see Head.kept_gold), of
+        all labels and then of the M - 1 measured slices.
+    """
+    return self._ranked(batch, k, slices=slices, measured=measured)
+
+  def _ranked(
+    self,
+    batch: Batch,
+    k: int,
+    weights: np.ndarray | None = None,
+    slices: Sequence[np.ndarray] = (),
+    allowed: np.ndarray | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
+    measured: int | None = None,
+  ) -> tuple[np.ndarray, ...]:
+    """Returns the results of topk, or of measured_topk if `measured` is set."""
     filters = {'weights': weights, 'slices': tuple(slices)}
     if np.ndim(allowed) < 2:
       filters = self._put_rows(filters | {'allowed': allowed})
@@ -117,9 +147,9 @@ class ModelScorer:
       filters = self._put_rows(filters) | {'allowed': allowed_BL}
     with jax.set_mesh(self.mesh):
       batch = put_batch(batch, self.mesh)
-      best = self._topk(self.params, batch, k=k, sigmoid=sigmoid, **filters)
-    ids_GBK, scores_GBK = (own_rows(x, axis=1) for x in best)
-    return ids_GBK, scores_GBK
+      more = {'k': k, 'sigmoid': sigmoid, 'measured': measured}
+      best = self._topk(self.params, batch, **more, **filters)
+    return tuple(own_rows(x, axis=1) for x in best)
 
   def _put_rows(self, filters: dict[str, Any]) -> dict[str, Any]:
     """Puts arrays [L] on the mesh, divided over devices like label rows.
@@ -176,24 +206,6 @@ class ModelScorer:
     """Returns how many clusters of a document each level of the head keeps."""
     return nnx.merge(self._graphdef, self.params).head.kept_clusters
 
-  def kept_gold(
-    self, batch: Batch, slices: Sequence[np.ndarray] = ()
-  ) -> Int32[np.ndarray, 'G B steps']:
-    """Counts the gold labels that the steps of the head's search keep.
-
-    Args:
-      batch, slices: as in topk.
-
-    Returns:
-      Numbers of labels of this process's rows, as a NumPy array (see
-      Head.kept_gold).
-    """
-    slices = self._put_rows({'slices': tuple(slices)})['slices']
-    with jax.set_mesh(self.mesh):
-      batch = put_batch(batch, self.mesh)
-      counts = self._kept_gold(self.params, batch, slices)
-      return own_rows(counts, axis=1)
-
   @property
   def vector_dim(self) -> int:
     """Returns the size D of the vectors that `vectors` returns."""
@@ -214,15 +226,25 @@ class ModelScorer:
 
 
 def _topk(
-  graphdef, recall, params, batch, *, k, weights, slices, allowed, sigmoid
+  graphdef,
+  recall,
+  params,
+  batch,
+  *,
+  k,
+  weights,
+  slices,
+  allowed,
+  sigmoid,
+  measured,
 ):
   """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  head = model.head
+  head, features = model.head, model.features(batch)
   topk = head_topk if head.shortlist_size is None else narrowed_topk
-  return topk(
+  best = topk(
     head,
-    model.features(batch),
+    features,
     k,
     weights=weights,
     slices=slices,
@@ -230,20 +252,22 @@ def _topk(
     sigmoid=sigmoid,
     recall=recall,
   )
+  if measured is None:
+    return best
+  kept = _kept_gold(head, features, batch.positives_BP, slices[:measured])
+  return *best, kept
 
 
-def _kept_gold(graphdef, params, batch, slices):
-  """Counts the gold labels that are kept; jax.jit compiles this function."""
-  model = nnx.merge(graphdef, params)
-  features, gold_BP = model.features(batch), batch.positives_BP
-  counts = [model.head.kept_gold(features, gold_BP)]
+def _kept_gold(head, features, gold_BP, slices):
+  """Counts the gold labels that each step of the head's search keeps."""
+  counts = [head.kept_gold(features, gold_BP)]
   for mask in slices:
     logs = jnp.where(mask, 0.0, -jnp.inf)
     known_BP = (gold_BP != PAD) & (gold_BP < len(mask))
     inside_BP = known_BP & mask[jnp.where(known_BP, gold_BP, 0)]
     cut_BP = jnp.where(inside_BP, gold_BP, PAD)
-    narrowed = model.head.narrowed(features, logs)
-    counts.append(model.head.kept_gold(narrowed, cut_BP))
+    narrowed = head.narrowed(features, logs)
+    counts.append(head.kept_gold(narrowed, cut_BP))
   return jnp.stack(counts)
 
 

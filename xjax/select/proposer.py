@@ -59,8 +59,12 @@ class Proposer:
   @property
   def size(self) -> int:
     """Returns the length A of a shortlist."""
-    kept = min(self.kept, self.scorer.n_labels)
-    return kept * (1 if self.clusters is None else self._most)
+    return self.listed * (1 if self.clusters is None else self._most)
+
+  @property
+  def listed(self) -> int:
+    """Returns the number of labels or clusters that the scorer lists."""
+    return min(self.kept, self.scorer.n_labels)
 
   @property
   def _most(self) -> int:
@@ -91,7 +95,7 @@ class Proposer:
       weights = None if weights is None else best(weights)
       allowed = None if allowed is None else best(allowed)
       slices = [best(mask) for mask in slices]
-    k = min(self.kept, self.scorer.n_labels)
+    k = self.listed
     shape = 1 + len(slices), documents, k
     ids_GBK = np.full(shape, PAD, np.int32)
     logs_GBK = np.full(shape, -np.inf, np.float32)

@@ -60,9 +60,17 @@ class MeasuredScorer:
     """
     if not self._steps:
       return self._scorer.topk(batch, k, slices=slices)
+    if getattr(self._scorer, 'shortlist', None):
+      ids, scores, kept_GBS = self._scorer.measured_topk(
+        batch, k, slices, len(self._masks)
+      )
+      self._add(batch, self._gold(batch), kept_GBS[:, :, ::-1])
+      return ids, scores
     longer = max(k, _listed(self._scorer))
     ids, scores = self._scorer.topk(batch, longer, slices=slices)
-    self._add(batch, ids[: len(self._names)])
+    gold_GBP = self._gold(batch)
+    kept_GBS = self._kept(batch, gold_GBP, ids[: len(self._names)])
+    self._add(batch, gold_GBP, kept_GBS)
     return ids[:, :, :k], scores[:, :, :k]
 
   def recalls(self) -> dict[str, dict[str, float]]:
@@ -82,13 +90,17 @@ class MeasuredScorer:
       if n
     }
 
-  def _add(self, batch: Batch, ids_GBA: np.ndarray) -> None:
-    """Adds the recalls of a batch, over the documents of all processes."""
+  def _gold(self, batch: Batch) -> Int32[np.ndarray, 'G B P']:
+    """Returns the gold labels of each slice."""
     positives_BP = np.asarray(batch.positives_BP)
-    gold_GBP = np.stack(
+    return np.stack(
       [positives_BP, *(_cut(positives_BP, mask) for mask in self._masks)]
     )
-    kept_GBS = self._kept(batch, gold_GBP, ids_GBA)
+
+  def _add(
+    self, batch: Batch, gold_GBP: np.ndarray, kept_GBS: np.ndarray
+  ) -> None:
+    """Adds the recalls of a batch, over the documents of all processes."""
     counts_GB1 = (gold_GBP != PAD).sum(axis=2, dtype=np.int32)[:, :, None]
     doc_B, counts_GB1, kept_GBS = all_rows(batch.doc_B, counts_GB1, kept_GBS)
     shares_GBS = kept_GBS / np.maximum(counts_GB1, 1)
@@ -105,8 +117,6 @@ class MeasuredScorer:
     the same gold labels.
     """
     proposer = _proposer(self._scorer)
-    if proposer is None and hasattr(self._scorer, 'kept_gold'):
-      return self._scorer.kept_gold(batch, self._masks)[:, :, ::-1]
     listed = _counts(gold_GBP, ids_GBA)
     if proposer is None or proposer.clusters is None:
       return listed

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 from scipy import sparse
@@ -39,20 +38,6 @@ def model(train):
 @pytest.fixture(scope='module')
 def neural(finished):
   return xjax.load(finished.workdir)
-
-
-@pytest.fixture
-def compiled():
-  """A list with an entry for each program that was compiled."""
-  programs = []
-
-  def listen(event, seconds, **kwargs):
-    if event == '/jax/core/compile/backend_compile_duration':
-      programs.append(event)
-
-  jax.monitoring.register_event_duration_secs_listener(listen)
-  yield programs
-  jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def test_texts_and_labels_in_memory_train_a_model(model, test):

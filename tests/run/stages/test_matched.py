@@ -74,6 +74,15 @@ def test_labels_of_the_best_clusters_are_ranked_by_their_classifiers(matched):
   np.testing.assert_allclose(scores[0, 0][real], own[real], atol=1e-5)
 
 
+def test_a_warm_model_compiles_nothing_more(matched, compiled):
+  predictor = load(matched.workdir)
+  predictor.warmup()
+  del compiled[:]
+  predictor.lists(TEXTS, 5)
+  predictor.lists(TEXTS[:1] * 20, 5)
+  assert not compiled
+
+
 def test_slices_weights_and_allowed_labels_filter_the_lists(matched):
   predictor = load(matched.workdir)
   batch, scorer = batch_of(predictor), predictor.scorer
@@ -237,7 +246,7 @@ def test_a_fault_of_the_matcher_is_found_before_the_first_write(
     ),
     (
       {'levels': dataclasses.replace(model.levels, sizes=(1,))},
-      'a tree cannot be cut to at most 1 clusters',
+      r'model\.levels\.sizes=\(1,\): a tree cannot be cut to at most 1',
     ),
   ):
     wrong = dataclasses.replace(model, **changed)

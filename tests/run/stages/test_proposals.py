@@ -10,13 +10,16 @@ from tests.fixtures.kills import assert_same_dev, kill, kill_training
 from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls, reranker
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
+from xjax.config.optimizer import SWAConfig
 from xjax.config.run import shrink
 from xjax.config.stages import StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.judge.predictions import Predictions
+from xjax.run import sparse
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.stages import proposals
+from xjax.run.stages.levels import level_config
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.update import FusedAdam
 from xjax.score.shortlists import AllLabels, RunShortlist
@@ -124,6 +127,7 @@ KILLS = {
   'rows 1': lambda patch: kill(patch, proposals, 'fitted_rows', 1),
   'list 0': lambda patch: kill(patch, proposals, 'write_npz', 0),
   'list 1': lambda patch: kill(patch, proposals, 'write_npz', 1, after=True),
+  'tree': lambda patch: kill(patch, sparse, 'fit_tree'),
 }
 
 
@@ -134,9 +138,10 @@ KILLS = {
     *(
       pytest.param(kind, place, marks=pytest.mark.thorough)
       for kind, places in (
+        ('reranked', ['tree']),
         ('copied', ['loop 0', 'list 0']),
         ('levelled', ['loop 0', 'loop 1', 'loop 2']),
-        ('bootstrapped', KILLS),
+        ('bootstrapped', sorted(KILLS.keys() - {'tree'})),
       )
       for place in places
     ),
@@ -219,6 +224,48 @@ def test_a_run_with_other_labels_is_an_error(reranked, tmp_path):
   config.data.corpus_seed = 5
   with pytest.raises(ConfigError, match='use a run with the same labels'):
     fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_proposer_does_not_change_after_the_run_has_used_it(
+  reranked, tmp_path
+):
+  shutil.copytree(reranked.workdir, tmp_path / 'run')
+  config = reranker()
+  config.model.shortlist.stage.model.beam = 40
+  message = r'config\.model\.shortlist\.stage\.model\.beam: '
+  with pytest.raises(ConfigError, match=message):
+    fit(config, tmp_path / 'run')
+  config = reranker()
+  config.model.shortlist.stage.train.workers = 1
+  assert fit(config, tmp_path / 'run').metrics == reranked.metrics
+
+
+@pytest.mark.parametrize('metric', ['few/RP@5', 'all/nDCG@5'])
+def test_levels_of_clusters_have_no_slices(metric):
+  config = by_levels()
+  config.train.best_metric = metric
+  above = level_config(config)
+  assert above.train.best_metric == 'all/' + metric.partition('/')[2]
+  check_config(above)
+
+
+def test_weights_must_be_averaged_at_each_level():
+  config = by_levels()
+  config.train.steps = 9
+  config.train.average = SWAConfig(start=3)
+  message = r'shortlist\.steps=\(3, 4\): config\.train\.average\.start=3'
+  with pytest.raises(ConfigError, match=message):
+    check_config(config)
+
+
+def test_a_warm_model_compiles_nothing_more(levelled, compiled):
+  predictor = load(levelled.workdir)
+  predictor.warmup()
+  del compiled[:]
+  predictor.lists(TEXTS, 5)
+  predictor.lists(TEXTS[:1] * 20, 5)
+  assert not compiled
 
 
 def test_faults_are_found_before_anything_is_written(reranked, tmp_path):

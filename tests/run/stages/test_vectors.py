@@ -15,6 +15,8 @@ from xjax.config.json import from_json, to_json
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.processes.lock import locked
 from xjax.data.config import TfidfConfig
+from xjax.data.load import cut_corpus
+from xjax.data.text.words import Vocabulary
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run import sparse as sparse_runs
 from xjax.run.fit import fit
@@ -160,6 +162,56 @@ def test_an_encoder_of_clusters_alone_has_no_label_rows(by_levels):
   assert stage.n_labels == (
     result.corpus.label_space.n_trained if labels else 16
   )
+
+
+def test_a_fault_of_the_encoder_is_found_before_the_first_write(
+  joined_config, tmp_path
+):
+  config = fresh(joined_config)
+  levels = LevelsConfig((16,), ClusterTree(arity=4, max_leaf=7))
+  stage = config.model.vectors.stage
+  stage.model.shortlist = LevelShortlist(levels, (4,), kept=1)
+  path = r'config\.model\.vectors\.stage\.'
+  with pytest.raises(ConfigError, match=path + r'model\.shortlist\.kept=1'):
+    fit(config, tmp_path / 'run')
+  levels.sizes = (2,)
+  message = path + r'model\.shortlist\.levels\.sizes=\(2,\): a tree cannot be'
+  with pytest.raises(ConfigError, match=message):
+    fit(config, tmp_path / 'run')
+  stage.zones = ('no_such_zone',)
+  with pytest.raises(ConfigError, match=path + 'zones=.*no training document'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_stage_reads_only_its_zones(joined_config, tmp_path):
+  config = fresh(joined_config)
+  config.model.vectors.stage.zones = ('title',)
+  result = fit(config, tmp_path)
+  stage = load(tmp_path / 'stages' / 'encoder')
+  split = result.corpus.splits['train']
+  titles = [document.zones['title'] for document in split.documents]
+  wanted = Vocabulary.fit(titles, config.model.vectors.stage.tokens)
+  assert stage.inputs.vocab.digest == wanted.digest
+  cut = cut_corpus(result.corpus, ('title',))
+  trained = stage.inputs.split_batches(cut.splits['dev'])
+  used = stage.inputs.token_batches(result.corpus.splits['dev'].documents)
+  for ours, theirs in zip(trained, used, strict=True):
+    np.testing.assert_array_equal(ours.tokens_BT, theirs.tokens_BT)
+
+
+@pytest.mark.thorough
+def test_a_stage_does_not_change_after_the_run_has_used_it(
+  joined_config, tmp_path
+):
+  config = fresh(joined_config)
+  first = fit(config, tmp_path)
+  config.model.vectors.stage.train.steps = 6
+  message = r'config\.model\.vectors\.stage\.train\.steps: 4 -> 6'
+  with pytest.raises(ConfigError, match=message):
+    fit(config, tmp_path)
+  config.model.vectors.stage.train.steps = 4
+  assert fit(config, tmp_path).metrics == first.metrics
 
 
 def test_a_changed_stage_is_not_used(joined, tmp_path):

@@ -16,7 +16,8 @@ from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.losses.bce import bce
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import Reduction
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.score.encoders.layers import EmbeddingConfig
@@ -35,6 +36,7 @@ from xjax.score.trees.frequency import by_frequency
 from xjax.select.topk import dense_topk, head_topk
 
 B, D, L = 8, 8, 300
+MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 CUTOFFS = 100, 180
 STARTS, STOPS = (0, *CUTOFFS), (*CUTOFFS, L)
 
@@ -101,7 +103,7 @@ def reference(params, document_BD):
   return roots, parts
 
 
-def reference_loss(params, document_BD, positives_BP, mask_B):
+def reference_loss(params, document_BD, positives_BP, mask_B, is_mean=True):
   """Returns the loss of Ye et al., Section 3.3, document by document."""
   roots, parts = reference(params, document_BD)
   total = 0.0
@@ -115,12 +117,12 @@ def reference_loss(params, document_BD, positives_BP, mask_B):
       for at, p in enumerate(part[row]):
         gold = STARTS[i] + at in places
         terms.append(-np.log(p if gold else 1 - p))
-    total += sum(terms) / len(terms)
+    total += sum(terms) / (len(terms) if is_mean else 1)
   return total
 
 
 @functools.cache
-def run(mesh=(1, 1), parts=PARTS, change=lambda head: None):
+def run(mesh=(1, 1), parts=PARTS, change=lambda head: None, rule=MEAN):
   """Returns the loss, and its gradients by parameters and documents."""
   document_BD, positives_BP, mask_B = draw(parts)
   with jax.set_mesh(mesh_of(mesh)):
@@ -133,7 +135,7 @@ def run(mesh=(1, 1), parts=PARTS, change=lambda head: None):
     def loss(trained, document_BD):
       head = nnx.merge(graphdef, trained, frozen)
       features = head.prepare(document_BD)
-      return head.loss(features, positives_BP, mask_B, bce)
+      return head.loss(features, positives_BP, mask_B, rule)
 
     total, grads = jax.block_until_ready(loss(trained, document_BD))
   return float(total), by_name(grads[0]), np.asarray(grads[1])
@@ -182,10 +184,12 @@ def test_logits_of_products_neither_overflow_nor_are_rounded():
   assert np.isfinite(slopes).all() and (slopes >= 0).all()
 
 
-def test_the_loss_is_the_paper_s():
-  total, _, _ = run()
-  inputs = draw()
-  wanted = reference_loss(wide(make()), *(np.asarray(x) for x in inputs))
+@pytest.mark.parametrize('rule', [MEAN, bce])
+def test_the_loss_is_the_paper_s(rule):
+  """The paper takes the mean; a sum has the same terms."""
+  total, _, _ = run(rule=rule)
+  inputs = (np.asarray(x) for x in draw())
+  wanted = reference_loss(wide(make()), *inputs, rule is MEAN)
   np.testing.assert_allclose(total, wanted, rtol=1e-5)
 
 

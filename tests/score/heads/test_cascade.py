@@ -11,8 +11,8 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD, Ragged
-from xjax.losses.bce import bce
-from xjax.losses.contract import LabelWeights
+from xjax.losses.bce import BCE, bce
+from xjax.losses.contract import LabelWeights, Reduction
 from xjax.score.heads import cascade
 from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.cascade_level import first_biases
@@ -33,6 +33,8 @@ POSITIVES = np.array(
 POSITIVES[0, 1:] = PAD
 POSITIVES[1] = PAD
 MASK = np.arange(B) != 5
+
+MEAN = BCE(reduction=Reduction.MEAN_LABELS)
 
 
 def mesh_of(data, label):
@@ -159,7 +161,7 @@ def test_labels_below_other_clusters_are_not_listed():
       assert len(listed) == min(K, len(possible))
 
 
-def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES):
+def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES, loss=MEAN):
   """The loss and its gradients."""
   graphdef, params, frozen = nnx.split(
     head, lambda p, v: type(v) is nnx.Param, ...
@@ -168,7 +170,7 @@ def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES):
   def run(params, x):
     head = nnx.merge(graphdef, params, frozen)
     labels = jnp.asarray(positives), jnp.asarray(MASK)
-    return head.loss(head.prepare(x), *labels, bce, weights)
+    return head.loss(head.prepare(x), *labels, loss, weights)
 
   with jax.set_mesh(mesh_of(*mesh)):
     return jax.tree.map(
@@ -177,7 +179,7 @@ def loss_of(head, mesh=(1, 1), weights=None, positives=POSITIVES):
     )
 
 
-def dense_loss(head):
+def dense_loss(head, is_mean):
   """The same loss from all logits, with a mask of the candidates."""
   graphdef, params, frozen = nnx.split(
     head, lambda p, v: type(v) is nnx.Param, ...
@@ -195,8 +197,8 @@ def dense_loss(head):
         gold[row, above[real]] = True
       logits = part.reading(x) @ part.kernel[...][:n].T + part.bias[...][:n]
       cost = jnp.logaddexp(0, logits) - gold * logits
-      mean = (cost * inside).sum(1) / inside.sum(1)
-      total += head.weights[r] * (mean * MASK).sum()
+      cost_B = (cost * inside).sum(1) / (inside.sum(1) if is_mean else 1)
+      total += head.weights[r] * (cost_B * MASK).sum()
       if part is not head:
         forced = jnp.where(gold & MASK[:, None], jnp.inf, logits)
         keys = jnp.where(inside, forced, -jnp.inf)
@@ -221,9 +223,10 @@ def assert_same(found, expected):
   )
 
 
-def test_the_loss_is_that_of_masked_logits():
+@pytest.mark.parametrize('loss', [MEAN, bce])
+def test_the_loss_is_that_of_masked_logits(loss):
   head = head_of(kept=(3, 4), hidden=(0, 3, 4), weights=(2.0, 1.0, 0.5))
-  assert_same(loss_of(head), dense_loss(head))
+  assert_same(loss_of(head, loss=loss), dense_loss(head, loss is MEAN))
 
 
 @pytest.mark.parametrize('chain', Chain)

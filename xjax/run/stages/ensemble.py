@@ -29,7 +29,7 @@ from xjax.run.stages.stage import (
   load_run,
   load_stage,
 )
-from xjax.score.config import Averaging, EnsembleModel, is_neural
+from xjax.score.config import Averaging, EnsembleModel
 from xjax.select.ensemble_scorer import EnsembleScorer
 from xjax.train.inputs import check_reads_features
 from xjax.train.preemption import Preemption
@@ -95,15 +95,9 @@ class EnsembleInputs:
 
   def warmup(self) -> None:
     """Compiles the programs of all runs."""
+    depth = self.config.model.depth
     for member in self.members:
-      if not is_neural(member.config.model):
-        member.warmup()
-        continue
-      for stage in member.stages.values():
-        stage.warmup()
-      size = list_length(self.config.model.depth, member.n_labels)
-      for batch in member.inputs.example_batches():
-        member.topk(batch, size)
+      member.warmup(size=list_length(depth, member.n_labels))
 
   def _batches(
     self,

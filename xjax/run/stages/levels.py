@@ -16,6 +16,7 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.judge.predictions import labels_sha256
+from xjax.run.load import kind_of_run
 from xjax.run.predictor import Predictor
 from xjax.run.stages.stage import train_stage
 from xjax.score.trees.contract import TreeData
@@ -36,12 +37,14 @@ class RunLevels:
     levels: the tree, and where it is cut.
     config: config of the run.
     folder: workdir of the run.
+    path: path of the levels in the run's config.
     built: the levels, if this object has built them.
   """
 
   levels: LevelsConfig
   config: Config
   folder: Workdir
+  path: str
   built: LabelLevels | None = None
 
   def of(self, corpus: Corpus) -> LabelLevels:
@@ -51,7 +54,7 @@ class RunLevels:
       corpus: corpus of the run.
 
     Raises:
-      ConfigError: the tree cannot be cut to the sizes.
+      ConfigError: the tree cannot be built, or cannot be cut to the sizes.
       DataError: the file of levels is damaged.
     """
     if self.folder.levels.exists():
@@ -59,7 +62,7 @@ class RunLevels:
     if self.built is None:
       with Progress('building the label tree'):
         data = _tree_data(self.levels, self.config, corpus)
-        self.built = self.levels.cut(data)
+        self.built = self.levels.cut(data, self.path)
     return self.built
 
   def keep(self, corpus: Corpus) -> LabelLevels:
@@ -157,10 +160,10 @@ def train_level(
   above, stage = level_config(config), folder.stage(name)
   if not stage.levels.exists():
     stage.path.mkdir(parents=True, exist_ok=True)
-    inside = np.ones(levels.sizes[-2], bool)
     with stage.recording(stage.levels):
-      save_levels(stage.levels, LabelLevels.of(levels.parents[:-1], inside))
-  return train_stage(above, folder, name, clusters, preemption, costs=sums)
+      save_levels(stage.levels, levels.above_labels())
+  run = kind_of_run(above)(above, stage, costs=sums)
+  return train_stage(run, folder, clusters, preemption)
 
 
 def level_config(config: Config) -> Config:
@@ -177,8 +180,13 @@ def level_config(config: Config) -> Config:
     steps=shortlist.steps[:-1],
   )
   steps = shortlist.steps[-1]
+  # Clusters have other slices of labels than the labels have.
+  best_metric = f'all/{train.best_metric.partition("/")[2]}'
   train = dataclasses.replace(
-    train, steps=steps, warmup=min(train.warmup, steps)
+    train,
+    steps=steps,
+    warmup=min(train.warmup, steps),
+    best_metric=best_metric,
   )
   model = dataclasses.replace(config.model, shortlist=above)
   return dataclasses.replace(config, model=model, train=train)
@@ -191,10 +199,10 @@ def _tree_data(
   split, space = corpus.splits[TRAIN], corpus.label_space
   texts = Tfidf.fit(SplitTexts(split.documents), levels.tokens)
   rows = TextInputs(config, texts).split_rows(split)
-  gold = split.gold.keep(np.asarray(split.gold.values < space.n_trained))
   workers = max(1, config.data.workers)
+  documents = split.documents
   return TreeData(
-    space, gold, rows, split.documents, texts, config.seed, workers
+    space, corpus.trained_gold, rows, documents, texts, config.seed, workers
   )
 
 

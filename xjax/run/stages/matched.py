@@ -16,12 +16,7 @@ from xjax.run.sparse import SparseFit, score_kind
 from xjax.run.stages.levels import RunLevels, level_corpus, saved_levels
 from xjax.run.stages.proposals import proposed_nodes, saved_nodes
 from xjax.run.stages.proposed_batches import ProposedBatches
-from xjax.run.stages.stage import (
-  check_stage,
-  load_stage,
-  stage_paths,
-  train_stage,
-)
+from xjax.run.stages.stage import Stage, load_stage
 from xjax.run.stages.vectors import DocumentVectors, JoinedInputs
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.part_files import PartFiles
@@ -37,7 +32,7 @@ from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
 
 MATCHER = 'matcher'  # the stage that proposes clusters
-_STAGE = 'config.model.matcher'
+_MODEL = 'config.model'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,12 +93,14 @@ class MatchedFit(SparseFit):
   @functools.cached_property
   def _levels(self) -> RunLevels:
     """The levels of the run; they are built only once."""
-    return RunLevels(self.config.model.levels, self.config, self.workdir)
+    levels, path = self.config.model.levels, f'{_MODEL}.levels'
+    return RunLevels(levels, self.config, self.workdir, path)
 
-  @property
-  def _trained(self) -> Config:
-    """The config of the matcher's own run."""
-    return self.config.model.matcher.run_config(self.config)
+  @functools.cached_property
+  def _matcher(self) -> Stage:
+    """The stage that proposes clusters."""
+    config, path = self.config, f'{_MODEL}.matcher'
+    return Stage(config.model.matcher, config, self.workdir, MATCHER, path)
 
   def check_start(self) -> None:
     """Checks the number of processes, and that the matcher can start.
@@ -112,17 +109,18 @@ class MatchedFit(SparseFit):
       ConfigError: there are several processes, or the matcher cannot start.
     """
     super().check_start()
-    check_stage(self._trained, self.workdir, MATCHER, _STAGE)
+    self._matcher.check_start()
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Checks that some label has documents, and that levels can be built.
+    """Checks that levels can be built, and the matcher can be trained.
 
     Raises:
-      ConfigError, DataError: no label has training documents, or the tree
-        cannot be cut to the levels.
+      ConfigError, DataError: no label has training documents, the tree cannot
+        be cut to the levels, or the matcher cannot be trained.
     """
     super().check_corpus(corpus, prior)
-    self._levels.of(corpus)
+    clusters, _ = level_corpus(corpus, self._levels.of(corpus))
+    self._matcher.check_corpus(clusters)
 
   def inputs(self, corpus: Corpus, preemption: Preemption) -> MatchedInputs:
     """Returns the inputs; the matcher is trained if absent."""
@@ -130,10 +128,7 @@ class MatchedFit(SparseFit):
     texts = super().inputs(corpus, preemption)
     levels = self._levels.keep(corpus)
     clusters, _ = level_corpus(corpus, levels)
-    with stage_paths(_STAGE):
-      matcher = train_stage(
-        self._trained, folder, MATCHER, clusters, preemption
-      )
+    matcher = self._matcher.train(clusters, preemption)
     if config.train.matched:
       proposer = Proposer(matcher, config.train.matched)
       proposed_nodes(matcher, proposer, folder, corpus.splits[TRAIN])

@@ -18,17 +18,21 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
-from xjax.run.stages.levels import saved_levels, train_level
+from xjax.run.stages.levels import (
+  level_config,
+  level_corpus,
+  saved_levels,
+  train_level,
+)
 from xjax.run.stages.proposed_batches import ShortlistInputs
 from xjax.run.stages.stage import (
+  Stage,
   check_labels,
   check_run,
-  check_stage,
   check_zones,
   copy_run,
+  load_run,
   load_stage,
-  stage_paths,
-  train_stage,
 )
 from xjax.run.stages.vectors import encoded
 from xjax.score.shortlists import LevelShortlist, RankedShortlist, RunShortlist
@@ -100,21 +104,47 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
     )
   copied = folder.stage(PROPOSER).config.exists()
   if isinstance(shortlist, StageShortlist):
-    check_stage(shortlist.stage.run_config(config), folder, PROPOSER, _STAGE)
+    _stage(config, folder).check_start()
   elif isinstance(shortlist, RunShortlist) and not copied:
     source, _ = check_run(shortlist.workdir, f'{_FIELD}.workdir')
     check_zones(config, source, load_config(Workdir.at(source).config))
 
 
-def check_room(
+def check_proposals(
+  config: Config, folder: Workdir, corpus: Corpus, levels: LabelLevels | None
+) -> None:
+  """Checks that what proposes labels fits a corpus; writes nothing.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    corpus: corpus of the run.
+    levels: the levels of a run with LevelShortlist.
+
+  Raises:
+    ConfigError: the stage cannot be trained, the other run has other labels, or
+      a training document has more labels than its shortlist.
+    DataError: the stage cannot be trained.
+  """
+  shortlist = config.model.shortlist
+  copied = folder.stage(PROPOSER).config.exists()
+  if isinstance(shortlist, StageShortlist):
+    _stage(config, folder).check_corpus(corpus)
+  elif isinstance(shortlist, RunShortlist) and not copied:
+    source, field = shortlist.workdir, f'{_FIELD}.workdir'
+    check_labels(source, load_run(source, field), corpus.label_space, field)
+  _check_room(config, corpus, levels)
+
+
+def _check_room(
   config: Config, corpus: Corpus, levels: LabelLevels | None
 ) -> None:
   """Checks that all gold labels of a document fit on its shortlist.
 
   Args:
-    config: config of the run.
-    corpus: corpus of the run.
-    levels: the levels of a run with LevelShortlist.
+    config: config of the run, or of a level above the labels.
+    corpus: the corpus whose labels are scored.
+    levels: the levels down to these labels, if there are some.
 
   Raises:
     ConfigError: a training document has more labels; the message names it.
@@ -127,7 +157,10 @@ def check_room(
     case _:
       return
   field = f'{_FIELD}.{shortlist.room}'
-  lists.with_room(_gold(corpus), corpus.splits[TRAIN].ids, field)
+  lists.with_room(corpus.trained_gold, corpus.splits[TRAIN].ids, field)
+  if levels and len(levels) > 1:
+    clusters, _ = level_corpus(corpus, levels)
+    _check_room(level_config(config), clusters, levels.above_labels())
 
 
 def new_proposals(
@@ -165,7 +198,7 @@ def new_proposals(
       shortlists = _level_shortlists(shortlist, levels, costs)
       field = f'{_FIELD}.{shortlist.room}'
       ids = corpus.splits[TRAIN].ids
-      shortlists = shortlists.with_room(_gold(corpus), ids, field)
+      shortlists = shortlists.with_room(corpus.trained_gold, ids, field)
       proposals = Proposals()
       if len(levels) > 1:
         proposals = _level(config, folder, corpus, levels, preemption, costs)
@@ -216,7 +249,9 @@ def first_rows(
   with Progress('vectors of train'):
     vectors_ND = encoded(proposals.predictor, split.documents)
   lists = proposals.shortlists
-  return fitted_rows(vectors_ND, _gold(corpus), lists, config.seed, workers)
+  return fitted_rows(
+    vectors_ND, corpus.trained_gold, lists, config.seed, workers
+  )
 
 
 def combination_of(config: Config) -> tuple[Combination, float]:
@@ -229,10 +264,9 @@ def combination_of(config: Config) -> tuple[Combination, float]:
   return Combination.SUM, 0.0
 
 
-def _gold(corpus: Corpus) -> Ragged:
-  """Returns the trained gold labels of the split train."""
-  gold = corpus.splits[TRAIN].gold
-  return gold.keep(gold.values < corpus.label_space.n_trained)
+def _stage(config: Config, folder: Workdir) -> Stage:
+  """Returns the stage of a run with StageShortlist."""
+  return Stage(config.model.shortlist.stage, config, folder, PROPOSER, _STAGE)
 
 
 def _ranked(
@@ -241,9 +275,7 @@ def _ranked(
   """Trains or copies the model whose labels are ranked again."""
   shortlist = config.model.shortlist
   if isinstance(shortlist, StageShortlist):
-    trained = shortlist.stage.run_config(config)
-    with stage_paths(_STAGE):
-      predictor = train_stage(trained, folder, PROPOSER, corpus, preemption)
+    predictor = _stage(config, folder).train(corpus, preemption)
   else:
     source, field = shortlist.workdir, f'{_FIELD}.workdir'
     predictor = copy_run(source, folder, PROPOSER, field)

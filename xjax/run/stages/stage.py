@@ -7,17 +7,21 @@ Only one process can train a run with stages.
 
 from collections.abc import Iterator
 import contextlib
-from typing import Any
+import dataclasses
+import functools
+import re
 
 from absl import logging
 import numpy as np
 
 from xjax.config.run import Config
-from xjax.config.stages import with_stage_paths
+from xjax.config.stages import StageConfig, with_stage_paths
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
+from xjax.data.load import cut_corpus
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.run.api.saved import save_run
+from xjax.run.contract import Fit
 from xjax.run.judging import prior_metrics
 from xjax.run.load import kind_of_run, load
 from xjax.run.predictor import Predictor
@@ -143,52 +147,131 @@ def check_labels(
     )
 
 
-@contextlib.contextmanager
-def stage_paths(path: str) -> Iterator[None]:
-  """Raises a ConfigError about a stage with the paths of the run's config.
-
-  Args:
-    path: path of the stage in the run's config.
-  """
-  try:
-    yield
-  except ConfigError as error:
-    raise ConfigError(with_stage_paths(str(error), path)) from error
+# Fields of a finished stage that decide what the stage gives the run.
+_DECIDING = re.compile(
+  r'train\.steps|model\.(beam|exact|kept)|model\.shortlist\.prior'
+)
 
 
-def check_stage(config: Config, folder: Workdir, name: str, path: str) -> None:
-  """Checks, before the corpus is read, that a stage can start or resume.
+@dataclasses.dataclass(eq=False)
+class Stage:
+  """Checks and trains a model that a run uses, which is a stage of the run.
 
-  Args:
-    config: config of the stage's own run (StageConfig.run_config).
+  Attributes:
+    stage: config of the stage.
+    config: config of the run.
     folder: workdir of the run.
     name: name of the stage.
     path: path of the stage in the run's config.
-
-  Raises:
-    ConfigError: the stage cannot start; the message names the field.
   """
-  with stage_paths(path):
-    kind_of_run(config)(config, folder.stage(name)).check_start()
+
+  stage: StageConfig
+  config: Config
+  folder: Workdir
+  name: str
+  path: str
+
+  @functools.cached_property
+  def run(self) -> Fit:
+    """Returns the stage's own run."""
+    config = self.stage.run_config(self.config)
+    return kind_of_run(config)(config, self.folder.stage(self.name))
+
+  def corpus(self, corpus: Corpus) -> Corpus:
+    """Returns the corpus of the stage, whose documents have only its zones.
+
+    Args:
+      corpus: a corpus with the documents of the run.
+
+    Raises:
+      ConfigError: no training document has one of the zones.
+    """
+    if not self.stage.zones:
+      return corpus
+    try:
+      return cut_corpus(corpus, self.stage.zones)
+    except DataError as error:
+      field = f'{self.path}.zones={self.stage.zones}'
+      raise ConfigError(f'{field}: {error}') from error
+
+  def check_start(self) -> None:
+    """Checks, before the corpus is read, that the stage can start or resume.
+
+    Raises:
+      ConfigError: the stage cannot start, or would change although the run has
+        used it already; the message names the field.
+    """
+    with self._paths():
+      if _has_results(self.folder):
+        self._check_unchanged()
+      self.run.check_start()
+
+  def _check_unchanged(self) -> None:
+    changes = self.run.workdir.compare(self.run.config)
+    changed = [str(c) for c in changes if _DECIDING.fullmatch(c.path)]
+    if changed:
+      raise ConfigError(
+        f'the run in {self.folder.path} was trained with a stage that had '
+        f'another config:\n  config.{changed[0]}\nuse a new workdir, or the '
+        'same config as before'
+      )
+
+  def check_corpus(self, corpus: Corpus) -> None:
+    """Checks, before the run's first write, that the stage can be trained.
+
+    Args:
+      corpus: the labels of the stage, with the documents of the run.
+
+    Raises:
+      ConfigError, DataError: the stage cannot be trained; the message says why.
+    """
+    cut = self.corpus(corpus)
+    with self._paths():
+      self.run.check_corpus(cut, prior_metrics(cut, self.run.config.eval))
+
+  def train(self, corpus: Corpus, preemption: Preemption) -> Predictor:
+    """Trains the model of the stage, or resumes its training.
+
+    Args:
+      corpus: the labels of the stage, with the documents of the run.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+
+    Returns:
+      The best model of the stage.
+
+    Raises:
+      As train_stage.
+    """
+    cut = self.corpus(corpus)
+    with self._paths():
+      return train_stage(self.run, self.folder, cut, preemption)
+
+  @contextlib.contextmanager
+  def _paths(self) -> Iterator[None]:
+    """Raises a ConfigError about the stage with the paths of the run."""
+    try:
+      yield
+    except ConfigError as error:
+      raise ConfigError(with_stage_paths(str(error), self.path)) from error
+
+
+def _has_results(folder: Workdir) -> bool:
+  """Returns whether a run has files that its stages have decided."""
+  own = {folder.levels.name, 'search.json'}
+  made = folder.model.iterdir() if folder.model.exists() else ()
+  return folder.checkpoints.exists() or any(f.name not in own for f in made)
 
 
 def train_stage(
-  config: Config,
-  folder: Workdir,
-  name: str,
-  corpus: Corpus,
-  preemption: Preemption,
-  **parts: Any,
+  run: Fit, folder: Workdir, corpus: Corpus, preemption: Preemption
 ) -> Predictor:
   """Trains the model of a stage, or resumes its training.
 
   Args:
-    config: config of the stage's own run (StageConfig.run_config).
-    folder: workdir of the run.
-    name: name of the stage.
+    run: the stage's own run.
+    folder: workdir of the run that the stage belongs to.
     corpus: the corpus of the stage.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
-    parts: further attributes of the stage's Fit.
 
   Returns:
     The best model of the stage.
@@ -198,18 +281,17 @@ def train_stage(
     UserError: as in run.fit.
     Preempted: SIGTERM or Ctrl-C came; another call resumes the stage.
   """
-  stage = folder.stage(name)
+  config, stage = run.config, run.workdir
   folder.check(stage.digest_list)
   # A resumed stage may have other settings, such as another data folder. So its
   # digest is recorded again.
   with folder.recording(stage.digest_list), stage.locked():
-    run = kind_of_run(config)(config, stage, **parts)
     stage.compare(config)
     run.check_start()
     run.check_corpus(corpus, prior_metrics(corpus, config.eval))
     stage.record_corpus(corpus)
     stage.open(config)
-    logging.info('stage %s: %s', name, stage.path)
+    logging.info('stage %s', stage.path)
     return run.fit(corpus, preemption).model()
 
 

@@ -6,6 +6,7 @@ This is the input of XR-Transformer's ranker (Zhang et al. 2021, Section 3.3):
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 
 from jaxtyping import Float32
 import numpy as np
@@ -21,13 +22,11 @@ from xjax.data.schema import Corpus, Document
 from xjax.run.predictor import Predictor
 from xjax.run.stages.levels import RunLevels, train_level
 from xjax.run.stages.stage import (
+  Stage,
   check_run,
-  check_stage,
   check_zones,
   copy_run,
   load_stage,
-  stage_paths,
-  train_stage,
 )
 from xjax.score.config import RunVectors, is_neural
 from xjax.train.preemption import Preemption
@@ -163,28 +162,88 @@ def join(
   )
 
 
-def check_vectors(config: Config, folder: Workdir) -> None:
-  """Checks that the encoder's stage can start, or that its run exists.
+@dataclasses.dataclass(eq=False)
+class NewVectors:
+  """Checks, trains or copies the encoder of a new or resumed run.
 
-  A run that was copied is not needed any more.
-
-  Args:
+  Attributes:
     config: config of the run.
     folder: workdir of the run.
-
-  Raises:
-    ConfigError: the stage cannot start, or there is no run.
   """
-  vectors = config.model.vectors
-  copied = folder.stage(ENCODER).config.exists()
-  if isinstance(vectors, StageVectors):
-    trained = vectors.stage.run_config(config)
-    check_stage(trained, folder, ENCODER, _STAGE)
-  elif isinstance(vectors, RunVectors) and not copied:
-    source, _ = check_run(vectors.workdir, _FIELD)
-    theirs = load_config(Workdir.at(source).config)
-    _check_encoder(theirs, source)
-    check_zones(config, source, theirs)
+
+  config: Config
+  folder: Workdir
+
+  @functools.cached_property
+  def _stage(self) -> Stage | None:
+    """The stage that trains the encoder; None if it is another run's."""
+    vectors = self.config.model.vectors
+    if not isinstance(vectors, StageVectors):
+      return None
+    return Stage(vectors.stage, self.config, self.folder, ENCODER, _STAGE)
+
+  @functools.cached_property
+  def _levels(self) -> RunLevels | None:
+    """The levels of an encoder that learns clusters, and not the labels."""
+    if self._stage is None or self.config.model.vectors.labels:
+      return None
+    config, path = self._stage.run.config, f'{_STAGE}.model.shortlist.levels'
+    return RunLevels(config.model.shortlist.levels, config, self.folder, path)
+
+  def check_start(self) -> None:
+    """Checks that the encoder's stage can start, or that its run exists.
+
+    A run that was copied is not needed any more.
+
+    Raises:
+      ConfigError: the stage cannot start, or there is no run.
+    """
+    vectors = self.config.model.vectors
+    copied = self.folder.stage(ENCODER).config.exists()
+    if self._stage:
+      self._stage.check_start()
+    elif isinstance(vectors, RunVectors) and not copied:
+      source, _ = check_run(vectors.workdir, _FIELD)
+      theirs = load_config(Workdir.at(source).config)
+      _check_encoder(theirs, source)
+      check_zones(self.config, source, theirs)
+
+  def check_corpus(self, corpus: Corpus) -> None:
+    """Checks that the encoder's stage can be trained.
+
+    Args:
+      corpus: corpus of the run.
+
+    Raises:
+      ConfigError, DataError: the stage cannot be trained.
+    """
+    if self._levels:
+      self._levels.of(self._stage.corpus(corpus))
+    elif self._stage:
+      self._stage.check_corpus(corpus)
+
+  def fitted(self, corpus: Corpus, preemption: Preemption) -> DocumentVectors:
+    """Returns the vectors that the run joins to sparse features.
+
+    The stage of the encoder is trained or copied first, if this was not done.
+
+    Args:
+      corpus: corpus of the run.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+
+    Raises:
+      As train_stage and copy_run.
+    """
+    vectors, folder = self.config.model.vectors, self.folder
+    if self._levels:
+      corpus, config = self._stage.corpus(corpus), self._stage.run.config
+      levels = self._levels.keep(corpus)
+      model = train_level(config, folder, ENCODER, corpus, levels, preemption)
+    elif self._stage:
+      model = self._stage.train(corpus, preemption)
+    else:
+      model = copy_run(vectors.workdir, folder, ENCODER, _FIELD)
+    return DocumentVectors.of(model, vectors.weight)
 
 
 def _check_encoder(config: Config, workdir: str) -> None:
@@ -198,40 +257,6 @@ def _check_encoder(config: Config, workdir: str) -> None:
       f'{_FIELD}={workdir}: is a {type(config.model).__name__}, which has no '
       'encoder; give the workdir of a neural model'
     )
-
-
-def vectors_of_new_run(
-  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
-) -> DocumentVectors:
-  """Returns the vectors that a run joins to sparse features.
-
-  The stage of the encoder is trained or copied first, if this was not done.
-
-  Args:
-    config: config of the run.
-    folder: workdir of the run.
-    corpus: corpus of the run.
-    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
-
-  Returns:
-    The vectors.
-
-  Raises:
-    As train_stage and copy_run.
-  """
-  vectors = config.model.vectors
-  if isinstance(vectors, RunVectors):
-    model = copy_run(vectors.workdir, folder, ENCODER, _FIELD)
-    return DocumentVectors.of(model, vectors.weight)
-  trained = vectors.stage.run_config(config)
-  with stage_paths(_STAGE):
-    if vectors.labels:
-      model = train_stage(trained, folder, ENCODER, corpus, preemption)
-    else:
-      shortlist = trained.model.shortlist
-      levels = RunLevels(shortlist.levels, trained, folder).keep(corpus)
-      model = train_level(trained, folder, ENCODER, corpus, levels, preemption)
-  return DocumentVectors.of(model, vectors.weight)
 
 
 def saved_vectors(config: Config, folder: Workdir) -> DocumentVectors:

@@ -20,7 +20,7 @@ from xjax.core.config_part import AT_LEAST_0, at_most, field
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import product
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import LabelLoss, LabelWeights
+from xjax.losses.contract import LabelLoss, LabelWeights, Reduction
 from xjax.score.encoders.layers import LayerNorm
 from xjax.score.heads.contract import Frozen, Head, HeadConfig, HeadInputs
 from xjax.score.heads.ova import scores
@@ -242,7 +242,8 @@ class Adaptive(Head):
   ) -> Float32[Array, '']:
     """Returns the loss of APLC, summed over documents (Ye et al., Section 3.3).
 
-    The loss of a document is a mean over these entries:
+    The loss of a document is a sum or a mean (loss.reduction; the paper takes
+    the mean) over these entries:
 
     - the labels of the head;
     - the labels of each tail in which the document has a gold label;
@@ -277,7 +278,9 @@ class Adaptive(Head):
       absent_B1, _ = loss(root_B1, jnp.zeros_like(root_B1, bool))
       sum_B += jnp.where(has_gold_B, inside_B, absent_B1[:, 0])
       count_B += jnp.where(has_gold_B, float(len(tail.rows)), 1.0)
-    return jnp.where(mask_B, sum_B / count_B, 0.0).sum()
+    if loss.reduction is Reduction.MEAN_LABELS:
+      sum_B = sum_B / count_B
+    return jnp.where(mask_B, sum_B, 0.0).sum()
 
 
 def _tail_losses(loss: LabelLoss) -> Any:

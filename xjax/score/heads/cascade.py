@@ -357,8 +357,8 @@ class Cascade(Head):
       else:
         logits_BA = level.logits_at(x_BD, ids_BA)
       gold_BA = _is_in(ids_BA, gold[i])
-      mean_B = _mean_loss(loss, logits_BA, gold_BA, ids_BA != PAD)
-      total += self.weights[i] * jnp.where(mask_B, mean_B, 0).sum()
+      loss_B = _level_loss(loss, logits_BA, gold_BA, ids_BA != PAD)
+      total += self.weights[i] * jnp.where(mask_B, loss_B, 0).sum()
       keys_BA = jnp.where(gold_BA, jnp.inf, lax.stop_gradient(logits_BA))
       keys_BA = jnp.where(ids_BA == PAD, -jnp.inf, keys_BA)
       at_BK = lax.top_k(keys_BA, min(self.kept[i], keys_BA.shape[1]))[1]
@@ -368,9 +368,7 @@ class Cascade(Head):
     shortlist = Shortlist(ids_BA, gold_BA)
     last_BD = self.reading(document_BX, rngs)
     rows = LabelRows(self), last_BD, shortlist, mask_B
-    mean = dataclasses.replace(loss, reduction=Reduction.MEAN_LABELS)
-    labels = shortlist_loss(*rows, mean, weights)
-    return total + self.weights[-1] * labels
+    return total + self.weights[-1] * shortlist_loss(*rows, loss, weights)
 
   def _gold(self, positives_BP: jax.Array) -> list[jax.Array]:
     """Returns the gold nodes of each level, and last the gold labels."""
@@ -441,13 +439,15 @@ def _is_in(ids_BA: jax.Array, gold_BP: jax.Array) -> Bool[Array, 'B A']:
   return same_BA & (ids_BA != PAD)
 
 
-def _mean_loss(
+def _level_loss(
   loss: LabelLoss,
   logits_BA: jax.Array,
   gold_BA: jax.Array,
   real_BA: jax.Array,
 ) -> Float32[Array, ' B']:
-  """Returns the mean loss over the real entries of each row."""
+  """Returns the sum or the mean of the losses of each row's real entries."""
   loss_BA, _ = loss(logits_BA, gold_BA)
-  count_B = jnp.maximum(real_BA.sum(axis=1), 1)
-  return jnp.where(real_BA, loss_BA, 0).sum(axis=1) / count_B
+  sum_B = jnp.where(real_BA, loss_BA, 0).sum(axis=1)
+  if loss.reduction is Reduction.SUM_LABELS:
+    return sum_B
+  return sum_B / jnp.maximum(real_BA.sum(axis=1), 1)

@@ -11,6 +11,10 @@ from xjax.core.types import Ragged
 from xjax.data.schema import Document, LabelSpace
 from xjax.score.trees.label_tree import LabelTree
 
+# Messages name a tree by this path. A run whose tree is elsewhere in its config
+# replaces it.
+TREE_PATH = 'config.model.tree'
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TreeData:

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.data.schema import LabelSpace
-from xjax.score.trees.contract import TreeConfig, TreeData
+from xjax.score.trees.contract import TREE_PATH, TreeConfig, TreeData
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
 
@@ -29,13 +29,13 @@ class FrequencyTree(TreeConfig):
 
   def check_labels(self, space: LabelSpace) -> None:
     """Checks that there are labels after the last cutoff (see TreeConfig)."""
-    part_starts(self.cutoffs, space.n_trained, 'config.model.tree')
+    part_starts(self.cutoffs, space.n_trained, TREE_PATH)
 
   def build(self, data: TreeData) -> LabelTree:
     """Builds the tree, as TreeConfig.build describes."""
     self.check_labels(data.space)
     n_labels = data.space.n_trained
-    starts = part_starts(self.cutoffs, n_labels, 'config.model.tree')
+    starts = part_starts(self.cutoffs, n_labels, TREE_PATH)
     labels = by_frequency(data.space.train_counts[:n_labels])
     part = np.searchsorted(starts, np.arange(n_labels), side='right')
     parent = [-1, *[0] * len(starts), *part]

@@ -139,6 +139,10 @@ class LabelLevels:
     """Returns the number of nodes of each level; the last number is L."""
     return tuple(map(len, self.parents))
 
+  def above_labels(self) -> Self:
+    """Returns the levels without the last; all clusters are in the tree."""
+    return self.of(self.parents[:-1], np.ones(self.sizes[-2], bool))
+
   def __str__(self) -> str:
     """Describes the levels by their numbers of nodes."""
     return ' - '.join(map(str, self.sizes)) + ' nodes by level'

@@ -5,9 +5,10 @@ import dataclasses
 from typing import Any
 
 from xjax.core.config_part import ConfigPart, field
+from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig
 from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.contract import TreeConfig, TreeData
+from xjax.score.trees.contract import TREE_PATH, TreeConfig, TreeData
 from xjax.score.trees.levels import LabelLevels
 
 
@@ -37,14 +38,23 @@ class LevelsConfig(ConfigPart):
     if config.data.sparse or config.data.tokens.dense:
       yield f'{path}: needs texts, whose TF-IDF features group the labels'
 
-  def cut(self, data: TreeData) -> LabelLevels:
+  def cut(self, data: TreeData, path: str) -> LabelLevels:
     """Builds the tree over the trained labels, and cuts it.
 
     Args:
       data: the data that the tree is built from.
+      path: path of this config, for messages.
 
     Raises:
-      ConfigError: the tree cannot be cut to `sizes`; the message has the
-        possible numbers of clusters.
+      ConfigError: the tree cannot be built, or cannot be cut to `sizes`; the
+        message has the possible numbers of clusters.
     """
-    return LabelLevels.cut(self.tree.build(data), sizes=self.sizes)
+    try:
+      tree = self.tree.build(data)
+    except ConfigError as error:
+      message = str(error).replace(TREE_PATH, f'{path}.tree')
+      raise ConfigError(message) from error
+    try:
+      return LabelLevels.cut(tree, sizes=self.sizes)
+    except ConfigError as error:
+      raise ConfigError(f'{path}.sizes={self.sizes}: {error}') from error

@@ -12,7 +12,7 @@ from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import LabelSpace
-from xjax.score.trees.contract import TreeConfig, TreeData
+from xjax.score.trees.contract import TREE_PATH, TreeConfig, TreeData
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
 _ROOT = 0
@@ -54,8 +54,8 @@ class TaxonomyTree(TreeConfig):
     parents = {label.id: label.parents for label in labels}
     if not any(parents.values()):
       raise ConfigError(
-        'config.model.tree=TaxonomyTree(): no label has a parent; set '
-        'config.model.tree.file to a taxonomy file'
+        f'{TREE_PATH}=TaxonomyTree(): no label has a parent; set '
+        f'{TREE_PATH}.file to a taxonomy file'
       )
     return parents
 
