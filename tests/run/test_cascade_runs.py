@@ -7,10 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.kills import assert_about_the_same_dev
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
 from xjax.data.load import load_corpus
@@ -80,6 +82,15 @@ def test_a_run_that_is_continued_ends_where_an_uninterrupted_run_does(
   assert result.metrics == finished.metrics
   ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.thorough
+def test_a_mesh_trains_the_same_model(finished, devices, tmp_path):
+  config = config_with()
+  config.mesh = MeshConfig(data=2, label=2)
+  with devices(4):
+    result = fit(config, tmp_path)
+  assert_about_the_same_dev(result, finished)
 
 
 class Killed(Exception):

@@ -83,6 +83,15 @@ def test_a_warm_model_compiles_nothing_more(matched, compiled):
   assert not compiled
 
 
+def test_words_explain_labels_by_their_classifiers(matched):
+  predictor = load(matched.workdir)
+  (explained, _, _) = predictor.explain(TEXTS, k=2, words=3)
+  words = set(TEXTS[0].lower().split())
+  assert explained
+  assert all(why.word.lower() in words for x in explained for why in x.why)
+  assert any(x.why for x in explained)
+
+
 def test_slices_weights_and_allowed_labels_filter_the_lists(matched):
   predictor = load(matched.workdir)
   batch, scorer = batch_of(predictor), predictor.scorer

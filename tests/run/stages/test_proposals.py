@@ -6,7 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from tests.fixtures.kills import assert_same_dev, kill, kill_training
+from tests.fixtures.kills import (
+  assert_about_the_same_dev,
+  assert_same_dev,
+  kill,
+  kill_training,
+)
 from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls, reranker
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
@@ -14,6 +19,7 @@ from xjax.config.optimizer import SWAConfig
 from xjax.config.run import shrink
 from xjax.config.stages import StageShortlist
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.mesh_config import MeshConfig
 from xjax.judge.predictions import Predictions
 from xjax.run import sparse
 from xjax.run.fit import fit
@@ -239,6 +245,18 @@ def test_a_proposer_does_not_change_after_the_run_has_used_it(
   config = reranker()
   config.model.shortlist.stage.train.workers = 1
   assert fit(config, tmp_path / 'run').metrics == reranked.metrics
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+  ('kind', 'make'), [('reranked', reranker), ('levelled', by_levels)]
+)
+def test_a_mesh_trains_the_same_model(kind, make, request, devices, tmp_path):
+  whole, config = request.getfixturevalue(kind), make()
+  config.mesh = MeshConfig(data=2, label=2)
+  with devices(4):
+    result = fit(config, tmp_path / 'run')
+  assert_about_the_same_dev(result, whole)
 
 
 @pytest.mark.parametrize('metric', ['few/RP@5', 'all/nDCG@5'])
