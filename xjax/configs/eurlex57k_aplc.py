@@ -15,12 +15,12 @@ FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
 labels: all labels that occur in train, dev or test. If you have no test split,
 write the ids of these labels to a file and set --config.data.labels=FILE.
 
-Differs from the paper: there is no pooler, a dense layer with tanh. With it, the
-model learns only the frequencies of the labels: the head has no biases, so the
-fresh pooler is driven to a constant before the rows have learnt anything.
+Differs from the paper: there is no pooler, a dense layer with tanh. With it,
+the model learns only the frequencies of the labels: the head has no biases, so
+the fresh pooler is driven to a constant before the rows have learnt anything.
 
-Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: about that
-of eurlex57k_minilm.
+Data: EURLEX57K. Hardware: two CPU cores. Expected: the table "Two stages" in
+docs/results.md. Time: about that of eurlex57k_minilm.
 """
 
 from xjax.config.neural_train import NeuralTrain, Schedule

@@ -42,7 +42,7 @@ from xjax.config.optimizer import AdamW
 from xjax.config.run import Config
 from xjax.config.stages import StageConfig, StageVectors
 from xjax.configs import eurlex57k_xr_linear
-from xjax.data.batches.shortlists import Candidates
+from xjax.data.batches.candidates import Candidates
 from xjax.data.config import SubwordsConfig
 from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig

@@ -36,7 +36,7 @@ import dataclasses
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.optimizer import Adam, SWAConfig
 from xjax.config.run import Config
-from xjax.data.batches.shortlists import Candidates
+from xjax.data.batches.candidates import Candidates
 from xjax.data.config import WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.losses.bce import BCEConfig

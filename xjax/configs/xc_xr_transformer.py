@@ -42,7 +42,7 @@ from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, EvalConfig
 from xjax.config.stages import StageConfig, StageVectors
 from xjax.config.train import TreeTrain
-from xjax.data.batches.shortlists import Candidates
+from xjax.data.batches.candidates import Candidates
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.losses.contract import Reduction

@@ -42,7 +42,7 @@ from xjax.run.neural_training import (
   scored_labels,
 )
 from xjax.run.predictor import Predictor
-from xjax.run.stages.levels import RunLevels, saved_levels
+from xjax.run.stages.level_stages import RunLevels, saved_levels
 from xjax.run.stages.proposals import (
   check_proposals,
   check_shortlist,

@@ -15,7 +15,7 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
-from xjax.data.batches.shortlists import Candidates
+from xjax.data.batches.candidates import Candidates
 from xjax.score.heads.contract import HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage

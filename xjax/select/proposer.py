@@ -7,7 +7,7 @@ from jaxtyping import Float32, Int32
 import numpy as np
 
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
-from xjax.data.batches.shortlists import children_of
+from xjax.data.batches.candidates import children_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

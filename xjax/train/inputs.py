@@ -14,6 +14,7 @@ from xjax.core.types import (
   Batch,
   Ragged,
 )
+from xjax.data.batches.candidates import TrainShortlists
 from xjax.data.batches.dense import (
   Documents,
   EvalBatches,
@@ -28,7 +29,6 @@ from xjax.data.batches.feature_files import (
 )
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing, possible_rows
-from xjax.data.batches.shortlists import TrainShortlists
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.batches.zones import Zones
 from xjax.data.formats.contract import DataConfig

@@ -25,7 +25,7 @@ from xjax.run import sparse
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.stages import proposals
-from xjax.run.stages.levels import level_config
+from xjax.run.stages.level_stages import level_config
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.update import FusedAdam
 from xjax.score.shortlists import AllLabels, RunShortlist

@@ -22,9 +22,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.batches.candidates import TrainShortlists
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing
-from xjax.data.batches.shortlists import TrainShortlists
 from xjax.data.batches.zones import Zones
 from xjax.data.text.words import PAD_ID, UNKNOWN_ID
 

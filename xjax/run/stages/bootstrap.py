@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.data.batches.shortlists import TrainShortlists
+from xjax.data.batches.candidates import TrainShortlists
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles

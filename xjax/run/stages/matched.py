@@ -13,7 +13,7 @@ from xjax.run.judging import Metrics
 from xjax.run.load import JUDGED
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import SparseFit, score_kind
-from xjax.run.stages.levels import RunLevels, level_corpus, saved_levels
+from xjax.run.stages.level_stages import RunLevels, level_corpus, saved_levels
 from xjax.run.stages.proposals import proposed_nodes, saved_nodes
 from xjax.run.stages.proposed_batches import ProposedBatches
 from xjax.run.stages.stage import Stage, load_stage

@@ -13,12 +13,12 @@ from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress, progress
 from xjax.core.types import PAD, Ragged
-from xjax.data.batches.shortlists import TrainShortlists
+from xjax.data.batches.candidates import TrainShortlists
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
-from xjax.run.stages.levels import (
+from xjax.run.stages.level_stages import (
   level_config,
   level_corpus,
   saved_levels,

@@ -20,7 +20,7 @@ from xjax.core.types import PAD
 from xjax.data.batches.sparse import Features
 from xjax.data.schema import Corpus, Document
 from xjax.run.predictor import Predictor
-from xjax.run.stages.levels import RunLevels, train_level
+from xjax.run.stages.level_stages import RunLevels, train_level
 from xjax.run.stages.stage import (
   Stage,
   check_run,

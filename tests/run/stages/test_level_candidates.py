@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.kills import kill_training
 from tests.fixtures.shortlist_runs import by_levels
 from xjax.core.errors import Preempted
-from xjax.data.batches.shortlists import Candidates
+from xjax.data.batches.candidates import Candidates
 from xjax.run.fit import fit
 from xjax.run.load import load
 

@@ -19,7 +19,7 @@ from xjax.plan.advice import advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import assumed_sizes
-from xjax.plan.stages import trained_models
+from xjax.plan.trained_models import trained_models
 from xjax.score.config import ExactMatchModel, TreeModel
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.contract import NoEncoder

@@ -7,8 +7,8 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
+from xjax.data.batches.candidates import Candidates, TrainShortlists
 from xjax.data.batches.dense import TrainBatches
-from xjax.data.batches.shortlists import Candidates, TrainShortlists
 from xjax.score.heads.shortlist import lost_positives
 
 RNG = np.random.default_rng(5)

@@ -11,7 +11,7 @@ from xjax.losses.bce import BCEConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit
 from xjax.run.load import load
-from xjax.run.stages.levels import level_corpus, saved_levels
+from xjax.run.stages.level_stages import level_corpus, saved_levels
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.workdir import Workdir
 
@@ -43,7 +43,7 @@ def test_other_clusters_have_other_ids(levelled):
 def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
   from sklearn.svm import LinearSVC
 
-  from xjax.data.batches.shortlists import TrainShortlists
+  from xjax.data.batches.candidates import TrainShortlists
   from xjax.run.stages.bootstrap import fitted_rows
 
   rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from xjax.config.stages import (
 )
 from xjax.core.errors import ConfigError
 from xjax.plan.sizes import Sizes
-from xjax.run.stages.levels import level_config
+from xjax.run.stages.level_stages import level_config
 from xjax.run.stages.matched import MATCHER
 from xjax.run.stages.proposals import LEVEL, PROPOSER
 from xjax.run.stages.vectors import ENCODER
