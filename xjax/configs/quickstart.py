@@ -208,7 +208,10 @@ def _model(system: str) -> ModelConfig:
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
     case 'rerank':
-      return NeuralModel(words, bigru, shortlist=StageShortlist(size=20))
+      tree = _tree()
+      stage = StageConfig(tree.data.tokens, (), tree.model, tree.train)
+      lists = StageShortlist(size=20, stage=stage)
+      return NeuralModel(words, bigru, shortlist=lists)
     case 'rerank_run':
       lists = RunShortlist(size=20, workdir='runs/tree')
       return NeuralModel(words, bigru, shortlist=lists)

@@ -104,6 +104,8 @@ def build_corpus(
 def cut_corpus(corpus: Corpus, zones: tuple[str, ...]) -> Corpus:
   """Returns a corpus whose documents have only some of their zones.
 
+  A document with none of these zones keeps all its zones, as in prediction.
+
   Args:
     corpus: a corpus with texts.
     zones: names of the zones to keep.
@@ -118,7 +120,9 @@ def cut_corpus(corpus: Corpus, zones: tuple[str, ...]) -> Corpus:
   splits = {
     name: dataclasses.replace(
       split,
-      documents=CutDocuments(split.documents, zones),
+      documents=StoredDocuments(
+        split.documents, functools.partial(_with_zones, zones)
+      ),
       digest=_digest(split.digest, zones),
     )
     for name, split in corpus.splits.items()
@@ -349,7 +353,11 @@ def model_view(data: DataConfig, document: Document) -> Document:
 
   A document with none of these zones, such as bare text, keeps all its zones.
   """
-  zones = tuple(data.zones) or data.full_text
+  return _with_zones(tuple(data.zones) or data.full_text, document)
+
+
+def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
+  """Returns a document with only some zones, or all if it has none of these."""
   if not any(name in document.zones for name in zones):
     return document
   return keep_zones(document, zones)

@@ -81,8 +81,7 @@ class LabelLossConfig(LossConfig, abstract=True):
     'MEAN_LABELS divides their sum by the number of labels that are scored: '
     'all labels, or those on a shortlist. So the norm of the gradient hardly '
     'depends on this number, and train.clip_norm and the eps of Adam are those '
-    'of papers that take the mean. AdaptiveConfig and CascadeConfig always '
-    'take a mean of their own.',
+    'of papers that take the mean.',
   )
 
 

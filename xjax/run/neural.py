@@ -48,11 +48,14 @@ from xjax.run.stages.proposals import (
   check_shortlist,
   combination_of,
   new_proposals,
+  proposing_stage,
   saved_proposals,
 )
+from xjax.run.stages.stage import Stage
 from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
+from xjax.score.trees.levels import LabelLevels
 from xjax.train.checkpoint import (
   complete_steps,
   intact_steps,
@@ -93,11 +96,14 @@ class NeuralFit(Fit):
   Attributes:
     costs: how much each gold label of the split train counts in the loss; None
       if all count equally.
+    levels: the levels of a run whose levels are known; None if the run builds
+      its levels.
   """
 
   models = (NeuralModel,)
 
   costs: Ragged | None = None
+  levels: LabelLevels | None = None
 
   @staticmethod
   def load(
@@ -143,7 +149,7 @@ class NeuralFit(Fit):
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))
-    check_shortlist(config, self.workdir)
+    check_shortlist(config, self.workdir, self._stage)
     steps = complete_steps(self.workdir.checkpoints)
     if steps and steps[-1]:
       _check_steps(config, self.workdir, steps[-1])
@@ -179,7 +185,8 @@ class NeuralFit(Fit):
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
     levels = self._levels and self._levels.of(corpus)
-    check_proposals(self.config, self.workdir, corpus, levels)
+    parts = self.config, self.workdir, self._stage
+    check_proposals(*parts, corpus, levels)
     if model.head.levels is not None:
       split = corpus.split('train')
       model.head.check_gold(levels, corpus.trained_gold, split.ids)
@@ -209,7 +216,9 @@ class NeuralFit(Fit):
       vocab = _vocabulary(config, corpus, folder)
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     levels = self._levels and self._levels.keep(corpus)
-    proposals = new_proposals(config, folder, corpus, preemption, self.costs)
+    proposals = new_proposals(
+      config, folder, corpus, preemption, self._stage, self.costs
+    )
     inputs = proposals.inputs(inputs)
     if proposals.proposer is not None:
       combination, weight = combination_of(config)
@@ -246,8 +255,14 @@ class NeuralFit(Fit):
       levels = getattr(getattr(self.config.model, part), 'levels', None)
       if levels:
         path = f'config.model.{part}.levels'
-        return RunLevels(levels, self.config, self.workdir, path)
+        parts = self.config, self.workdir, path
+        return RunLevels(levels, *parts, built=self.levels)
     return None
+
+  @functools.cached_property
+  def _stage(self) -> Stage | None:
+    """Returns the stage that proposes labels; None if there is none."""
+    return proposing_stage(self.config, self.workdir)
 
 
 def _check_batch(size: int, documents: int) -> None:

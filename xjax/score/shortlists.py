@@ -227,11 +227,13 @@ class LevelShortlist(ShortlistConfig):
   def _level_faults(self, config: Any, path: str) -> Iterator[str]:
     """Yields faults of averaging the weights of the levels above the labels."""
     average = getattr(config.train, 'average', None)
-    for steps in self.steps if average else ():
+    for steps in sorted(set(self.steps)) if average else ():
       train = dataclasses.replace(config.train, steps=steps)
-      level = dataclasses.replace(config, train=train)
-      for fault in average.check(level, 'config.train.average'):
-        yield f'{path}.steps={self.steps}: {fault}'
+      above = dataclasses.replace(config, train=train)
+      for fault in average.check(above, 'config.train.average'):
+        # The fault names the number of steps of the last level.
+        level = fault.replace('config.train.steps', 'the steps of a level')
+        yield f'{path}.steps={self.steps}: {level}'
 
 
 def _has_plain_rows(head: HeadConfig) -> bool:

@@ -254,6 +254,10 @@ def test_a_fault_of_the_matcher_is_found_before_the_first_write(
       r'config\.model\.matcher\.train\.init_from=nowhere',
     ),
     (
+      {'matcher': _with_train(stage, rates=('no_such/*=0.5',))},
+      r'config\.model\.matcher\.train\.rates',
+    ),
+    (
       {'levels': dataclasses.replace(model.levels, sizes=(1,))},
       r'model\.levels\.sizes=\(1,\): a tree cannot be cut to at most 1',
     ),
@@ -262,15 +266,6 @@ def test_a_fault_of_the_matcher_is_found_before_the_first_write(
     with pytest.raises(ConfigError, match=message):
       fit(dataclasses.replace(matched_config, model=wrong), tmp_path / 'run')
     assert not (tmp_path / 'run' / 'config.json').exists()
-
-
-def test_a_late_fault_of_the_matcher_names_its_field(
-  matched_config, stage, tmp_path
-):
-  matcher = _with_train(stage, rates=('no_such/*=0.5',))
-  wrong = dataclasses.replace(matched_config.model, matcher=matcher)
-  with pytest.raises(ConfigError, match=r'model\.matcher\.train\.rates'):
-    fit(dataclasses.replace(matched_config, model=wrong), tmp_path)
 
 
 def _with_train(stage, **changed):

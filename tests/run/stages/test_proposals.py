@@ -1,5 +1,6 @@
 """Runs that rank the labels of another run, or of clusters."""
 
+import dataclasses
 import shutil
 
 import jax
@@ -233,6 +234,19 @@ def test_a_run_with_other_labels_is_an_error(reranked, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
+def test_a_fault_of_the_proposer_is_found_before_the_first_write(
+  stage, tmp_path
+):
+  train = dataclasses.replace(stage.train, rates=('no_such/*=0.5',))
+  wrong = dataclasses.replace(stage, train=train)
+  config = reranker()
+  config.model.shortlist.stage = wrong
+  message = r'config\.model\.shortlist\.stage\.train\.rates'
+  with pytest.raises(ConfigError, match=message):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
 def test_a_proposer_does_not_change_after_the_run_has_used_it(
   reranked, tmp_path
 ):
@@ -272,7 +286,10 @@ def test_weights_must_be_averaged_at_each_level():
   config = by_levels()
   config.train.steps = 9
   config.train.average = SWAConfig(start=3)
-  message = r'shortlist\.steps=\(3, 4\): config\.train\.average\.start=3'
+  message = (
+    r'shortlist\.steps=\(3, 4\): config\.train\.average\.start=3: must be '
+    'below the steps of a level=3'
+  )
   with pytest.raises(ConfigError, match=message):
     check_config(config)
 

@@ -23,6 +23,7 @@ from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.run.stages.vectors import join
 from xjax.score.config import ExactMatchModel, RunVectors
+from xjax.score.linear.part_files import PartFiles
 from xjax.score.shortlists import LevelShortlist
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
@@ -132,7 +133,7 @@ def by_levels(request, devices, joined_config, tmp_path_factory):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize('place', ['loop 0', 'loop 1', 'tree'])
+@pytest.mark.parametrize('place', ['loop 0', 'loop 1', 'tree', 'part'])
 def test_an_encoder_by_levels_resumes_where_it_was_killed(
   by_levels, place, tmp_path, monkeypatch
 ):
@@ -140,10 +141,13 @@ def test_an_encoder_by_levels_resumes_where_it_was_killed(
   with monkeypatch.context() as patch, pytest.raises(Preempted):
     if place.startswith('loop'):
       kill_training(patch, int(place[-1]))
-    else:
+    elif place == 'tree':
       kill(patch, sparse_runs, 'fit_tree')
+    else:
+      kill(patch, PartFiles, 'save', 0, after=True)
     fit(fresh(config), tmp_path / 'run')
-  result = fit(fresh(config), tmp_path / 'run')
+  fit(fresh(config), tmp_path / 'run')
+  result = fit(fresh(config), tmp_path / 'run')  # it is finished
   assert result.metrics == whole.metrics
   assert_same_dev(result, whole)
   assert contents(result.workdir / 'model') == contents(whole.workdir / 'model')
@@ -164,17 +168,19 @@ def test_an_encoder_of_clusters_alone_has_no_label_rows(by_levels):
   )
 
 
+@pytest.mark.parametrize('labels', [True, False])
 def test_a_fault_of_the_encoder_is_found_before_the_first_write(
-  joined_config, tmp_path
+  joined_config, labels, tmp_path
 ):
   config = fresh(joined_config)
-  levels = LevelsConfig((16,), ClusterTree(arity=4, max_leaf=7))
+  config.model.vectors.labels = labels
+  levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=7))
   stage = config.model.vectors.stage
-  stage.model.shortlist = LevelShortlist(levels, (4,), kept=1)
+  stage.model.shortlist = LevelShortlist(levels, (3, 4), kept=1)
   path = r'config\.model\.vectors\.stage\.'
   with pytest.raises(ConfigError, match=path + r'model\.shortlist\.kept=1'):
     fit(config, tmp_path / 'run')
-  levels.sizes = (2,)
+  levels.sizes, stage.model.shortlist.steps = (2,), (4,)
   message = path + r'model\.shortlist\.levels\.sizes=\(2,\): a tree cannot be'
   with pytest.raises(ConfigError, match=message):
     fit(config, tmp_path / 'run')
@@ -193,9 +199,17 @@ def test_a_stage_reads_only_its_zones(joined_config, tmp_path):
   titles = [document.zones['title'] for document in split.documents]
   wanted = Vocabulary.fit(titles, config.model.vectors.stage.tokens)
   assert stage.inputs.vocab.digest == wanted.digest
-  cut = cut_corpus(result.corpus, ('title',))
+  dev = result.corpus.splits['dev']
+  documents = [*dev.documents]
+  body = {'body': documents[0].zones['body']}  # all of a document without title
+  documents[0] = dataclasses.replace(documents[0], zones=body)
+  dev = dataclasses.replace(dev, documents=documents, digest='changed')
+  splits = {'train': split, 'dev': dev}
+  cut = cut_corpus(
+    dataclasses.replace(result.corpus, splits=splits), ('title',)
+  )
   trained = stage.inputs.split_batches(cut.splits['dev'])
-  used = stage.inputs.token_batches(result.corpus.splits['dev'].documents)
+  used = stage.inputs.token_batches(documents)
   for ours, theirs in zip(trained, used, strict=True):
     np.testing.assert_array_equal(ours.tokens_BT, theirs.tokens_BT)
 

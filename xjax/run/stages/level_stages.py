@@ -16,6 +16,7 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.judge.predictions import labels_sha256
+from xjax.run.contract import Fit
 from xjax.run.load import kind_of_run
 from xjax.run.predictor import Predictor
 from xjax.run.stages.stage import train_stage
@@ -157,13 +158,31 @@ def train_level(
     As train_stage.
   """
   clusters, sums = level_corpus(corpus, levels, costs)
-  above, stage = level_config(config), folder.stage(name)
-  if not stage.levels.exists():
-    stage.path.mkdir(parents=True, exist_ok=True)
-    with stage.recording(stage.levels):
-      save_levels(stage.levels, levels.above_labels())
-  run = kind_of_run(above)(above, stage, costs=sums)
+  run = level_run(config, folder, name, levels, sums)
   return train_stage(run, folder, clusters, preemption)
+
+
+def level_run(
+  config: Config,
+  folder: Workdir,
+  name: str,
+  levels: LabelLevels | None = None,
+  costs: Ragged | None = None,
+) -> Fit:
+  """Returns the run of the level above the labels.
+
+  Args:
+    config: config of a run with LevelShortlist.
+    folder: workdir of the run.
+    name: name of the stage.
+    levels: at least two levels; the last one has the labels of the run. None if
+      the run is not asked for its levels.
+    costs: how much each gold cluster counts; None stands for 1.
+  """
+  above = level_config(config)
+  known = levels and levels.above_labels()
+  parts = above, folder.stage(name)
+  return kind_of_run(above)(*parts, costs=costs, levels=known)
 
 
 def level_config(config: Config) -> Config:

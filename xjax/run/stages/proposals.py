@@ -18,12 +18,7 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.run.predictor import Predictor
 from xjax.run.stages.bootstrap import fitted_rows
-from xjax.run.stages.level_stages import (
-  level_config,
-  level_corpus,
-  saved_levels,
-  train_level,
-)
+from xjax.run.stages.level_stages import saved_levels, train_level
 from xjax.run.stages.proposed_batches import ShortlistInputs
 from xjax.run.stages.stage import (
   Stage,
@@ -83,12 +78,28 @@ class Proposals:
     return ShortlistInputs(*parts, self.stage, self.predictor)
 
 
-def check_shortlist(config: Config, folder: Workdir) -> None:
+def proposing_stage(config: Config, folder: Workdir) -> Stage | None:
+  """Returns the stage of a run with StageShortlist, else None.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+  """
+  shortlist = config.model.shortlist
+  if not isinstance(shortlist, StageShortlist):
+    return None
+  return Stage(shortlist.stage, config, folder, PROPOSER, _STAGE)
+
+
+def check_shortlist(
+  config: Config, folder: Workdir, stage: Stage | None
+) -> None:
   """Checks, before the corpus is read, that a run can make its shortlists.
 
   Args:
     config: config of the run.
     folder: workdir of the run.
+    stage: result of proposing_stage.
 
   Raises:
     ConfigError: there are several processes, the stage cannot start, or the
@@ -103,21 +114,26 @@ def check_shortlist(config: Config, folder: Workdir) -> None:
       'process; start the run on one host'
     )
   copied = folder.stage(PROPOSER).config.exists()
-  if isinstance(shortlist, StageShortlist):
-    _stage(config, folder).check_start()
+  if stage is not None:
+    stage.check_start()
   elif isinstance(shortlist, RunShortlist) and not copied:
     source, _ = check_run(shortlist.workdir, f'{_FIELD}.workdir')
     check_zones(config, source, load_config(Workdir.at(source).config))
 
 
 def check_proposals(
-  config: Config, folder: Workdir, corpus: Corpus, levels: LabelLevels | None
+  config: Config,
+  folder: Workdir,
+  stage: Stage | None,
+  corpus: Corpus,
+  levels: LabelLevels | None,
 ) -> None:
   """Checks that what proposes labels fits a corpus; writes nothing.
 
   Args:
     config: config of the run.
     folder: workdir of the run.
+    stage: result of proposing_stage.
     corpus: corpus of the run.
     levels: the levels of a run with LevelShortlist.
 
@@ -128,8 +144,8 @@ def check_proposals(
   """
   shortlist = config.model.shortlist
   copied = folder.stage(PROPOSER).config.exists()
-  if isinstance(shortlist, StageShortlist):
-    _stage(config, folder).check_corpus(corpus)
+  if stage is not None:
+    stage.check_corpus(corpus)
   elif isinstance(shortlist, RunShortlist) and not copied:
     source, field = shortlist.workdir, f'{_FIELD}.workdir'
     check_labels(source, load_run(source, field), corpus.label_space, field)
@@ -142,9 +158,9 @@ def _check_room(
   """Checks that all gold labels of a document fit on its shortlist.
 
   Args:
-    config: config of the run, or of a level above the labels.
-    corpus: the corpus whose labels are scored.
-    levels: the levels down to these labels, if there are some.
+    config: config of the run.
+    corpus: corpus of the run.
+    levels: the levels of a run with LevelShortlist.
 
   Raises:
     ConfigError: a training document has more labels; the message names it.
@@ -158,9 +174,6 @@ def _check_room(
       return
   field = f'{_FIELD}.{shortlist.room}'
   lists.with_room(corpus.trained_gold, corpus.splits[TRAIN].ids, field)
-  if levels and len(levels) > 1:
-    clusters, _ = level_corpus(corpus, levels)
-    _check_room(level_config(config), clusters, levels.above_labels())
 
 
 def new_proposals(
@@ -168,6 +181,7 @@ def new_proposals(
   folder: Workdir,
   corpus: Corpus,
   preemption: Preemption,
+  stage: Stage | None = None,
   costs: Ragged | None = None,
 ) -> Proposals:
   """Returns the shortlists of a run, and trains the stage that proposes them.
@@ -179,6 +193,7 @@ def new_proposals(
     folder: workdir of the run, which has the levels of a LevelShortlist.
     corpus: corpus of the run.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+    stage: result of proposing_stage.
     costs: how much each gold label of the split train counts; None stands for
       1.
 
@@ -189,7 +204,7 @@ def new_proposals(
   shortlist = config.model.shortlist
   match shortlist:
     case RankedShortlist():
-      proposals = _ranked(config, folder, corpus, preemption)
+      proposals = _ranked(config, folder, stage, corpus, preemption)
       if not shortlist.lists_in_training:
         return proposals
       shortlists = TrainShortlists(np.zeros((0, 0), np.int32), shortlist.size)
@@ -264,22 +279,20 @@ def combination_of(config: Config) -> tuple[Combination, float]:
   return Combination.SUM, 0.0
 
 
-def _stage(config: Config, folder: Workdir) -> Stage:
-  """Returns the stage of a run with StageShortlist."""
-  return Stage(config.model.shortlist.stage, config, folder, PROPOSER, _STAGE)
-
-
 def _ranked(
-  config: Config, folder: Workdir, corpus: Corpus, preemption: Preemption
+  config: Config,
+  folder: Workdir,
+  stage: Stage | None,
+  corpus: Corpus,
+  preemption: Preemption,
 ) -> Proposals:
   """Trains or copies the model whose labels are ranked again."""
   shortlist = config.model.shortlist
-  if isinstance(shortlist, StageShortlist):
-    predictor = _stage(config, folder).train(corpus, preemption)
+  if stage is not None:
+    predictor = stage.train(corpus, preemption)
   else:
     source, field = shortlist.workdir, f'{_FIELD}.workdir'
     predictor = copy_run(source, folder, PROPOSER, field)
-    check_labels(source, predictor, corpus.label_space, field)
   return _of_ranked(shortlist, predictor)
 
 

@@ -201,7 +201,7 @@ class Stage:
       ConfigError: the stage cannot start, or would change although the run has
         used it already; the message names the field.
     """
-    with self._paths():
+    with self.paths():
       if _has_results(self.folder):
         self._check_unchanged()
       self.run.check_start()
@@ -226,7 +226,7 @@ class Stage:
       ConfigError, DataError: the stage cannot be trained; the message says why.
     """
     cut = self.corpus(corpus)
-    with self._paths():
+    with self.paths():
       self.run.check_corpus(cut, prior_metrics(cut, self.run.config.eval))
 
   def train(self, corpus: Corpus, preemption: Preemption) -> Predictor:
@@ -243,11 +243,11 @@ class Stage:
       As train_stage.
     """
     cut = self.corpus(corpus)
-    with self._paths():
+    with self.paths():
       return train_stage(self.run, self.folder, cut, preemption)
 
   @contextlib.contextmanager
-  def _paths(self) -> Iterator[None]:
+  def paths(self) -> Iterator[None]:
     """Raises a ConfigError about the stage with the paths of the run."""
     try:
       yield
@@ -258,8 +258,8 @@ class Stage:
 def _has_results(folder: Workdir) -> bool:
   """Returns whether a run has files that its stages have decided."""
   own = {folder.levels.name, 'search.json'}
-  made = folder.model.iterdir() if folder.model.exists() else ()
-  return folder.checkpoints.exists() or any(f.name not in own for f in made)
+  files = folder.model.iterdir() if folder.model.exists() else ()
+  return folder.checkpoints.exists() or any(f.name not in own for f in files)
 
 
 def train_stage(

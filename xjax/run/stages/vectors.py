@@ -19,8 +19,15 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import Features
 from xjax.data.schema import Corpus, Document
+from xjax.run.contract import Fit
+from xjax.run.judging import prior_metrics
 from xjax.run.predictor import Predictor
-from xjax.run.stages.level_stages import RunLevels, train_level
+from xjax.run.stages.level_stages import (
+  RunLevels,
+  level_corpus,
+  level_run,
+  train_level,
+)
 from xjax.run.stages.stage import (
   Stage,
   check_run,
@@ -163,6 +170,44 @@ def join(
 
 
 @dataclasses.dataclass(eq=False)
+class ClustersStage(Stage):
+  """Trains an encoder that learns clusters of labels, and not the labels."""
+
+  @functools.cached_property
+  def _trained(self) -> Config:
+    """The config of the level of labels, which is not trained."""
+    return self.stage.run_config(self.config)
+
+  @functools.cached_property
+  def _levels(self) -> RunLevels:
+    """The levels of clusters, whose file is in the folder of the run."""
+    levels = self._trained.model.shortlist.levels
+    path = 'config.model.shortlist.levels'
+    return RunLevels(levels, self._trained, self.folder, path)
+
+  @functools.cached_property
+  def run(self) -> Fit:
+    """Returns the run of the level above the labels."""
+    return level_run(self._trained, self.folder, self.name)
+
+  def check_corpus(self, corpus: Corpus) -> None:
+    """Checks that the levels can be built and trained; see Stage."""
+    cut = self.corpus(corpus)
+    with self.paths():
+      levels = self._levels.of(cut)
+      clusters, _ = level_corpus(cut, levels)
+      run = level_run(self._trained, self.folder, self.name, levels)
+      run.check_corpus(clusters, prior_metrics(clusters, run.config.eval))
+
+  def train(self, corpus: Corpus, preemption: Preemption) -> Predictor:
+    """Trains the levels of clusters; see Stage."""
+    cut = self.corpus(corpus)
+    parts = self._trained, self.folder, self.name, cut
+    with self.paths():
+      return train_level(*parts, self._levels.keep(cut), preemption)
+
+
+@dataclasses.dataclass(eq=False)
 class NewVectors:
   """Checks, trains or copies the encoder of a new or resumed run.
 
@@ -180,15 +225,8 @@ class NewVectors:
     vectors = self.config.model.vectors
     if not isinstance(vectors, StageVectors):
       return None
-    return Stage(vectors.stage, self.config, self.folder, ENCODER, _STAGE)
-
-  @functools.cached_property
-  def _levels(self) -> RunLevels | None:
-    """The levels of an encoder that learns clusters, and not the labels."""
-    if self._stage is None or self.config.model.vectors.labels:
-      return None
-    config, path = self._stage.run.config, f'{_STAGE}.model.shortlist.levels'
-    return RunLevels(config.model.shortlist.levels, config, self.folder, path)
+    kind = Stage if vectors.labels else ClustersStage
+    return kind(vectors.stage, self.config, self.folder, ENCODER, _STAGE)
 
   def check_start(self) -> None:
     """Checks that the encoder's stage can start, or that its run exists.
@@ -217,9 +255,7 @@ class NewVectors:
     Raises:
       ConfigError, DataError: the stage cannot be trained.
     """
-    if self._levels:
-      self._levels.of(self._stage.corpus(corpus))
-    elif self._stage:
+    if self._stage:
       self._stage.check_corpus(corpus)
 
   def fitted(self, corpus: Corpus, preemption: Preemption) -> DocumentVectors:
@@ -234,15 +270,11 @@ class NewVectors:
     Raises:
       As train_stage and copy_run.
     """
-    vectors, folder = self.config.model.vectors, self.folder
-    if self._levels:
-      corpus, config = self._stage.corpus(corpus), self._stage.run.config
-      levels = self._levels.keep(corpus)
-      model = train_level(config, folder, ENCODER, corpus, levels, preemption)
-    elif self._stage:
+    vectors = self.config.model.vectors
+    if self._stage:
       model = self._stage.train(corpus, preemption)
     else:
-      model = copy_run(vectors.workdir, folder, ENCODER, _FIELD)
+      model = copy_run(vectors.workdir, self.folder, ENCODER, _FIELD)
     return DocumentVectors.of(model, vectors.weight)
 
 

@@ -332,7 +332,10 @@ class Cascade(Head):
     weights: LabelWeights | None = None,
     rngs: nnx.Rngs | None = None,
   ) -> Float32[Array, '']:
-    """Returns the sum of the mean losses of all levels over documents.
+    """Returns the weighted sum of the losses of all levels over documents.
+
+    The loss of a level is the sum or the mean (loss.reduction) over its
+    candidates.
 
     The candidates of a level are the children of the kept clusters. The gold
     clusters are kept first, and then the clusters with the highest logits.
