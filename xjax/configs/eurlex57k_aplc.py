@@ -15,8 +15,8 @@ FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
 labels: all labels that occur in train, dev or test. If you have no test split,
 write the ids of these labels to a file and set --config.data.labels=FILE.
 
-Differs from the paper: there is no pooler, a dense layer with tanh, and the loss
-is a sum over labels instead of a mean. The head has no biases, so all
+Differs from the paper: there is no pooler, a dense layer with tanh, and the
+loss is a sum over labels instead of a mean. The head has no biases, so all
 probabilities start at .5, and the first gradients are large. Those of the sum
 are clipped. Those of the mean are not, Adam remembers them for hundreds of
 steps, and so the model learnt nothing but the labels' frequencies.
