@@ -98,8 +98,7 @@ def head_step(
   shortlist = None
   if ids_BA is not None:
     gold_BA = np.broadcast_to(np.arange(A) < POSITIVES, (B, A))
-    arrays = ids_BA, gold_BA, np.zeros((B, A), np.float32)
-    shortlist = Shortlist(*map(jnp.asarray, arrays))
+    shortlist = Shortlist(jnp.asarray(ids_BA), jnp.asarray(gold_BA))
 
   def total(document_BD, params, shortlist):
     pace = Pace(jnp.float32(0.01), jnp.float32(0), jnp.uint32(0))
