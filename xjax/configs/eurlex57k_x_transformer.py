@@ -18,7 +18,8 @@ run of eurlex57k_minilm. It can also start from the weights in FOLDER: leave out
 init_from, and set --config.model.matcher.train.steps=2400
 --config.model.matcher.train.learning_rate=1e-2.
 
-Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: 40
+Data: EURLEX57K. Hardware: two CPU cores. Expected: with 300 steps from a
+half-trained encoder, the table "Two stages" in docs/results.md. Time: 40
 minutes beyond the run of eurlex57k_minilm (an estimate).
 """
 
