@@ -83,49 +83,25 @@ class Sizes:
   kept: int = 160
 
 
+_LARGE = {
+  'mean_from': 2,
+  'batch_size': 200,
+  'units': 512,
+  'mlp': (512, 256),
+  'frozen': False,
+}
 SYSTEMS = {
   'eurlex_4k': Sizes(epoch=382),
   'wiki10_31k': Sizes(epoch=349, mean_from=4),
-  'amazoncat_13k': Sizes(
-    epoch=5912,
-    epochs=10,
-    mean_from=2,
-    batch_size=200,
-    units=512,
-    mlp=(512, 256),
-    frozen=False,
-  ),
+  'amazoncat_13k': Sizes(epoch=5912, epochs=10, **_LARGE),
   'amazon_670k': Sizes(
-    epoch=2433,
-    epochs=10,
-    mean_from=2,
-    batch_size=200,
-    units=512,
-    mlp=(512, 256),
-    frozen=False,
-    levels=(2**11, 2**14, 2**17),
+    epoch=2433, epochs=10, levels=(2**11, 2**14, 2**17), **_LARGE
   ),
   'wiki_500k': Sizes(
-    epoch=8880,
-    epochs=5,
-    mean_from=2,
-    batch_size=200,
-    units=512,
-    mlp=(512, 256),
-    frozen=False,
-    levels=(2**13,),
-    leaf=64,
-    kept=15,
+    epoch=8880, epochs=5, levels=(2**13,), leaf=64, kept=15, **_LARGE
   ),
   'amazon_3m': Sizes(
-    epoch=8590,
-    epochs=5,
-    mean_from=2,
-    batch_size=200,
-    units=512,
-    mlp=(512, 256),
-    frozen=False,
-    levels=(2**13, 2**16, 2**19),
+    epoch=8590, epochs=5, levels=(2**13, 2**16, 2**19), **_LARGE
   ),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.kills import assert_same_dev, kill, kill_training
+from tests.fixtures.shortlist_runs import assert_warm_compiles_nothing
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
@@ -75,12 +76,7 @@ def test_labels_of_the_best_clusters_are_ranked_by_their_classifiers(matched):
 
 
 def test_a_warm_model_compiles_nothing_more(matched, compiled):
-  predictor = load(matched.workdir)
-  predictor.warmup()
-  del compiled[:]
-  predictor.lists(TEXTS, 5)
-  predictor.lists(TEXTS[:1] * 20, 5)
-  assert not compiled
+  assert_warm_compiles_nothing(load(matched.workdir), compiled)
 
 
 def test_words_explain_labels_by_their_classifiers(matched):

@@ -13,7 +13,13 @@ from tests.fixtures.kills import (
   kill,
   kill_training,
 )
-from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls, reranker
+from tests.fixtures.shortlist_runs import (
+  TEXTS,
+  assert_warm_compiles_nothing,
+  by_levels,
+  recalls,
+  reranker,
+)
 from xjax.config.check import check_config
 from xjax.config.json import from_json, to_json
 from xjax.config.optimizer import SWAConfig
@@ -295,12 +301,7 @@ def test_weights_must_be_averaged_at_each_level():
 
 
 def test_a_warm_model_compiles_nothing_more(levelled, compiled):
-  predictor = load(levelled.workdir)
-  predictor.warmup()
-  del compiled[:]
-  predictor.lists(TEXTS, 5)
-  predictor.lists(TEXTS[:1] * 20, 5)
-  assert not compiled
+  assert_warm_compiles_nothing(load(levelled.workdir), compiled)
 
 
 def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
