@@ -73,6 +73,7 @@ def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
   space = load_corpus(JsonlData(dir=str(folder)), 0).label_space
   (folder / 'train.jsonl').unlink()
   write(folder, 'test', [{'id': 't', 'text': 'x', 'labels': ['zz', 'a']}])
+  caplog.clear()  # another test may have left the logger at INFO
   with caplog.at_level(logging.INFO, logger='absl'):
     corpus = load_corpus(JsonlData(dir=str(folder)), 0, space, ['test'])
   assert corpus.label_space.ids == (*space.ids, 'zz')
