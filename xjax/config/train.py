@@ -14,11 +14,10 @@ from xjax.core.config_part import (
 )
 from xjax.score.config import (
   AutoModel,
-  EnsembleModel,
-  ExactMatchModel,
   LinearModel,
   ModelConfig,
   NodesModel,
+  UntrainedModel,
 )
 from xjax.score.linear.dual import Solver
 from xjax.score.linear.problem import Loss, SolverConfig
@@ -48,7 +47,7 @@ class NoTrain(TrainConfig):
   """Skips training, for models that have nothing to learn."""
 
   earlier_kind = 'none'
-  trains = (ExactMatchModel, EnsembleModel)
+  trains = (UntrainedModel,)
 
 
 @dataclasses.dataclass

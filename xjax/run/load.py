@@ -20,6 +20,8 @@ from xjax.score.config import (
   EnsembleModel,
   ExactMatchModel,
   LinearModel,
+  NamesModel,
+  NeighboursModel,
   NodesModel,
   TreeModel,
   is_neural,
@@ -94,9 +96,17 @@ def kind_of_run(config: Config) -> 'type[Fit]':
 
       return MatchedFit
     case ExactMatchModel():
-      from xjax.run.exact_match import ExactMatchFit
+      from xjax.run.lookup.exact_match import ExactMatchFit
 
       return ExactMatchFit
+    case NamesModel():
+      from xjax.run.lookup.names import NamesFit
+
+      return NamesFit
+    case NeighboursModel():
+      from xjax.run.lookup.neighbours import NeighboursFit
+
+      return NeighboursFit
     case EnsembleModel():
       from xjax.run.stages.ensemble import EnsembleFit
 

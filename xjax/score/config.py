@@ -7,6 +7,7 @@ import math
 from typing import Any, ClassVar
 
 from xjax.core.config_part import (
+  AMOUNT,
   AT_LEAST_1,
   POSITIVE,
   ConfigPart,
@@ -84,7 +85,12 @@ class AutoModel(ModelConfig):
 
 
 @dataclasses.dataclass
-class ExactMatchModel(ModelConfig):
+class UntrainedModel(ModelConfig, abstract=True):
+  """Scores labels without trained parameters."""
+
+
+@dataclasses.dataclass
+class ExactMatchModel(UntrainedModel):
   """Assigns the labels whose names are in the document, without training.
 
   The model reads the first data.tokens.max_tokens words of a document.
@@ -94,6 +100,63 @@ class ExactMatchModel(ModelConfig):
 
   alt: bool = field(
     False, 'Whether to search for the alternative names of labels as well.'
+  )
+
+
+class Units(enum.Enum):
+  """Says which parts of names and texts are compared.
+
+  Attributes:
+    STEMS: words without their endings. They need a language.
+    CHARACTERS: runs of four characters inside words, for languages without a
+      stemmer and for compound words.
+  """
+
+  STEMS = 'stems'
+  CHARACTERS = 'characters'
+
+
+@dataclasses.dataclass
+class NamesModel(UntrainedModel):
+  """Scores labels by how much of their names is in the document.
+
+  Each stem counts by its inverse document frequency in the training documents.
+  A name that is in the document as a phrase counts more than any name that is
+  not. The model reads the first data.tokens.max_tokens words of a document.
+  """
+
+  reads = (WordsConfig,)
+
+  alt: bool = field(
+    True, 'Whether to search for the alternative names of labels as well.'
+  )
+  units: Units = field(Units.STEMS, 'The parts of names that are compared.')
+  language: str = field(
+    'english',
+    'The language of the stems, such as english, german or french. It is not '
+    'used with units=CHARACTERS.',
+  )
+
+
+@dataclasses.dataclass
+class NeighboursModel(UntrainedModel):
+  """Scores labels by the votes of the most similar training documents (kNN).
+
+  The similarity is the cosine of features. A neighbour votes for all its
+  labels. The score of a label is the sum of its votes over the sum of all
+  votes of one label, which is from 0 to 1.
+  """
+
+  reads = (TfidfConfig, GivenFeaturesConfig)
+
+  neighbours: int = field(
+    30, 'Number of training documents that vote.', AT_LEAST_1, tiny=at_most(4)
+  )
+  power: float = field(
+    3.0,
+    'A vote counts as the similarity to this power. With 0, all neighbours '
+    'count equally.',
+    AMOUNT,
   )
 
 
@@ -114,7 +177,7 @@ class Averaging(enum.Enum):
 
 
 @dataclasses.dataclass
-class EnsembleModel(ModelConfig):
+class EnsembleModel(UntrainedModel):
   """Averages the lists of finished runs, without training.
 
   The runs may read documents in different ways. What loading their models needs
@@ -183,7 +246,7 @@ class SparseModel(ModelConfig, abstract=True):
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
-  return not isinstance(model, SparseModel | ExactMatchModel | EnsembleModel)
+  return not isinstance(model, SparseModel | UntrainedModel)
 
 
 @dataclasses.dataclass
