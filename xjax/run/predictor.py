@@ -24,7 +24,12 @@ from xjax.judge.prediction_lines import WeightedWord, weighted_words
 from xjax.judge.predictions import (
   Lists,
 )
-from xjax.score.config import EnsembleModel, ExactMatchModel, is_neural
+from xjax.score.config import (
+  EnsembleModel,
+  ExactMatchModel,
+  NamesModel,
+  is_neural,
+)
 from xjax.select.explanations import (
   LabelExplanations,
   attention_of,
@@ -80,7 +85,7 @@ def check_describes(config: Config) -> None:
   Raises:
     ConfigError: the model does not read label names.
   """
-  if isinstance(config.model, ExactMatchModel):
+  if isinstance(config.model, ExactMatchModel | NamesModel):
     return
   if isinstance(config.model, EnsembleModel):
     raise ConfigError(

@@ -32,9 +32,11 @@ class ModelConfig(ConfigPart, abstract=True):
 
   Attributes:
     reads: the classes of data.tokens that the model can use.
+    neural: whether the model needs JAX and is trained by optimizer steps.
   """
 
   reads: ClassVar[tuple[type[TokensConfig], ...]] = ()
+  neural: ClassVar[bool] = True
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     tokens, data = config.data.tokens, config.data
@@ -87,6 +89,8 @@ class AutoModel(ModelConfig):
 @dataclasses.dataclass
 class UntrainedModel(ModelConfig, abstract=True):
   """Scores labels without trained parameters."""
+
+  neural = False
 
 
 @dataclasses.dataclass
@@ -238,6 +242,7 @@ class SparseModel(ModelConfig, abstract=True):
   """
 
   reads = (TfidfConfig, GivenFeaturesConfig)
+  neural = False
   beam = 1
   exact = True
   chained: ClassVar[bool] = True
@@ -246,7 +251,7 @@ class SparseModel(ModelConfig, abstract=True):
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
-  return not isinstance(model, SparseModel | UntrainedModel)
+  return model.neural
 
 
 @dataclasses.dataclass
