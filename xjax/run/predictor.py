@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
+from xjax.config.stack import StackModel
 from xjax.core.config_part import kinds
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import ConfigError
@@ -87,6 +88,14 @@ def check_describes(config: Config) -> None:
   """
   if isinstance(config.model, ExactMatchModel | NamesModel):
     return
+  if isinstance(config.model, StackModel):
+    stages = [x.run_config(config) for x in config.model.proposers]
+    if not any(map(describes, stages)):
+      raise ConfigError(
+        'this stack cannot score new labels: none of its proposers reads label '
+        'names; add a proposer with NamesModel'
+      )
+    return
   if isinstance(config.model, EnsembleModel):
     raise ConfigError(
       'an ensemble cannot score new labels: it only lists the labels of its '
@@ -117,6 +126,15 @@ def check_describes(config: Config) -> None:
       'new labels cannot be scored by name: this run reads vectors from files, '
       'so the names of new labels have no vectors; use a run that reads text'
     )
+
+
+def describes(config: Config) -> bool:
+  """Returns whether the model of a run can score new labels by their names."""
+  try:
+    check_describes(config)
+  except ConfigError:
+    return False
+  return True
 
 
 def _names(parts: Iterable[type]) -> str:

@@ -18,7 +18,7 @@ from xjax.data.schema import Corpus, Label, LabelSpace
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics
 from xjax.run.load import DEV, load_calibration
-from xjax.run.predictor import Predictor, check_describes
+from xjax.run.predictor import Predictor, check_describes, describes
 from xjax.run.stages.folds import Lists, proposer_stage, train_proposer
 from xjax.run.stages.members import MemberInputs
 from xjax.run.stages.stage import Stage, load_stage
@@ -42,7 +42,7 @@ class StackPredictor(Predictor):
     """
     check_describes(self.config)
     members = {
-      name: member.with_labels(labels) if describes(member) else member
+      name: member.with_labels(labels) if describes(member.config) else member
       for name, member in self.stages.items()
     }
     space = add_new_labels(self.space, labels)
@@ -50,15 +50,6 @@ class StackPredictor(Predictor):
       self.config, space, members, self.scorer.ranker, self.workdir
     )
     return dataclasses.replace(predictor, calibration=self.calibration)
-
-
-def describes(member: Predictor) -> bool:
-  """Returns whether a proposer can score labels that it knows by name only."""
-  try:
-    check_describes(member.config)
-  except ConfigError:
-    return False
-  return True
 
 
 def stack_predictor(

@@ -195,6 +195,13 @@ class StackScorer:
     self.n_labels = pairs.n_labels
     self.selected_by = f'proposers={len(pairs.proposers)}'
 
+  @property
+  def union_size(self) -> int:
+    """Returns the largest number of labels that are proposed together."""
+    return sum(
+      list_length(x.depth, x.scorer.n_labels) for x in self.pairs.proposers
+    )
+
   def topk(
     self,
     batch: Batch,
