@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from xjax.config.stages import StageConfig
-from xjax.config.train import NoTrain, TrainConfig
+from xjax.config.train import NoTrain, TrainConfig, TreeTrain
 from xjax.core.config_part import (
   AT_LEAST_1,
   AT_LEAST_2,
@@ -15,13 +15,19 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
-from xjax.data.config import TfidfConfig, TokensConfig
-from xjax.score.config import ModelConfig
+from xjax.data.config import TfidfConfig, TokensConfig, WordsConfig
+from xjax.score.config import (
+  ModelConfig,
+  NamesModel,
+  NeighboursModel,
+  TreeModel,
+)
 from xjax.score.rankers.boosted import BoostedTrees
 from xjax.score.rankers.contract import RankerConfig
 from xjax.score.rankers.pair_features import PairFeatures
 
 _NAME = re.compile(r'[a-z][a-z0-9_]*')
+_ALL_WORDS = 1_000_000  # more words than any document has
 
 
 @dataclasses.dataclass
@@ -69,21 +75,48 @@ class Lesson(enum.Enum):
   DEV = 'dev'
 
 
-def _proposers() -> tuple[ProposerConfig, ...]:
-  from xjax.config.train import TreeTrain
-  from xjax.data.config import WordsConfig
-  from xjax.score.config import NamesModel, NeighboursModel, TreeModel
+def tree_proposer(
+  name: str = 'tree', zones: tuple[str, ...] = (), depth: int = 40
+) -> ProposerConfig:
+  """Returns a label tree over TF-IDF features, as own_linear trains it."""
+  from xjax.score.trees.clusters import ClusterTree
 
-  words = WordsConfig(max_tokens=100_000, buckets=(100_000,))
-  return (
-    ProposerConfig(
-      TfidfConfig(), (), TreeModel(), TreeTrain(), 512, name='tree', depth=40
-    ),
-    ProposerConfig(
-      TfidfConfig(), (), NeighboursModel(), NoTrain(), 512, name='neighbours'
-    ),
-    ProposerConfig(words, (), NamesModel(), NoTrain(), 512, name='names'),
+  model = TreeModel(tree=ClusterTree(arity=100, max_leaf=100))
+  train = TreeTrain(threshold=0.01)
+  return _sparse(TfidfConfig(), zones, model, train, name, depth)
+
+
+def neighbours_proposer(
+  name: str = 'neighbours', zones: tuple[str, ...] = (), depth: int = 20
+) -> ProposerConfig:
+  """Returns the nearest training documents by TF-IDF features."""
+  model = NeighboursModel()
+  return _sparse(TfidfConfig(), zones, model, NoTrain(), name, depth)
+
+
+def names_proposer(
+  name: str = 'names', zones: tuple[str, ...] = (), depth: int = 20
+) -> ProposerConfig:
+  """Returns label names that are found in texts."""
+  words = WordsConfig(max_tokens=_ALL_WORDS, buckets=(_ALL_WORDS,))
+  return _sparse(words, zones, NamesModel(), NoTrain(), name, depth)
+
+
+def _sparse(
+  tokens: TokensConfig,
+  zones: tuple[str, ...],
+  model: ModelConfig,
+  train: TrainConfig,
+  name: str,
+  depth: int,
+) -> ProposerConfig:
+  return ProposerConfig(
+    tokens, zones, model, train, batch_size=512, name=name, depth=depth
   )
+
+
+def _proposers() -> tuple[ProposerConfig, ...]:
+  return tree_proposer(), neighbours_proposer(), names_proposer()
 
 
 @dataclasses.dataclass

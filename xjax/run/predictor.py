@@ -21,7 +21,11 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.predict import check_scores
-from xjax.judge.prediction_lines import WeightedWord, weighted_words
+from xjax.judge.prediction_lines import (
+  WeightedFeature,
+  WeightedWord,
+  weighted_words,
+)
 from xjax.judge.predictions import (
   Lists,
 )
@@ -166,13 +170,18 @@ class ExplainedPrediction(NamedTuple):
       a word is the label's attention to the word, or, if the model is linear,
       the contribution of the word to the label's score (see
       contributions_of). In a label tree, contributions add up to the scores of
-      the classifiers on the label's path, which only approximate the score.
+      the classifiers on the label's path, which only approximate the score. In
+      a stack, the words are those of the proposer that adds most to the score.
+    features: in a stack, all features of the document and the label, largest
+      share first. Their weights add up to the score before calibration. ()
+      in other models.
   """
 
   id: str
   name: str
   score: float
   why: tuple[WeightedWord, ...]
+  features: tuple[WeightedFeature, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -298,13 +307,13 @@ class Predictor:
     check_explains(self.config)
     lists = self.lists(documents, k)
     shown = self.explanations(documents, lists.ids, words)
-    return [
-      [
-        ExplainedPrediction(*label, why)
-        for label, why in zip(labels, self.why(documents[row], shown, row))
-      ]
-      for row, labels in enumerate(self.predictions(lists))
-    ]
+    explained = []
+    for row, labels in enumerate(self.predictions(lists)):
+      whys = self.why(documents[row], shown, row)
+      features = shown.features(row) or [()] * len(labels)
+      parts = zip(labels, whys, features)
+      explained.append([ExplainedPrediction(*x, y, z) for x, y, z in parts])
+    return explained
 
   def explanations(
     self,

@@ -15,9 +15,10 @@ from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.shared import SharedDocuments
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.schema import Document, Split
+from xjax.data.text.words import WordPlace, document_words
 from xjax.judge.predictions import list_length
 from xjax.run.predictor import Predictor
-from xjax.train.inputs import check_reads_features
+from xjax.train.inputs import check_reads_features, read_zones
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,6 +71,14 @@ class MemberInputs:
     if features is not None and not any(map(_reads_vectors, self.members)):
       check_reads_features(self.members[0].config)
     return self._batches(documents, Ragged.of([()] * len(documents)), features)
+
+  def document(self, document: str | Document) -> Document:
+    """Returns a document with only the zones that the run reads."""
+    return read_zones(document, self.config.data)
+
+  def words(self, document: str | Document) -> list[WordPlace]:
+    """Returns the words of a document that the run reads, in reading order."""
+    return document_words(self.document(document))
 
   def warmup(self) -> None:
     """Compiles the programs of all members."""

@@ -5,6 +5,8 @@ import dataclasses
 import functools
 import pathlib
 
+import numpy as np
+
 from xjax.config.run import Config
 from xjax.config.stack import Lesson, StackModel
 from xjax.core.distributed import process_count
@@ -14,17 +16,23 @@ from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.formats.draft import TRAIN
 from xjax.data.new_labels import add_new_labels
 from xjax.data.quality import check_train_labels
-from xjax.data.schema import Corpus, Label, LabelSpace
+from xjax.data.schema import Corpus, Document, Label, LabelSpace
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics
 from xjax.run.load import DEV, load_calibration
 from xjax.run.predictor import Predictor, check_describes, describes
 from xjax.run.stages.folds import Lists, proposer_stage, train_proposer
 from xjax.run.stages.members import MemberInputs
+from xjax.run.stages.stack_explanations import (
+  StackWords,
+  explained,
+  feature_shares,
+)
 from xjax.run.stages.stage import Stage, load_stage
 from xjax.score.rankers.contract import PairRanker
 from xjax.score.rankers.pair_features import LabelFacts, feature_names
 from xjax.select.ensembles.stack import Proposer, StackPairs, StackScorer
+from xjax.select.explanations import LabelExplanations
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
@@ -50,6 +58,29 @@ class StackPredictor(Predictor):
       self.config, space, members, self.scorer.ranker, self.workdir
     )
     return dataclasses.replace(predictor, calibration=self.calibration)
+
+  def explanations(
+    self,
+    documents: Sequence[str | Document],
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> LabelExplanations:
+    """Computes which proposers, features and words explain labels.
+
+    The arguments are those of Predictor.explanations. The words of a label are
+    those of the proposer that adds most to its score and reads words.
+    """
+    names = feature_names(self.config.model.features, tuple(self.stages))
+    batches = self.text_batches(documents)
+    shares = feature_shares(self.scorer, batches, ids_NK, names)
+    places = [
+      {(word.zone, word.start): at for at, word in enumerate(words_of)}
+      for words_of in map(self.inputs.words, documents)
+    ]
+    readers = {x: y for x, y in self.stages.items() if explained(y)}
+    by_words = StackWords(readers, shares)
+    return by_words.explanations(documents, places, ids_NK, words, n_first)
 
 
 def stack_predictor(

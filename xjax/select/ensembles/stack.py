@@ -97,11 +97,25 @@ class StackPairs:
       allowed: labels that may be selected. If it is given, the best allowed
         labels are proposed too.
     """
-    lists = [
-      self._lists(proposer, part, len(batch.doc_B), tuple(slices), allowed)
+    return self.of_lists(self._all_lists(batch, tuple(slices), allowed))
+
+  def features_of(
+    self, batch: Batch, keys: Int64[np.ndarray, ' X']
+  ) -> Float32[np.ndarray, 'X F']:
+    """Returns the features of some pairs of a batch, proposed or not."""
+    return self._features(keys, self._all_lists(batch, (), None))
+
+  def _all_lists(
+    self,
+    batch: Batch,
+    slices: tuple[np.ndarray, ...],
+    allowed: np.ndarray | None,
+  ) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the lists of each proposer; see _lists."""
+    return [
+      self._lists(proposer, part, len(batch.doc_B), slices, allowed)
       for proposer, part in zip(self.proposers, batch.proposed, strict=True)
     ]
-    return self.of_lists(lists)
 
   def of_lists(
     self, lists: Sequence[tuple[np.ndarray, np.ndarray]]
