@@ -97,7 +97,7 @@ def kind_of_run(config: Config) -> 'type[Fit]':
 
       return MatchedFit
     case ExactMatchModel():
-      from xjax.run.lookup.exact_match import ExactMatchFit
+      from xjax.run.lookup.names import ExactMatchFit
 
       return ExactMatchFit
     case NamesModel():

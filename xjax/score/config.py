@@ -141,6 +141,19 @@ class NamesModel(UntrainedModel):
     'used with units=CHARACTERS.',
   )
 
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    # The stemmers are imported only where they are needed.
+    import snowballstemmer
+
+    languages = snowballstemmer.algorithms()
+    if self.language not in languages:
+      yield (
+        f'{path}.language={self.language!r}: must be one of '
+        f'{", ".join(languages)}; for other languages, set '
+        f'{path}.units=CHARACTERS'
+      )
+
 
 @dataclasses.dataclass
 class NeighboursModel(UntrainedModel):
