@@ -50,6 +50,11 @@ class ProposerConfig(StageConfig):
     AT_LEAST_1,
     tiny=at_most(8),
   )
+  optional: bool = field(
+    False,
+    'Whether the proposer is left out if the corpus does not have what it '
+    'needs, such as names of labels.',
+  )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
@@ -95,11 +100,17 @@ def neighbours_proposer(
 
 
 def names_proposer(
-  name: str = 'names', zones: tuple[str, ...] = (), depth: int = 20
+  name: str = 'names',
+  zones: tuple[str, ...] = (),
+  depth: int = 20,
+  language: str = 'english',
+  optional: bool = False,
 ) -> ProposerConfig:
   """Returns label names that are found in texts."""
   words = WordsConfig(max_tokens=_ALL_WORDS, buckets=(_ALL_WORDS,))
-  return _sparse(words, zones, NamesModel(), NoTrain(), name, depth)
+  model = NamesModel(language=language)
+  proposer = _sparse(words, zones, model, NoTrain(), name, depth)
+  return dataclasses.replace(proposer, optional=optional)
 
 
 def _sparse(

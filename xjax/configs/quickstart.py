@@ -22,6 +22,13 @@ import dataclasses
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
+from xjax.config.stack import (
+  StackModel,
+  StackTrain,
+  names_proposer,
+  neighbours_proposer,
+  tree_proposer,
+)
 from xjax.config.stages import (
   MatchedModel,
   StageConfig,
@@ -47,6 +54,7 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.rankers.boosted import BoostedTrees
 from xjax.score.shortlists import LevelShortlist, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
@@ -64,6 +72,7 @@ SYSTEMS = (
   'aplc',
   'attention_xml',
   'attention_xml_levels',
+  'best',
   'cascadexml',
   'lightxml',
   'rerank',
@@ -84,6 +93,8 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     return _x_transformer()
   if system == 'tree':
     return _tree()
+  if system == 'best':
+    return _best()
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
@@ -155,6 +166,20 @@ def _tree() -> Config:
     data=SyntheticData(tokens=TfidfConfig()),
     model=TreeModel(ClusterTree(arity=16, max_leaf=16)),
     train=TreeTrain(threshold=0.01),
+  )
+
+
+def _best() -> Config:
+  """Returns a stack: a tree, nearest documents and names, and a ranker."""
+  tree = dataclasses.replace(
+    tree_proposer(), model=_tree().model, train=_tree().train
+  )
+  proposers = tree, neighbours_proposer(), names_proposer()
+  ranker = BoostedTrees(trees=100, leaves=15)
+  return Config(
+    data=SyntheticData(tokens=TfidfConfig()),
+    model=StackModel(proposers, ranker=ranker),
+    train=StackTrain(),
   )
 
 

@@ -14,7 +14,7 @@ from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import SCHEMA, Lists, Predictions, labels_sha256
 
 _SELECTED_BY = re.compile(
-  r'|exact|(?:beam|clusters|shortlist|trees|runs)=[1-9]\d*'
+  r'|exact|(?:beam|clusters|shortlist|trees|runs|proposers)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
 # Name of a recall: the step of the search, and how many labels or clusters the

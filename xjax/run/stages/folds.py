@@ -100,11 +100,19 @@ class Lists:
     config: config of the run.
     folder: workdir of the run.
     corpus: corpus of the run.
+    numbers: numbers of the proposers in config.model.proposers, without those
+      that are left out.
   """
 
   config: Config
   folder: Workdir
   corpus: Corpus
+  numbers: Sequence[int]
+
+  @property
+  def proposers(self) -> list[ProposerConfig]:
+    """Returns the proposers, without those that are left out."""
+    return [self.config.model.proposers[number] for number in self.numbers]
 
   def data(
     self, members: dict[str, Predictor], preemption: Preemption
@@ -121,7 +129,7 @@ class Lists:
     n_labels = max(member.n_labels for member in members.values())
     labels = LabelFacts.of(self.corpus.label_space, n_labels)
     parts = list(self._parts(members, labels, preemption))
-    names = feature_names(model.features, [x.name for x in model.proposers])
+    names = feature_names(model.features, [x.name for x in self.proposers])
     return RankerData(
       np.concatenate([part.features_XF for part in parts]),
       np.concatenate([part.gold_X for part in parts]),
@@ -139,9 +147,9 @@ class Lists:
     if self.config.model.lesson is Lesson.DEV:
       split = self.corpus.split(DEV)
       unseen = self.corpus.label_space.train_counts == 0
-      proposers = self.config.model.proposers
       lists = [
-        _propose(members[x.name], x, split, unseen, x.name) for x in proposers
+        _propose(members[x.name], x, split, unseen, x.name)
+        for x in self.proposers
       ]
       yield from self._pairs(lists, split.gold, labels)
       return
@@ -174,7 +182,7 @@ class Lists:
   ) -> list[ProposedLists]:
     """Returns the lists of a fold's documents, by proposer."""
     lists, corpus = [], None
-    for number, proposer in enumerate(self.config.model.proposers):
+    for number, proposer in zip(self.numbers, self.proposers):
       path = self.folder.model / f'fold_{fold.number}_{proposer.name}.npz'
       if not path.exists():
         corpus = corpus or fold.corpus(self.corpus)
@@ -240,8 +248,7 @@ class Lists:
     """Yields the pairs of documents, some documents at a time."""
     features: PairFeatures = self.config.model.features
     proposers = [
-      Proposer(x.name, None, x.depth, x.scored)
-      for x in self.config.model.proposers
+      Proposer(x.name, None, x.depth, x.scored) for x in self.proposers
     ]
     pairs = StackPairs(proposers, labels, features)
     n = len(gold)

@@ -5,12 +5,13 @@ import dataclasses
 import functools
 import pathlib
 
+from absl import logging
 import numpy as np
 
 from xjax.config.run import Config
 from xjax.config.stack import Lesson, StackModel
 from xjax.core.distributed import process_count
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, UserError
 from xjax.data.batches.shared import SharedDocuments
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.formats.draft import TRAIN
@@ -101,12 +102,12 @@ def stack_predictor(
   """
   model = config.model
   n_labels = max(member.n_labels for member in members.values())
+  chosen = [x for x in model.proposers if x.name in members]
   proposers = [
-    Proposer(x.name, members[x.name], x.depth, x.scored)
-    for x in model.proposers
+    Proposer(x.name, members[x.name], x.depth, x.scored) for x in chosen
   ]
   pairs = StackPairs(proposers, LabelFacts.of(space, n_labels), model.features)
-  inputs = MemberInputs(config, members, max(x.scored for x in model.proposers))
+  inputs = MemberInputs(config, members, max(x.scored for x in chosen))
   scorer = StackScorer(pairs, ranker)
   return StackPredictor(config, space, inputs, scorer, _STEP, folder)
 
@@ -119,9 +120,12 @@ def load_stack(folder: Workdir, config: Config) -> StackPredictor:
     ConfigError: there are several processes.
   """
   _check_one_process()
-  names = [proposer.name for proposer in config.model.proposers]
-  members = {name: load_stage(folder, name) for name in names}
-  ranker = _load_ranker(folder, config)
+  members = {
+    x.name: load_stage(folder, x.name)
+    for x in config.model.proposers
+    if not x.optional or folder.stage(x.name).config.exists()
+  }
+  ranker = _load_ranker(folder, config, tuple(members))
   model = stack_predictor(config, folder.label_space(), members, ranker, folder)
   method, kind = config.eval.calibration, model.score_kind
   calibration = load_calibration(folder, method, _STEP, kind)
@@ -132,11 +136,14 @@ def _ranker_path(folder: Workdir) -> pathlib.Path:
   return folder.model / 'ranker.txt'
 
 
-def _load_ranker(folder: Workdir, config: Config) -> PairRanker:
-  model, path = config.model, _ranker_path(folder)
+def _load_ranker(
+  folder: Workdir, config: Config, proposers: Sequence[str]
+) -> PairRanker:
+  """Reads the ranker of a stack with these proposers."""
+  path = _ranker_path(folder)
   folder.check(path)
-  names = feature_names(model.features, [x.name for x in model.proposers])
-  return model.ranker.load(path, names)
+  names = feature_names(config.model.features, proposers)
+  return config.model.ranker.load(path, names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,12 +154,15 @@ class StackFit(Fit):
   load = staticmethod(load_stack)
 
   @functools.cached_property
-  def stages(self) -> list[Stage]:
-    """Returns the stages of the proposers."""
-    return [
-      proposer_stage(self.config, self.workdir, number)
+  def stages(self) -> dict[int, Stage]:
+    """Returns the stages of the proposers, by number.
+
+    check_corpus removes those that are left out.
+    """
+    return {
+      number: proposer_stage(self.config, self.workdir, number)
       for number in range(len(self.config.model.proposers))
-    ]
+    }
 
   def check_start(self) -> None:
     """Checks the number of processes and the stages.
@@ -161,7 +171,7 @@ class StackFit(Fit):
       ConfigError: there are several processes, or a stage cannot start.
     """
     _check_one_process()
-    for stage in self.stages:
+    for stage in self.stages.values():
       stage.check_start()
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
@@ -183,20 +193,31 @@ class StackFit(Fit):
         f'config.model.folds={model.folds}: must be at most {n // 2}, half the '
         'number of training documents'
       )
-    for stage in self.stages:
-      stage.check_corpus(corpus)
+    for number, stage in list(self.stages.items()):
+      try:
+        stage.check_corpus(corpus)
+      except UserError as error:
+        if not model.proposers[number].optional:
+          raise
+        logging.info('the proposer %s is left out: %s', stage.name, error)
+        del self.stages[number]
+    if not self.stages:
+      raise ConfigError(
+        'config.model.proposers: none of them can be trained on this corpus'
+      )
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Trains the proposers and the ranker that are not trained yet."""
     corpus = _shared(corpus)
     members: dict[str, Predictor] = {}
-    for number, stage in enumerate(self.stages):
-      done = self.stages[:number]
+    done: list[Stage] = []
+    for stage in self.stages.values():
       members[stage.name] = train_proposer(stage, done, corpus, preemption)
+      done.append(stage)
     path = _ranker_path(self.workdir)
     if not path.exists():
       self._train_ranker(path, corpus, members, preemption)
-    ranker = _load_ranker(self.workdir, self.config)
+    ranker = _load_ranker(self.workdir, self.config, tuple(members))
     parts = self.config, corpus.label_space, members, ranker, self.workdir
     model = stack_predictor(*parts)
     size = sum(
@@ -215,7 +236,7 @@ class StackFit(Fit):
     members: dict[str, Predictor],
     preemption: Preemption,
   ) -> None:
-    lists = Lists(self.config, self.workdir, corpus)
+    lists = Lists(self.config, self.workdir, corpus, tuple(self.stages))
     data = lists.data(members, preemption)
     ranker = self.config.model.ranker.fit(
       data, self.config.seed, self.config.train.workers, preemption.check

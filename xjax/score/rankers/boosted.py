@@ -16,6 +16,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import (
+  AMOUNT,
   AT_LEAST_1,
   AT_LEAST_2,
   POSITIVE,
@@ -49,6 +50,12 @@ class BoostedTrees(RankerConfig):
   )
   least_pairs: int = field(
     100, 'Smallest number of pairs in a leaf.', AT_LEAST_1, tiny=1
+  )
+  l2: float = field(
+    1.0,
+    'Added to the curvature of the loss in a leaf. It keeps the values of '
+    'leaves small in which all pairs are gold, or none is.',
+    AMOUNT,
   )
   feature_share: float = field(
     0.7, 'Share of the features that a tree may use, drawn at random.', SHARE
@@ -90,6 +97,7 @@ class BoostedTrees(RankerConfig):
       'num_leaves': self.leaves,
       'learning_rate': self.rate,
       'min_data_in_leaf': self.least_pairs,
+      'lambda_l2': self.l2,
       'feature_fraction': self.feature_share,
       'bagging_fraction': self.pair_share,
       'bagging_freq': 1,

@@ -1,0 +1,320 @@
+"""Runs in which several models propose labels and a ranker judges them."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.fixtures.sparse_runs import HELD_OUT, RUNS, config_of, contents
+import xjax
+from xjax.config.check import check_config
+from xjax.config.json import from_json, to_json
+from xjax.config.stack import (
+  Lesson,
+  ProposerConfig,
+  StackModel,
+  StackTrain,
+  names_proposer,
+  neighbours_proposer,
+)
+from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.data.formats.draft import TRAIN
+from xjax.data.load import load_corpus
+from xjax.data.schema import Label
+from xjax.judge.predictions import Predictions
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.run.stages import folds, stack as stacks
+from xjax.run.strategy import StrategyKind, StrategyRequest
+from xjax.run.tag import tag_file
+from xjax.score.rankers.boosted import BoostedTrees
+from xjax.train.workdir import Workdir
+
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+RANKER = BoostedTrees(trees=60, leaves=7, rate=0.2, least_pairs=5)
+
+
+def stack_of(*proposers, **options):
+  """The config of a stack; the proposers are a tree and names by default."""
+  config = config_of(*RUNS['xr'])
+  tree = ProposerConfig(
+    config.data.tokens, (), config.model, config.train, name='tree', depth=20
+  )
+  proposers = proposers or (tree, names_proposer(depth=10))
+  model = StackModel((*proposers,), **{'ranker': RANKER, 'folds': 3, 'hidden': 0.1, **options})
+  return dataclasses.replace(config, model=model, train=StackTrain())
+
+
+def everything():
+  """The config of a stack of all kinds of proposers without a neural part."""
+  return stack_of(*stack_of().model.proposers, neighbours_proposer(depth=10))
+
+
+@pytest.fixture(scope='module')
+def stacked(tmp_path_factory):
+  return fit(everything(), tmp_path_factory.mktemp('stacked') / 'run')
+
+
+def dev_of(result):
+  return Predictions.load(result.paths['dev'] / 'predictions.npz')
+
+
+def test_the_stack_is_better_than_what_it_learns_from(stacked):
+  ours = stacked.metrics['dev']['xjax']['all']['P@1']
+  split, members = stacked.corpus.split('dev'), load(stacked.workdir).stages
+  gold = [set(split.gold[row].tolist()) for row in range(len(split))]
+  for name in ('tree', 'neighbours'):
+    ids_NK = members[name].lists(list(split.documents), 1).ids
+    hits = [row[0] in labels for row, labels in zip(ids_NK.tolist(), gold)]
+    assert np.mean(hits) <= ours
+  dev = dev_of(stacked)
+  assert dev.selected_by == 'proposers=3'
+  assert 0.5 < dev.recalls['all']['union recall@40'] <= 1
+
+
+def test_labels_without_training_documents_are_ranked(stacked):
+  metrics = stacked.metrics['dev']['xjax']
+  assert metrics['held_out']['RP@5'] > 0.5
+  dev = dev_of(stacked)
+  space = stacked.corpus.label_space
+  assert len(space.held_out) == HELD_OUT
+  assert np.isin(space.held_out, dev.lists['all'].ids).any()
+
+
+def test_a_saved_stack_predicts_the_same(stacked, tmp_path):
+  model = xjax.load(stacked.workdir)
+  model.save(tmp_path / 'saved')
+  expected = model.predict(TEXTS, k=5)
+  assert xjax.load(tmp_path / 'saved').predict(TEXTS, k=5) == expected
+  assert load(stacked.workdir).predict(TEXTS[:1], k=5) == [expected[0]]
+
+
+def test_each_stage_can_be_killed(stacked, tmp_path, monkeypatch):
+  config, folder = everything(), tmp_path / 'run'
+  functions = [
+    (stacks, 'train_proposer'),
+    (folds, 'train_proposer'),
+    (folds, '_propose'),
+    (BoostedTrees, 'fit'),
+  ]
+  for module, name in functions:
+    for calls in (1, 2):
+      with monkeypatch.context() as patch:
+        patch.setattr(module, name, _stops_after(getattr(module, name), calls))
+        with pytest.raises(Preempted):
+          fit(config, folder)
+          raise Preempted('it was called once only')
+  result = fit(config, folder)
+  assert result.metrics == stacked.metrics
+  assert contents(folder / 'model') == contents(stacked.workdir / 'model')
+  for name in stacked.paths:
+    ours, theirs = result.paths[name], stacked.paths[name]
+    assert contents(ours) == contents(theirs)
+
+
+def _stops_after(function, calls):
+  """Returns a function that is killed at its call number `calls`."""
+  count = []
+
+  def stopping(*args, **options):
+    count.append(1)
+    if len(count) == calls:
+      raise Preempted('killed')
+    return function(*args, **options)
+
+  return stopping
+
+
+def test_only_what_prediction_needs_stays(stacked):
+  names = {path.name for path in (stacked.workdir / 'stages').iterdir()}
+  assert names == {'tree', 'names', 'neighbours'}
+
+
+def test_models_of_a_fold_have_not_seen_its_documents(tmp_path, monkeypatch):
+  config, seen = everything(), {}
+  train = folds.train_proposer
+
+  def recording(stage, others, corpus, preemption):
+    seen[stage.name] = corpus
+    return train(stage, others, corpus, preemption)
+
+  monkeypatch.setattr(folds, 'train_proposer', recording)
+  fit(config, tmp_path / 'run')
+  whole = load_corpus(config.data, config.seed)
+  ids = set(whole.splits[TRAIN].ids)
+  outside = [ids - set(x.splits[TRAIN].ids) for x in seen.values()]
+  assert len(seen) == 9
+  assert set().union(*outside) == ids
+  for corpus in seen.values():
+    space, gold = corpus.label_space, corpus.splits[TRAIN].gold
+    assert space.n_held_out > HELD_OUT
+    assert gold.values.max() < space.n_trained
+
+
+def test_a_document_must_not_be_its_own_neighbour(tmp_path, monkeypatch):
+  """Nearest documents that include the document itself give it away."""
+  config = stack_of(neighbours_proposer(depth=20))
+  honest = fit(config, tmp_path / 'honest').metrics['dev']['xjax']['all']
+  whole = load_corpus(config.data, config.seed)
+
+  def leaking(self, corpus):
+    inside = dataclasses.replace(self, rows=self.rows[:0])
+    return make_corpus(inside, corpus)
+
+  make_corpus = folds.Fold.corpus
+  monkeypatch.setattr(folds.Fold, 'corpus', leaking)
+  fit(config, tmp_path / 'leaking')
+  shares = {}
+  for name in ('honest', 'leaking'):
+    path = tmp_path / name / 'model' / 'fold_0_neighbours.npz'
+    fold = folds.make_folds(whole, 3, 0.0, config.seed, '')[0]
+    with np.load(path) as file:
+      first = file['ids'][0, :, 0]
+    gold = [set(whole.trained_gold[row].tolist()) for row in fold.rows]
+    hits = [label in labels for label, labels in zip(first.tolist(), gold)]
+    shares[name] = np.mean(hits)
+  # A leak makes lists of training documents much better than those of dev.
+  assert abs(shares['honest'] - honest['P@1']) < 0.1
+  assert shares['leaking'] > shares['honest'] + 0.1
+
+
+def test_new_labels_are_ranked_by_their_names(stacked):
+  model = load(stacked.workdir)
+  name = stacked.corpus.label_space.labels[0].name
+  wider = model.with_labels([Label('new', f'{name} zzz'), Label('two', name)])
+  ids = [x.id for x in wider.predict([f'{name} {name}'], k=5)[0]]
+  assert 'two' in ids
+  known = model.predict(TEXTS, k=3)
+  assert {x.id for x in wider.predict(TEXTS, k=3)[0]} & {x.id for x in known[0]}
+
+
+def test_names_that_no_proposer_reads_are_refused(tmp_path):
+  config = stack_of(stack_of().model.proposers[0])
+  fit(config, tmp_path / 'run')
+  with pytest.raises(ConfigError, match='none of its proposers reads label'):
+    load(tmp_path / 'run').with_labels([Label('new', 'new name')])
+
+
+def test_shares_of_features_add_up_to_the_score(stacked):
+  model = dataclasses.replace(load(stacked.workdir), calibration=None)
+  lists = model.lists(TEXTS, 4)
+  for row, labels in enumerate(model.explain(TEXTS, k=4)):
+    for score, label in zip(lists.scores[row], labels):
+      total = sum(part.weight for part in label.features)
+      np.testing.assert_allclose(total, score, rtol=1e-4, atol=1e-4)
+      assert {part.name for part in label.features} >= {'base'}
+      assert all(word.word in TEXTS[row] for word in label.why)
+  assert model.explain(TEXTS[:1], k=2)[0][0].why
+
+
+def test_explanations_are_written(stacked, tmp_path):
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text('{"text": "Puma sa funu mesi teba malu"}\n')
+  tag_file(stacked.workdir, str(source), str(output), 3, explain=4)
+  (line,) = output.read_text().splitlines()
+  for label in json.loads(line)['labels']:
+    assert len(label['features']) == 4
+    assert (
+      {'base'}
+      < set(label['shares'])
+      <= {*('tree', 'names', 'neighbours', 'label', 'proposers', 'base')}
+    )
+
+
+def test_strategies_choose_among_proposed_labels(stacked, tmp_path):
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text('{"text": "Puma sa funu mesi"}\n{"text": "teba malu"}\n')
+  for kind in (StrategyKind.PROPENSITY, StrategyKind.COVERAGE):
+    strategy = StrategyRequest(kind, 3)
+    tag_file(stacked.workdir, str(source), str(output), 3, strategy=strategy)
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_the_ranker_can_learn_from_dev(tmp_path):
+  config = stack_of(lesson=Lesson.DEV)
+  result = fit(config, tmp_path / 'run')
+  assert not list((tmp_path / 'run' / 'model').glob('fold_*'))
+  assert result.metrics['dev']['xjax']['all']['P@1'] > 0.5
+
+
+def test_the_ranker_can_learn_from_some_documents(tmp_path):
+  fit(stack_of(documents=60), tmp_path / 'run')
+  path = tmp_path / 'run' / 'model' / 'fold_2_tree.npz'
+  with np.load(path) as file:
+    assert file['ids'].shape[:2] == (2, 20)
+
+
+def test_optional_proposers_are_left_out(tmp_path, monkeypatch):
+  names = names_proposer(optional=True)
+  config = stack_of(stack_of().model.proposers[0], names)
+
+  def no_names(self, corpus, prior):
+    raise DataError('no label has a name')
+
+  with monkeypatch.context() as patch:
+    patch.setattr('xjax.run.lookup.names.NamesFit.check_corpus', no_names)
+    fit(config, tmp_path / 'run')
+  model = load(tmp_path / 'run')
+  assert set(model.stages) == {'tree'}
+  assert len(model.predict(TEXTS, k=3)) == 3
+
+
+def test_damaged_files_are_named(stacked, tmp_path):
+  shutil.copytree(stacked.workdir, tmp_path / 'run')
+  for name in ('ranker.txt', '../stages/names/model/units.npz'):
+    path = tmp_path / 'run' / 'model' / name
+    before = path.read_bytes()
+    path.write_bytes(before[:-9])
+    with pytest.raises(DataError, match=path.name):
+      load(tmp_path / 'run')
+    path.write_bytes(before)
+  shutil.rmtree(tmp_path / 'run' / 'stages' / 'tree')
+  with pytest.raises(DataError, match='stages/tree'):
+    load(tmp_path / 'run')
+
+
+def test_a_stack_that_ranks_with_a_changed_stage_is_refused(stacked, tmp_path):
+  shutil.copytree(stacked.workdir, tmp_path / 'run')
+  config = everything()
+  config.model.proposers[0].model.beam = 3
+  with pytest.raises(ConfigError, match=r'proposers'):
+    fit(config, tmp_path / 'run')
+
+
+@pytest.mark.parametrize(
+  'change, says',
+  [
+    ({'proposers': ()}, 'must be at least one proposer'),
+    ({'folds': 1}, 'at least 2'),
+    ({'hidden': 1.0}, 'below 1'),
+    (
+      {'proposers': (names_proposer('a'), names_proposer('a'))},
+      r'proposers\[1\].*another proposer has this name',
+    ),
+    ({'proposers': (names_proposer('A b'),)}, r'proposers\[0\].*small'),
+    (
+      {'proposers': (dataclasses.replace(names_proposer(), scored=3),)},
+      r'proposers\[0\].scored=3: must be at least',
+    ),
+    ({'proposers': (names_proposer(language='klingon'),)}, 'must be one of'),
+  ],
+)
+def test_wrong_fields_are_named(change, says):
+  config = stack_of()
+  model = dataclasses.replace(config.model, **change)
+  with pytest.raises(ConfigError, match=f'config.model.*{says}'):
+    check_config(dataclasses.replace(config, model=model))
+
+
+def test_too_many_folds_are_refused(tmp_path):
+  config = stack_of(folds=400)
+  with pytest.raises(ConfigError, match='folds=400: must be at most 250'):
+    fit(config, tmp_path / 'run')
+  assert not Workdir.at(tmp_path / 'run').config.exists()
+
+
+def test_a_stack_is_saved_with_its_config():
+  config = everything()
+  assert from_json(to_json(config)) == config
