@@ -24,7 +24,12 @@ from xjax.judge.prediction_lines import WeightedWord, weighted_words
 from xjax.judge.predictions import (
   Lists,
 )
-from xjax.score.config import EnsembleModel, ExactMatchModel, is_neural
+from xjax.score.config import (
+  EnsembleModel,
+  ExactMatchModel,
+  NeighboursModel,
+  is_neural,
+)
 from xjax.select.explanations import (
   LabelExplanations,
   attention_of,
@@ -40,7 +45,7 @@ def check_explains(config: Config) -> None:
 
   Raises:
     ConfigError: the model is neural and its labels do not attend to words, or
-      the model does not read single words.
+      the model does not read single words, or other documents decide.
   """
   if config.data.tokens.sparse:
     raise ConfigError(
@@ -51,6 +56,11 @@ def check_explains(config: Config) -> None:
       'labels of an ensemble cannot be explained: it averages lists of labels; '
       'explain the labels of one of its runs, such as the run in '
       'stages/member_0 of the workdir'
+    )
+  if isinstance(config.model, NeighboursModel):
+    raise ConfigError(
+      'labels of a NeighboursModel cannot be explained by words: the labels of '
+      'the nearest training documents decide'
     )
   if not is_neural(config.model):
     return

@@ -118,23 +118,29 @@ class DescriptorMatcher:
 class MatchedLabels:
   """Selects the best matched labels of each document (a core.types.Scorer).
 
-  The matched labels are the labels that DescriptorMatcher found. In a batch,
-  tokens_BT holds the indices of these labels in ascending order, and weights_BT
-  holds the scores. No other labels are selected.
+  The matched labels are the labels that have scores before the selection, such
+  as the labels that DescriptorMatcher found. In a batch, tokens_BT holds the
+  indices of these labels in ascending order, and weights_BT holds the scores.
+  No other labels are selected.
 
   Attributes:
     score_kind: MARGIN. All scores are positive.
     n_labels: number of labels, L.
-    assigned_above: 0, so that every matched label is assigned.
+    assigned_above: a label is assigned if its score is above this number.
     selected_by: `exact`.
   """
 
   score_kind = ScoreKind.MARGIN
-  assigned_above = 0.0
   selected_by = 'exact'
 
-  def __init__(self, n_labels: int):
-    self.n_labels = n_labels
+  def __init__(self, n_labels: int, assigned_above: float = 0.0):
+    """Makes a scorer.
+
+    Args:
+      n_labels, assigned_above: attributes. With 0, every matched label is
+        assigned.
+    """
+    self.n_labels, self.assigned_above = n_labels, assigned_above
 
   def topk(
     self,
