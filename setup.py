@@ -38,6 +38,7 @@ setuptools.setup(
     'importlib_resources>=6.0',  # TFDS imports it but does not list it
     'jax>=0.10',
     'jaxtyping>=0.3',
+    'lightgbm>=4.6',
     'matplotlib>=3.10',
     'ml_collections>=1.1',
     'numba>=0.68',
@@ -49,6 +50,7 @@ setuptools.setup(
     'safetensors>=0.8',
     'scikit-learn>=1.6',
     'scipy>=1.14',
+    'snowballstemmer>=3.0',
     'tensorboardX>=2.6.4',
     'tensorflow-datasets>=4.9.9',
     'threadpoolctl>=3.8',

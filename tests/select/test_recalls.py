@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.select import test_ensemble_scorer as ensembles
-from tests.select.test_ensemble_scorer import DEPTH, ensemble_of
+from tests.select.ensembles import test_average as ensembles
+from tests.select.ensembles.test_average import DEPTH, ensemble_of
 from tests.select.test_model_scorer import L, made, mesh_of
 from tests.select.test_shortlist_scorer import (
   CHILDREN,

@@ -16,6 +16,7 @@ from xjax.core.config_part import (
   has_kinds,
   kind_named,
   kinds,
+  parts_in,
 )
 from xjax.core.errors import ConfigError
 from xjax.score.config import ModelConfig
@@ -108,9 +109,10 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
     elif choices := kinds(type(value)):
       options = ', '.join(kind.__name__ for kind in choices)
       yield f'{where}={type(value).__name__}(...): must be one of {options}'
-    elif isinstance(value, ConfigPart):
-      yield from _name_faults(type(value), where)
-      yield from _field_faults(value, where)
+    elif parts := named_parts(value, where):
+      for part_path, inner in parts:
+        yield from _name_faults(type(inner), part_path)
+        yield from _field_faults(inner, part_path)
     elif dataclasses.is_dataclass(value):
       yield f'{where}: {type(value).__name__} must be a subclass of ConfigPart'
     else:
@@ -197,5 +199,18 @@ def _faults_between(
   if part.is_stage:
     return
   for name in _field_names(part):
-    if isinstance(value := getattr(part, name), ConfigPart):
-      yield from _faults_between(value, f'{path}.{name}', config)
+    for inner_path, inner in named_parts(getattr(part, name), f'{path}.{name}'):
+      yield from _faults_between(inner, inner_path, config)
+
+
+def named_parts(value: Any, path: str) -> list[tuple[str, ConfigPart]]:
+  """Returns the paths and the parts of a field: one part, or a tuple of them.
+
+  Args:
+    value: the value of the field.
+    path: the path of the field.
+  """
+  if isinstance(value, ConfigPart):
+    return [(path, value)]
+  parts = parts_in(value)
+  return [(f'{path}[{i}]', part) for i, part in enumerate(parts)]

@@ -140,6 +140,8 @@ class ConfigPart:
         sizes[field_.name] = field_.metadata['tiny'](value)
       elif isinstance(value, ConfigPart):
         sizes[field_.name] = value.tiny()
+      elif isinstance(value, tuple) and parts_in(value):
+        sizes[field_.name] = tuple(part.tiny() for part in value)
     return dataclasses.replace(self, **sizes)
 
   @classmethod
@@ -166,6 +168,12 @@ _PACKAGES: dict[str, None] = {}
 def offer_kinds(*packages: types.ModuleType) -> None:
   """Adds packages, at any depth, whose modules define kinds of parts."""
   _PACKAGES.update(dict.fromkeys(package.__name__ for package in packages))
+
+
+def parts_in(value: Any) -> 'tuple[ConfigPart, ...]':
+  """Returns the parts in a field: the value, or the parts of a tuple."""
+  values = value if isinstance(value, tuple) else (value,)
+  return tuple(x for x in values if isinstance(x, ConfigPart))
 
 
 def has_kinds(base: type) -> bool:
@@ -268,7 +276,7 @@ def modules_of(part: ConfigPart) -> list[str]:
   because a config file cannot be imported by name.
   """
   values = (getattr(part, field_.name) for field_ in dataclasses.fields(part))
-  inner = (modules_of(x) for x in values if isinstance(x, ConfigPart))
+  inner = (modules_of(x) for value in values for x in parts_in(value))
   modules = dict.fromkeys(itertools.chain([type(part).__module__], *inner))
   return [
     name

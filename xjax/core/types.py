@@ -192,7 +192,7 @@ class Scorer(Protocol):
       this is None, a label is assigned if its probability is above 0.5 (margins
       have no probability).
     selected_by: how the best labels are searched for: `exact`, `beam=10`,
-      `recall=0.95`, `shortlist=500`, `clusters=10` or `runs=3`.
+      `recall=0.95`, `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.
   """
 
   score_kind: ScoreKind

@@ -15,6 +15,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import add_features
+from xjax.data.batches.shared import SharedDocuments
 from xjax.data.config import OnError
 from xjax.data.files.faults import (
   Faults,
@@ -120,15 +121,23 @@ def cut_corpus(corpus: Corpus, zones: tuple[str, ...]) -> Corpus:
   splits = {
     name: dataclasses.replace(
       split,
-      documents=StoredDocuments(
-        split.documents, functools.partial(_with_zones, zones)
-      ),
+      documents=_cut(split.documents, zones),
       digest=_digest(split.digest, zones),
     )
     for name, split in corpus.splits.items()
   }
   fingerprint = _digest(corpus.fingerprint, zones)
   return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
+
+
+def _cut(
+  documents: Sequence[Document], zones: tuple[str, ...]
+) -> Sequence[Document]:
+  """Returns documents with only some of their zones."""
+  view = functools.partial(_with_zones, zones)
+  if isinstance(documents, SharedDocuments):
+    return documents.seen_as(view, zones)
+  return StoredDocuments(documents, view)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:

@@ -32,6 +32,36 @@ class WeightedWord(NamedTuple):
   at: tuple[int, int]
 
 
+class WeightedFeature(NamedTuple):
+  """Holds a feature of a document and a label, and its share in the score.
+
+  Attributes:
+    name: name of the feature, such as tree:score, where tree is a proposer; or
+      `base` for the mean score of all pairs of document and label.
+    value: value of the feature; None if it does not exist, as the score of a
+      label that the proposer does not list.
+    weight: how much the feature adds to the label's score before calibration.
+  """
+
+  name: str
+  value: float | None
+  weight: float
+
+
+def proposer_shares(features: Sequence[WeightedFeature]) -> dict[str, float]:
+  """Returns how much each proposer adds to a score, largest size first.
+
+  Args:
+    features: all features of a label. The weights of features of one proposer
+      are added; other features keep their names before the colon.
+  """
+  shares: dict[str, float] = {}
+  for name, _, weight in features:
+    proposer = name.partition(':')[0]
+    shares[proposer] = shares.get(proposer, 0.0) + weight
+  return dict(sorted(shares.items(), key=lambda item: -abs(item[1])))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
   """Holds a predicted label, and the weight of every word for the label.
@@ -45,6 +75,8 @@ class ExplainedLabel:
     why: the words that explain the label, largest weight first.
     weights_T: float32, the weight of each word that the model read; 0 for an
       encoder's special tokens. Contributions of words may be negative.
+    features: all features that the score is a sum of, largest share first; ()
+      if the score does not come from features of pairs.
   """
 
   id: str
@@ -53,6 +85,7 @@ class ExplainedLabel:
   is_gold: bool | None
   why: Sequence[WeightedWord]
   weights_T: np.ndarray
+  features: Sequence[WeightedFeature] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,12 +160,16 @@ def prediction_line(
   scores_K: np.ndarray,
   labels: Sequence[Label],
   whys: Sequence[Sequence[WeightedWord]] | None = None,
+  features: Sequence[Sequence[WeightedFeature]] = (),
+  n_features: int = 0,
 ) -> str:
   """Returns the JSON line of a document's predictions.
 
   The line is `{"id", "labels": [{"id", "name", "score"}, ...]}`, where the best
   label comes first. If `whys` is given, each label also has
-  `"why": [{"word", "weight", "zone", "at"}, ...]`.
+  `"why": [{"word", "weight", "zone", "at"}, ...]`. If `features` is given, each
+  label has `"shares": {proposer: share}`, whose sum is the score before
+  calibration, and `"features": [{"name", "value", "weight"}, ...]`.
 
   Args:
     doc_id: the document's id.
@@ -140,6 +177,8 @@ def prediction_line(
     scores_K: the scores that users see; see calibration.readable_scores.
     labels: descriptors by label index.
     whys: for each of the K labels, the words that explain the label.
+    features: for each of the K labels, all its features; see ExplainedLabel.
+    n_features: how many features are written for a label.
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()
@@ -151,5 +190,12 @@ def prediction_line(
   for label, why in zip(row, whys or ()):
     label['why'] = [
       {**word._asdict(), 'weight': round(word.weight, _DIGITS)} for word in why
+    ]
+  for label, parts in zip(row, features):
+    shares = proposer_shares(parts)
+    label['shares'] = {k: round(x, _DIGITS) for k, x in shares.items()}
+    label['features'] = [
+      {**part._asdict(), 'weight': round(part.weight, _DIGITS)}
+      for part in parts[:n_features]
     ]
   return json.dumps({'id': doc_id, 'labels': row}, ensure_ascii=False)

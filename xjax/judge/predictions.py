@@ -161,6 +161,7 @@ _SELECTIONS = {
   'shortlist': 'a shortlist of {} labels',
   'trees': 'exact search of the best labels of each of {} trees',
   'runs': 'average of the lists of {} runs',
+  'proposers': 'the labels that {} models propose',
 }
 # Two scores of a label count as equal within these tolerances, because scores
 # are rounded.
@@ -192,8 +193,8 @@ class Predictions:
       and the scores in its lists are these margins. The lists of other slices
       always have the labels of highest score.
     selected_by: the search that found the labels of highest score: `exact`,
-      `beam=10`, `recall=0.95`, `shortlist=500`, `trees=3` or `runs=3`; '' if
-      the search is not recorded.
+      `beam=10`, `recall=0.95`, `shortlist=500`, `trees=3`, `runs=3` or
+      `proposers=3`; '' if the search is not recorded.
     recalls: slice name -> step of the search, such as `shortlist recall@500` ->
       the share of gold labels that the step keeps, as a mean over the documents
       with gold labels in the slice. Slices without gold labels have no entry.
@@ -258,7 +259,11 @@ class Predictions:
     It chose them for each slice anew. So the list of another slice says nothing
     about the best labels of a slice.
     """
-    return self.selected_by.partition('=')[0] in ('clusters', 'shortlist')
+    return self.selected_by.partition('=')[0] in (
+      'clusters',
+      'proposers',
+      'shortlist',
+    )
 
   def own_lists(self, name: str, mask: np.ndarray) -> Lists | None:
     """Returns the lists that the scorer made for a slice; None if it did not.

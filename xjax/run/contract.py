@@ -43,6 +43,9 @@ class Fit(abc.ABC):
 
   Attributes:
     models: config classes of the models that this class fits.
+    label_free: paths in the workdir of files that do not depend on labels. A
+      stage for another part of the same documents may start with copies of
+      them.
     load: function (workdir, config) -> the run's best model. It reads only the
       files of the workdir. Neural models also take the step of a checkpoint.
     config: config of the run.
@@ -51,6 +54,7 @@ class Fit(abc.ABC):
   """
 
   models: ClassVar[tuple[type[ModelConfig], ...]]
+  label_free: ClassVar[tuple[str, ...]] = ()
   load: 'ClassVar[Callable[..., Predictor]]'
 
   config: Config

@@ -12,6 +12,7 @@ from absl import logging
 
 from xjax.config.json import load_config
 from xjax.config.run import Config
+from xjax.config.stack import StackModel
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.loading import loading_libraries
 from xjax.core.types import ScoreKind
@@ -96,7 +97,7 @@ def kind_of_run(config: Config) -> 'type[Fit]':
 
       return MatchedFit
     case ExactMatchModel():
-      from xjax.run.lookup.exact_match import ExactMatchFit
+      from xjax.run.lookup.names import ExactMatchFit
 
       return ExactMatchFit
     case NamesModel():
@@ -111,6 +112,10 @@ def kind_of_run(config: Config) -> 'type[Fit]':
       from xjax.run.stages.ensemble import EnsembleFit
 
       return EnsembleFit
+    case StackModel():
+      from xjax.run.stages.stack import StackFit
+
+      return StackFit
     case _:
       from xjax.run.neural import NeuralFit
 

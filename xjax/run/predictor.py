@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
+from xjax.config.stack import StackModel
 from xjax.core.config_part import kinds
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import ConfigError
@@ -20,13 +21,18 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.predict import check_scores
-from xjax.judge.prediction_lines import WeightedWord, weighted_words
+from xjax.judge.prediction_lines import (
+  WeightedFeature,
+  WeightedWord,
+  weighted_words,
+)
 from xjax.judge.predictions import (
   Lists,
 )
 from xjax.score.config import (
   EnsembleModel,
   ExactMatchModel,
+  NamesModel,
   NeighboursModel,
   is_neural,
 )
@@ -90,7 +96,15 @@ def check_describes(config: Config) -> None:
   Raises:
     ConfigError: the model does not read label names.
   """
-  if isinstance(config.model, ExactMatchModel):
+  if isinstance(config.model, ExactMatchModel | NamesModel):
+    return
+  if isinstance(config.model, StackModel):
+    stages = [x.run_config(config) for x in config.model.proposers]
+    if not any(map(describes, stages)):
+      raise ConfigError(
+        'this stack cannot score new labels: none of its proposers reads label '
+        'names; add a proposer with NamesModel'
+      )
     return
   if isinstance(config.model, EnsembleModel):
     raise ConfigError(
@@ -124,6 +138,15 @@ def check_describes(config: Config) -> None:
     )
 
 
+def describes(config: Config) -> bool:
+  """Returns whether the model of a run can score new labels by their names."""
+  try:
+    check_describes(config)
+  except ConfigError:
+    return False
+  return True
+
+
 def _names(parts: Iterable[type]) -> str:
   return ', '.join(part.__name__ for part in parts)
 
@@ -153,13 +176,18 @@ class ExplainedPrediction(NamedTuple):
       a word is the label's attention to the word, or, if the model is linear,
       the contribution of the word to the label's score (see
       contributions_of). In a label tree, contributions add up to the scores of
-      the classifiers on the label's path, which only approximate the score.
+      the classifiers on the label's path, which only approximate the score. In
+      a stack, the words are those of the proposer that adds most to the score.
+    features: in a stack, all features of the document and the label, largest
+      share first. Their weights add up to the score before calibration. ()
+      in other models.
   """
 
   id: str
   name: str
   score: float
   why: tuple[WeightedWord, ...]
+  features: tuple[WeightedFeature, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -285,13 +313,13 @@ class Predictor:
     check_explains(self.config)
     lists = self.lists(documents, k)
     shown = self.explanations(documents, lists.ids, words)
-    return [
-      [
-        ExplainedPrediction(*label, why)
-        for label, why in zip(labels, self.why(documents[row], shown, row))
-      ]
-      for row, labels in enumerate(self.predictions(lists))
-    ]
+    explained = []
+    for row, labels in enumerate(self.predictions(lists)):
+      whys = self.why(documents[row], shown, row)
+      features = shown.features(row) or [()] * len(labels)
+      parts = zip(labels, whys, features)
+      explained.append([ExplainedPrediction(*x, y, z) for x, y, z in parts])
+    return explained
 
   def explanations(
     self,

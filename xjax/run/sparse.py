@@ -55,6 +55,8 @@ _STEP = 0  # the only step of models without optimizer steps
 class SparseFit(Fit):
   """Fits linear classifiers over sparse features in the workdir of a run."""
 
+  label_free = ('features/tfidf.npz',)
+
   @classmethod
   def load(cls, folder: Workdir, config: Config) -> Predictor:
     """Loads the model of a run; only files of the workdir are read.

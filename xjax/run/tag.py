@@ -83,15 +83,18 @@ class TaggedDocuments:
         words that explain each label. If None, the lines show no words.
     """
     for row, id_ in enumerate(self.split.ids):
-      whys = None
+      whys, features, shown = None, (), 0
       if explanations is not None:
         whys = self.predictor.why(self.split.documents[row], explanations, row)
+        features, shown = explanations.features(row), explanations.words
       line = prediction_line(
         id_,
         self.lists.ids[row],
         self.predictor.readable(self.lists.ids[row], self.lists.scores[row]),
         self.space.labels,
         whys,
+        features,
+        shown,
       )
       yield line + '\n'
 
@@ -112,6 +115,7 @@ class TaggedDocuments:
     scores = self.predictor.readable(ids_K[real], self.lists.scores[row, real])
     has_gold = document.labels is not None
     whys = self.predictor.why(document, explanations, row)
+    features = explanations.features(row) or [()] * len(ids_K)
     labels = [
       ExplainedLabel(
         id=(label := self.space.labels[at]).id,
@@ -120,9 +124,10 @@ class TaggedDocuments:
         is_gold=label.id in document.labels if has_gold else None,
         why=why,
         weights_T=weights_T[: len(words)] * is_word_T,
+        features=parts,
       )
-      for at, score, why, weights_T in zip(
-        ids_K[real], scores, whys, explanations.first[row][real]
+      for at, score, why, weights_T, parts in zip(
+        ids_K[real], scores, whys, explanations.first[row][real], features
       )
     ]
     return ExplainedDocument(inputs.document(document), words, labels)

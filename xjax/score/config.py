@@ -32,9 +32,11 @@ class ModelConfig(ConfigPart, abstract=True):
 
   Attributes:
     reads: the classes of data.tokens that the model can use.
+    neural: whether the model needs JAX and is trained by optimizer steps.
   """
 
   reads: ClassVar[tuple[type[TokensConfig], ...]] = ()
+  neural: ClassVar[bool] = True
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     tokens, data = config.data.tokens, config.data
@@ -88,6 +90,8 @@ class AutoModel(ModelConfig):
 class UntrainedModel(ModelConfig, abstract=True):
   """Scores labels without trained parameters."""
 
+  neural = False
+
 
 @dataclasses.dataclass
 class ExactMatchModel(UntrainedModel):
@@ -136,6 +140,19 @@ class NamesModel(UntrainedModel):
     'The language of the stems, such as english, german or french. It is not '
     'used with units=CHARACTERS.',
   )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    # The stemmers are imported only where they are needed.
+    import snowballstemmer
+
+    languages = snowballstemmer.algorithms()
+    if self.language not in languages:
+      yield (
+        f'{path}.language={self.language!r}: must be one of '
+        f'{", ".join(languages)}; for other languages, set '
+        f'{path}.units=CHARACTERS'
+      )
 
 
 @dataclasses.dataclass
@@ -238,6 +255,7 @@ class SparseModel(ModelConfig, abstract=True):
   """
 
   reads = (TfidfConfig, GivenFeaturesConfig)
+  neural = False
   beam = 1
   exact = True
   chained: ClassVar[bool] = True
@@ -246,7 +264,7 @@ class SparseModel(ModelConfig, abstract=True):
 
 def is_neural(model: ModelConfig) -> bool:
   """Returns whether a model is neural, so that it needs JAX and has steps."""
-  return not isinstance(model, SparseModel | UntrainedModel)
+  return model.neural
 
 
 @dataclasses.dataclass

@@ -6,7 +6,7 @@ kept), and are compared word by word. Case and punctuation do not matter. A part
 of a word does not match.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import ahocorasick
 import numpy as np
@@ -22,6 +22,22 @@ from xjax.data.text.words import (
   has_letters,
   split_words,
 )
+
+
+def check_letters(names: Iterable[Iterable[str]]) -> None:
+  """Checks that the names of labels can be searched for.
+
+  Args:
+    names: the names of each label.
+
+  Raises:
+    DataError: no name has a letter.
+  """
+  if not any(has_letters(name) for label in names for name in label):
+    raise DataError(
+      'no label has a name that contains a letter, but this model searches for '
+      'the names of labels'
+    )
 
 
 class DescriptorMatcher:
@@ -51,11 +67,7 @@ class DescriptorMatcher:
       for text in dict.fromkeys(map(_spaced_words, label_names)):
         if has_letters(text):
           labels.setdefault(text, []).append(label)
-    if not labels:
-      raise DataError(
-        'no label has a name that contains a letter, but exact match searches '
-        'for the names of labels'
-      )
+    check_letters(names)
     self._automaton = ahocorasick.Automaton()
     for text, ids in labels.items():
       # A name of n words has n + 1 spaces, because there is also a space before
@@ -126,7 +138,7 @@ class MatchedLabels:
   Attributes:
     score_kind: MARGIN. All scores are positive.
     n_labels: number of labels, L.
-    assigned_above: a label is assigned if its score is above this number.
+    assigned_above: labels with larger scores are assigned.
     selected_by: `exact`.
   """
 
@@ -134,12 +146,6 @@ class MatchedLabels:
   selected_by = 'exact'
 
   def __init__(self, n_labels: int, assigned_above: float = 0.0):
-    """Makes a scorer.
-
-    Args:
-      n_labels, assigned_above: attributes. With 0, every matched label is
-        assigned.
-    """
     self.n_labels, self.assigned_above = n_labels, assigned_above
 
   def topk(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 import dataclasses
+import math
 import typing
 from typing import Protocol, runtime_checkable
 
@@ -10,11 +11,52 @@ import numpy as np
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch
 from xjax.data.text.word_shares import WordShares
+from xjax.judge.prediction_lines import WeightedFeature
 
 if typing.TYPE_CHECKING:
   from xjax.select.model_scorer import ModelScorer
 
 _BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
+
+
+_BASE = 'base'  # names the part of a score that all pairs have
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureShares:
+  """Holds the features of the K labels of each of N documents, and shares.
+
+  Attributes:
+    names: names of the F features.
+    values_NKF: float32, values of the features; NaN where there is none.
+    weights_NKF: float32, how much each feature adds to the score of the label.
+    base: float, what is added to the score of every label.
+  """
+
+  names: Sequence[str]
+  values_NKF: np.ndarray
+  weights_NKF: np.ndarray
+  base: float
+
+  def of(self, row: int) -> list[tuple[WeightedFeature, ...]]:
+    """Returns the features of each label of a document, largest share first."""
+    return [
+      self._sorted(values_F.tolist(), weights_F.tolist())
+      for values_F, weights_F in zip(
+        self.values_NKF[row], self.weights_NKF[row], strict=True
+      )
+    ]
+
+  def _sorted(
+    self, values: Sequence[float], weights: Sequence[float]
+  ) -> tuple[WeightedFeature, ...]:
+    features = [
+      WeightedFeature(name, None if math.isnan(value) else value, weight)
+      for name, value, weight in zip(self.names, values, weights, strict=True)
+      if weight
+    ]
+    features.append(WeightedFeature(_BASE, None, self.base))
+    return tuple(sorted(features, key=lambda part: -abs(part.weight)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,12 +75,19 @@ class LabelExplanations:
     words: int, the largest number of words to show for each label.
     first: for each of the first few documents, the weights of all words or
       tokens, float32 [K, T]. Padding has weight 0.
+    shares: the features that the scores are sums of; None if the scores do not
+      come from features of pairs.
   """
 
   at_NKW: np.ndarray
   weights_NKW: np.ndarray
   words: int
   first: list[np.ndarray]
+  shares: FeatureShares | None = None
+
+  def features(self, row: int) -> list[tuple[WeightedFeature, ...]]:
+    """Returns the features of each label of a document; [] if none exist."""
+    return self.shares.of(row) if self.shares else []
 
 
 def attention_of(

@@ -25,7 +25,8 @@ class MeasuredScorer:
   - `shortlist recall@A`: the shortlist of A labels;
   - `level r recall@K`: the K clusters that are kept in level r, where 0 is the
     coarsest level;
-  - `union recall@A`: the lists of all runs of an ensemble, at most A labels.
+  - `union recall@A`: the lists of all runs of an ensemble or all proposers of a
+    stack, at most A labels.
 
   Attributes:
     score_kind, n_labels, assigned_above, selected_by: as in core.types.Scorer.

@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from xjax.core.mesh_config import WHOLE, own_share
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.shared import SharedDocuments
 from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
 from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document, Split
@@ -79,14 +81,8 @@ class SparseInputs(abc.ABC):
 
   def split_rows(self, split: Split) -> sparse.csr_array:
     """Computes the features of all documents of a split, float32 [N, D]."""
-    features, rows = self.features(split.documents), np.arange(len(split))
-    title = f'features of {split.name}'
-    with Progress(title, len(rows)) as shown:
-      parts = []
-      for start in range(0, max(1, len(rows)), _CHUNK):
-        parts.append(features(rows[start : start + _CHUNK]))
-        shown.update(parts[-1].shape[0])
-    return sparse.vstack(parts, format='csr')
+    features = self.features(split.documents)
+    return _in_chunks(features, len(split), f'features of {split.name}')
 
   def warmup(self) -> None:
     """Compiles the programs that compute features; by default, none."""
@@ -97,6 +93,18 @@ class SparseInputs(abc.ABC):
     if share == WHOLE:  # few documents need no rows that only fill a batch
       size = max(1, min(size, len(gold)))
     return SparseBatches(features, gold, batch_size=size, share=share)
+
+
+def _in_chunks(features: Features, n: int, title: str) -> sparse.csr_array:
+  """Computes the features of documents 0 to n - 1, and shows the progress."""
+  rows, parts = np.arange(n), []
+  if n <= _CHUNK:
+    return features(rows)
+  with Progress(title, n) as shown:
+    for start in range(0, n, _CHUNK):
+      parts.append(features(rows[start : start + _CHUNK]))
+      shown.update(parts[-1].shape[0])
+  return sparse.vstack(parts, format='csr')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,11 +125,30 @@ class TextInputs(SparseInputs):
   def features(self, documents: Sequence[str | Document]) -> Features:
     """Returns a function that computes features of some of the documents.
 
-    The features are computed from the zones that the run reads.
+    The features are computed from the zones that the run reads. Models that
+    share documents compute equal features once.
     """
+    digest = getattr(self.featurise, 'digest', None)
+    if isinstance(documents, SharedDocuments) and digest:
+      key = digest, tuple(self.config.data.zones)
+      return documents.features(key, self._all_features).__getitem__
+    return functools.partial(self._features, documents)
+
+  def _features(
+    self, documents: Sequence[str | Document], rows: np.ndarray
+  ) -> sparse.csr_array:
     data = self.config.data
-    return lambda rows: self.featurise(
+    return self.featurise(
       [read_zones(documents[row], data).text() for row in rows.tolist()]
+    )
+
+  def _all_features(
+    self, documents: Sequence[str | Document]
+  ) -> sparse.csr_array:
+    return _in_chunks(
+      functools.partial(self._features, documents),
+      len(documents),
+      'features of documents',
     )
 
   def document(self, document: str | Document) -> Document:

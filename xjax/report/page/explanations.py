@@ -6,7 +6,7 @@ of the label. In a browser without JavaScript, only the words of each document's
 best label are shaded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -16,10 +16,12 @@ from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
   Explanations,
+  proposer_shares,
 )
 from xjax.report.page.html import html_file
 
 _LEVELS = 8
+_FEATURES = 6  # features that are shown for a label
 _Rgb = tuple[int, int, int]
 # The strongest shades of words with weights above 0 (classes a1, a2, ...) and
 # below 0 (b1, b2, ...). The contrast ratio with dark text is at least 7.
@@ -101,6 +103,15 @@ where they occur first. If a word occurs several times, the list has the sum \
 of its weights."""
 
 
+_SHARES = """\
+Several models propose the labels, and a ranker computes one score. The line \
+below the labels first says how much each proposer adds to the score; the sum, \
+with the base that all labels have, is the score before it becomes a \
+probability. Then come the features with the largest shares. The words are \
+those of the proposer that adds most and reads words, with their weights in \
+the score of this proposer."""
+
+
 def explanation_page(explanations: Explanations) -> str:
   """Returns the page as HTML that needs no other file."""
   title = _title(explanations)
@@ -109,9 +120,12 @@ def explanation_page(explanations: Explanations) -> str:
   if len(shown) < n_documents:
     count = f'The first {len(shown):,} of {count}'
   about = _ATTENTION if explanations.attends else _WEIGHTS
+  about = about.format(words=explanations.words)
+  if any(label.features for document in shown for label in document.labels):
+    about += f' {_SHARES}'
   parts = [
     f'<h1>{escape(title)}</h1>',
-    f'<p>{count}. {about.format(words=explanations.words)}</p>',
+    f'<p>{count}. {about}</p>',
     _contents(shown),
     *(article(i, d, explanations.attends) for i, d in enumerate(shown)),
     SCRIPT,
@@ -263,7 +277,19 @@ def _why(label: ExplainedLabel, attends: bool) -> str:
   """Returns a text that lists the words that explain a label best."""
   unit = _unit(attends)
   items = (f'{w.word} {_amount(w.weight, attends)}{unit}' for w in label.why)
-  return f'{label.name or label.id}: {", ".join(items) or "no words"}'
+  words = ', '.join(items) or 'no words'
+  if not label.features:
+    return f'{label.name or label.id}: {words}'
+  shares = _amounts(proposer_shares(label.features).items())
+  weights = [(part.name, part.weight) for part in label.features]
+  features = _amounts(weights[:_FEATURES])
+  return (
+    f'{label.name or label.id}: {shares}. Features: {features}. Words: {words}'
+  )
+
+
+def _amounts(weights: Iterable[tuple[str, float]]) -> str:
+  return ', '.join(f'{name} {weight:+.2f}' for name, weight in weights)
 
 
 def _texts(

@@ -7,7 +7,7 @@ import pytest
 
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.score.config import Averaging
-from xjax.select.ensemble_scorer import EnsembleScorer
+from xjax.select.ensembles.average import EnsembleScorer
 
 L, DEPTH = 30, 6
 NONE = -np.inf

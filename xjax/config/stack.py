@@ -1,0 +1,190 @@
+"""Defines the stack: models propose labels, and a ranker judges them."""
+
+from collections.abc import Iterator
+import dataclasses
+import enum
+import re
+from typing import Any
+
+from xjax.config.stages import StageConfig
+from xjax.config.train import NoTrain, TrainConfig, TreeTrain
+from xjax.core.config_part import (
+  AT_LEAST_1,
+  AT_LEAST_2,
+  RATE,
+  at_most,
+  field,
+)
+from xjax.data.config import TfidfConfig, TokensConfig, WordsConfig
+from xjax.score.config import (
+  ModelConfig,
+  NamesModel,
+  NeighboursModel,
+  TreeModel,
+)
+from xjax.score.rankers.boosted import BoostedTrees
+from xjax.score.rankers.contract import RankerConfig
+from xjax.score.rankers.pair_features import PairFeatures
+
+_NAME = re.compile(r'[a-z][a-z0-9_]*')
+_ALL_WORDS = 1_000_000  # more words than any document has
+
+
+@dataclasses.dataclass
+class ProposerConfig(StageConfig):
+  """Configures a model that proposes labels for a stack.
+
+  The model is a stage of the run.
+  """
+
+  name: str = field('', 'Name of the proposer, in small letters.')
+  depth: int = field(
+    20,
+    'Number of labels that the model proposes for a document.',
+    AT_LEAST_1,
+    tiny=at_most(4),
+  )
+  scored: int = field(
+    200,
+    'Number of labels whose scores are known to the ranker, at least depth.',
+    AT_LEAST_1,
+    tiny=at_most(8),
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if self.scored < self.depth:
+      yield (
+        f'{path}.scored={self.scored}: must be at least '
+        f'{path}.depth={self.depth}'
+      )
+
+
+class Lesson(enum.Enum):
+  """Says from which documents the ranker of a stack learns.
+
+  Attributes:
+    FOLDS: training documents. They are divided into folds, and each proposer is
+      trained once without each fold. So the ranker sees documents that its
+      proposers have not seen.
+    DEV: the documents of dev. Proposers are trained once. Metrics on dev are
+      then too high, and labels known by name only are rare in the lesson.
+  """
+
+  FOLDS = 'folds'
+  DEV = 'dev'
+
+
+def tree_proposer(
+  name: str = 'tree', zones: tuple[str, ...] = (), depth: int = 40
+) -> ProposerConfig:
+  """Returns a label tree over TF-IDF features, as own_linear trains it."""
+  from xjax.score.trees.clusters import ClusterTree
+
+  model = TreeModel(tree=ClusterTree(arity=100, max_leaf=100))
+  train = TreeTrain(threshold=0.01)
+  return _sparse(TfidfConfig(), zones, model, train, name, depth)
+
+
+def neighbours_proposer(
+  name: str = 'neighbours', zones: tuple[str, ...] = (), depth: int = 20
+) -> ProposerConfig:
+  """Returns the nearest training documents by TF-IDF features."""
+  model = NeighboursModel()
+  return _sparse(TfidfConfig(), zones, model, NoTrain(), name, depth)
+
+
+def names_proposer(
+  name: str = 'names', zones: tuple[str, ...] = (), depth: int = 20
+) -> ProposerConfig:
+  """Returns label names that are found in texts."""
+  words = WordsConfig(max_tokens=_ALL_WORDS, buckets=(_ALL_WORDS,))
+  return _sparse(words, zones, NamesModel(), NoTrain(), name, depth)
+
+
+def _sparse(
+  tokens: TokensConfig,
+  zones: tuple[str, ...],
+  model: ModelConfig,
+  train: TrainConfig,
+  name: str,
+  depth: int,
+) -> ProposerConfig:
+  return ProposerConfig(
+    tokens, zones, model, train, batch_size=512, name=name, depth=depth
+  )
+
+
+def _proposers() -> tuple[ProposerConfig, ...]:
+  return tree_proposer(), neighbours_proposer(), names_proposer()
+
+
+@dataclasses.dataclass
+class StackModel(ModelConfig):
+  """Ranks the labels that several models propose (stacked generalisation).
+
+  Each proposer lists labels of a document. The features of a pair of document
+  and label are what all proposers say about it, and the ranker computes one
+  score from them (Wolpert 1992). Labels that are known by name only are ranked
+  too, if a proposer reads names. data.tokens is not used.
+  """
+
+  reads = (TokensConfig,)
+  neural = False
+
+  proposers: tuple[ProposerConfig, ...] = field(
+    _proposers, 'The models that propose labels.'
+  )
+  features: PairFeatures = field(PairFeatures, 'What the ranker sees.')
+  ranker: RankerConfig = field(BoostedTrees, 'The model that ranks labels.')
+  lesson: Lesson = field(
+    Lesson.FOLDS, 'From which documents the ranker learns.'
+  )
+  folds: int = field(4, 'Number of folds.', AT_LEAST_2, tiny=2)
+  hidden: float = field(
+    0.0,
+    'Share of the labels that are hidden from the proposers in each fold. The '
+    'ranker learns from them how to rank labels that are known by name only. '
+    'With 0, this is the share of the labels that have no training documents, '
+    'but at least 2 %.',
+    RATE,
+  )
+  documents: int = field(
+    100_000,
+    'The largest number of documents that the ranker learns from. If there are '
+    'more, they are drawn at random.',
+    AT_LEAST_1,
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    names = [proposer.name for proposer in self.proposers]
+    if not names:
+      yield f'{path}.proposers=(): there must be at least one proposer'
+    for number, name in enumerate(names):
+      where = f'{path}.proposers[{number}].name={name!r}'
+      if not _NAME.fullmatch(name):
+        yield (
+          f'{where}: must start with a small letter and have only small '
+          'letters, digits and _'
+        )
+      elif name in names[:number]:
+        yield f'{where}: another proposer has this name'
+    if not any(vars(self.features).values()):
+      yield f'{path}.features: at least one group must be True'
+
+  def check_tokens(self, config: Any) -> Iterator[str]:
+    """Yields nothing, because each proposer reads documents in its own way."""
+    yield from ()
+
+
+@dataclasses.dataclass
+class StackTrain(TrainConfig):
+  """Configures the training of a stack; proposers have their own settings."""
+
+  trains = (StackModel,)
+  processes = False
+
+  workers: int = field(
+    2, 'Number of threads of the ranker.', AT_LEAST_1, may_change=True
+  )

@@ -1,0 +1,49 @@
+r"""Trains the best system without a neural part on EURLEX57K.
+
+Five proposers list labels of a document: a label tree (eurlex57k_xr_linear),
+the nearest training documents by full text and by title, and label names that
+are found in the title and in the full text. Gradient-boosted trees rank the
+listed labels (stacked generalisation, Wolpert 1992). They learn from training
+documents that the proposers have not seen, in four folds. In each fold some
+labels are hidden from the proposers, so that labels without training documents
+are ranked well too.
+
+  xjax train --config=eurlex57k_best_cpu \
+    --config.data.dir=DIR --config.data.labels=LIST --workdir=runs/best_cpu
+
+LIST is a file with the ids of all labels, also of those that no training
+document has.
+
+Data: EURLEX57K. Hardware: two CPU cores and 6 GB. Expected on dev and time: the
+table in docs/results.md.
+"""
+
+from xjax.config.run import Config, EvalConfig
+from xjax.config.stack import (
+  StackModel,
+  StackTrain,
+  names_proposer,
+  neighbours_proposer,
+  tree_proposer,
+)
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+
+TITLE = ('title',)
+TEXT = ('header', 'recitals', 'main_body', 'attachments')
+
+
+def get_config() -> Config:
+  proposers = (
+    tree_proposer('tree', TEXT),
+    neighbours_proposer('neighbours', TEXT, depth=25),
+    neighbours_proposer('title_neighbours', TITLE, depth=15),
+    names_proposer('names', TEXT, depth=25),
+    names_proposer('title_names', TITLE, depth=15),
+  )
+  return Config(
+    data=Eurlex57kData(zones=TITLE + TEXT, tokens=TfidfConfig()),
+    model=StackModel(proposers),
+    train=StackTrain(),
+    eval=EvalConfig(batch_size=512),
+  )

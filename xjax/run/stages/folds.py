@@ -1,0 +1,290 @@
+"""Lists labels of training documents by models that have not seen them."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import shutil
+
+from absl import logging
+import numpy as np
+
+from xjax.config.run import Config
+from xjax.config.stack import Lesson, ProposerConfig
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.distributed import rank_documents
+from xjax.core.progress import Progress, progress
+from xjax.core.rng import host_generator
+from xjax.core.types import PAD, Ragged
+from xjax.data.folds import Fold, make_folds, part_of
+from xjax.data.formats.draft import TRAIN
+from xjax.data.schema import Corpus, Split
+from xjax.judge.predictions import list_length
+from xjax.run.load import DEV
+from xjax.run.predictor import Predictor
+from xjax.run.stages.stage import Stage
+from xjax.score.rankers.contract import RankerData
+from xjax.score.rankers.pair_features import (
+  LabelFacts,
+  PairFeatures,
+  feature_names,
+)
+from xjax.select.ensembles.stack import Proposer, StackPairs
+from xjax.train.preemption import Preemption
+from xjax.train.workdir import Workdir
+
+_FIELD = 'config.model.hidden'
+_CHUNK = 2048  # documents whose pairs are made at a time
+
+ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
+
+
+def proposer_stage(
+  config: Config, folder: Workdir, number: int, name: str = ''
+) -> Stage:
+  """Returns the stage of a proposer.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    number: number of the proposer in config.model.proposers.
+    name: name of the stage; '' stands for the name of the proposer.
+  """
+  proposer = config.model.proposers[number]
+  path = f'config.model.proposers[{number}]'
+  return Stage(proposer, config, folder, name or proposer.name, path)
+
+
+def train_proposer(
+  stage: Stage, others: Sequence[Stage], corpus: Corpus, preemption: Preemption
+) -> Predictor:
+  """Trains a proposer, or resumes its training.
+
+  Args:
+    stage: the stage of the proposer.
+    others: finished stages. If one of them reads the same features, its files
+      that do not depend on labels are copied first.
+    corpus: the corpus of the stage.
+    preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+  """
+  target = stage.run.workdir
+  for name in stage.run.label_free:
+    path = target.path / name
+    for other in others:
+      source = other.run.workdir.path / name
+      if not path.exists() and _reads_alike(stage, other) and source.exists():
+        with target.recording(path):
+          _copy(source, path)
+  return stage.train(corpus, preemption)
+
+
+def _copy(source, path) -> None:
+  """Copies a file; the copy appears only when it is complete."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_name(f'.{path.name}.copy')
+  shutil.copyfile(source, temporary)
+  temporary.replace(path)
+
+
+def _reads_alike(stage: Stage, other: Stage) -> bool:
+  """Returns whether two stages compute equal files without labels."""
+  ours, theirs = stage.run.config, other.run.config
+  same_model = type(ours.model).neural == type(theirs.model).neural
+  return same_model and ours.data == theirs.data
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lists:
+  """Makes and reads the lists that the ranker of a stack learns from.
+
+  Attributes:
+    config: config of the run.
+    folder: workdir of the run.
+    corpus: corpus of the run.
+  """
+
+  config: Config
+  folder: Workdir
+  corpus: Corpus
+
+  def data(
+    self, members: dict[str, Predictor], preemption: Preemption
+  ) -> RankerData:
+    """Returns the pairs that the ranker learns from.
+
+    Lists of folds that an earlier start has made are read again.
+
+    Args:
+      members: models that were trained on the whole split train, by name.
+      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+    """
+    model = self.config.model
+    n_labels = max(member.n_labels for member in members.values())
+    labels = LabelFacts.of(self.corpus.label_space, n_labels)
+    parts = list(self._parts(members, labels, preemption))
+    names = feature_names(model.features, [x.name for x in model.proposers])
+    return RankerData(
+      np.concatenate([part.features_XF for part in parts]),
+      np.concatenate([part.gold_X for part in parts]),
+      np.concatenate([part.lengths_N for part in parts]),
+      names,
+    )
+
+  def _parts(
+    self,
+    members: dict[str, Predictor],
+    labels: LabelFacts,
+    preemption: Preemption,
+  ) -> Iterator[RankerData]:
+    """Yields the pairs of some documents after the other."""
+    if self.config.model.lesson is Lesson.DEV:
+      split = self.corpus.split(DEV)
+      unseen = self.corpus.label_space.train_counts == 0
+      proposers = self.config.model.proposers
+      lists = [
+        _propose(members[x.name], x, split, unseen, x.name) for x in proposers
+      ]
+      yield from self._pairs(lists, split.gold, labels)
+      return
+    for fold in self._folds():
+      rows = self._rows(fold)
+      lists = self._fold_lists(fold, rows, preemption)
+      documents = labels.documents.copy()
+      documents[fold.hidden] = 0
+      hidden = dataclasses.replace(labels, documents=documents)
+      gold = self.corpus.trained_gold
+      gold = Ragged.of([gold[row] for row in rows.tolist()])
+      yield from self._pairs(lists, gold, hidden)
+
+  def _folds(self) -> list[Fold]:
+    model = self.config.model
+    return make_folds(
+      self.corpus, model.folds, model.hidden, self.config.seed, _FIELD
+    )
+
+  def _rows(self, fold: Fold) -> np.ndarray:
+    """Returns the documents of a fold that the ranker learns from."""
+    most = -(-self.config.model.documents // self.config.model.folds)
+    if len(fold.rows) <= most:
+      return fold.rows
+    rng = host_generator(self.config.seed, 'ranked', fold.number)
+    return np.sort(rng.choice(fold.rows, most, replace=False))
+
+  def _fold_lists(
+    self, fold: Fold, rows: np.ndarray, preemption: Preemption
+  ) -> list[ProposedLists]:
+    """Returns the lists of a fold's documents, by proposer."""
+    lists, corpus = [], None
+    for number, proposer in enumerate(self.config.model.proposers):
+      path = self.folder.model / f'fold_{fold.number}_{proposer.name}.npz'
+      if not path.exists():
+        corpus = corpus or fold.corpus(self.corpus)
+        ids, scores = self._list_fold(number, fold, rows, corpus, preemption)
+        with self.folder.recording(path):
+          write_npz(path, {'ids': ids, 'scores': scores}, packed=True)
+      shutil.rmtree(self._stage(number, fold).run.workdir.path, True)
+      lists.append(self._read(path, len(rows)))
+    return lists
+
+  def _stage(self, number: int, fold: Fold) -> Stage:
+    name = self.config.model.proposers[number].name
+    name = f'fold_{fold.number}_{name}'
+    return proposer_stage(self.config, self.folder, number, name)
+
+  def _list_fold(
+    self,
+    number: int,
+    fold: Fold,
+    rows: np.ndarray,
+    corpus: Corpus,
+    preemption: Preemption,
+  ) -> ProposedLists:
+    """Trains a proposer without a fold, and lists labels of the fold."""
+    proposer, stage = self.config.model.proposers[number], None
+    stage = self._stage(number, fold)
+    whole = proposer_stage(self.config, self.folder, number)
+    member = train_proposer(stage, [whole], corpus, preemption)
+    split = self.corpus.splits[TRAIN]
+    part = dataclasses.replace(
+      split,
+      ids=[split.ids[row] for row in rows.tolist()],
+      gold=Ragged.of([()] * len(rows)),
+      documents=part_of(split, rows),
+    )
+    if proposer.zones:
+      cut = Corpus(corpus.label_space, {TRAIN: part}, corpus.fingerprint)
+      part = stage.corpus(cut).splits[TRAIN]
+    unseen = corpus.label_space.train_counts == 0
+    ids, scores = _propose(member, proposer, part, unseen, stage.name)
+    ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
+    return ids, scores
+
+  def _read(self, path, n: int) -> ProposedLists:
+    """Reads the lists of a fold.
+
+    Raises:
+      DataError: the file is missing or damaged.
+    """
+    arrays = Arrays.read(path)
+    ids = arrays.take('ids', np.int32, (2, n, None))
+    scores = arrays.take('scores', np.float32, ids.shape)
+    n_labels = len(self.corpus.label_space)
+    bad = (ids < PAD) | (ids >= n_labels)
+    arrays.check('ids', bad, f'is not a number below {n_labels}')
+    arrays.finish()
+    self.folder.check(path)
+    return ids, scores
+
+  def _pairs(
+    self, lists: Sequence[ProposedLists], gold: Ragged, labels: LabelFacts
+  ) -> Iterator[RankerData]:
+    """Yields the pairs of documents, some documents at a time."""
+    features: PairFeatures = self.config.model.features
+    proposers = [
+      Proposer(x.name, None, x.depth, x.scored)
+      for x in self.config.model.proposers
+    ]
+    pairs = StackPairs(proposers, labels, features)
+    n = len(gold)
+    with Progress('features of pairs', n) as shown:
+      for start in range(0, n, _CHUNK):
+        rows = np.arange(start, min(n, start + _CHUNK))
+        part = pairs.of_lists([(ids[:, rows], s[:, rows]) for ids, s in lists])
+        yield RankerData(
+          part.features,
+          np.isin(part.keys, _keys(gold, rows, pairs.n_labels)),
+          np.bincount(part.keys // pairs.n_labels, minlength=len(rows)),
+          (),
+        )
+        shown.update(len(rows))
+
+
+def _keys(gold: Ragged, rows: np.ndarray, n_labels: int) -> np.ndarray:
+  """Returns the pairs of documents and their gold labels."""
+  parts = [gold[row] for row in rows.tolist()]
+  document = np.repeat(np.arange(len(rows)), [len(part) for part in parts])
+  labels = np.concatenate([*parts, np.zeros(0, np.int32)]).astype(np.int64)
+  inside = labels < n_labels
+  return document[inside] * np.int64(n_labels) + labels[inside]
+
+
+def _propose(
+  member: Predictor,
+  proposer: ProposerConfig,
+  split: Split,
+  unseen: np.ndarray,
+  name: str,
+) -> ProposedLists:
+  """Lists the labels of documents, among all labels and among unseen labels."""
+  size = list_length(proposer.scored, member.n_labels)
+  masks = [unseen[: member.n_labels]]
+  batches = member.batches(split)
+  logging.info('%s lists labels of %d documents', name, len(split))
+  with progress(batches, f'lists of {name}', unit='batch') as shown:
+    ids, scores, _ = rank_documents(
+      shown,
+      lambda batch: member.topk(batch, size, slices=masks),
+      len(split),
+      size,
+      2,
+    )
+  return ids, scores

@@ -1,0 +1,243 @@
+"""Defines runs in which models propose labels and a ranker judges them."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import pathlib
+
+import numpy as np
+
+from xjax.config.run import Config
+from xjax.config.stack import Lesson, StackModel
+from xjax.core.distributed import process_count
+from xjax.core.errors import ConfigError
+from xjax.data.batches.shared import SharedDocuments
+from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.formats.draft import TRAIN
+from xjax.data.new_labels import add_new_labels
+from xjax.data.quality import check_train_labels
+from xjax.data.schema import Corpus, Document, Label, LabelSpace
+from xjax.run.contract import Fit, Fitted
+from xjax.run.judging import Metrics
+from xjax.run.load import DEV, load_calibration
+from xjax.run.predictor import Predictor, check_describes, describes
+from xjax.run.stages.folds import Lists, proposer_stage, train_proposer
+from xjax.run.stages.members import MemberInputs
+from xjax.run.stages.stack_explanations import (
+  StackWords,
+  explained,
+  feature_shares,
+)
+from xjax.run.stages.stage import Stage, load_stage
+from xjax.score.rankers.contract import PairRanker
+from xjax.score.rankers.pair_features import LabelFacts, feature_names
+from xjax.select.ensembles.stack import Proposer, StackPairs, StackScorer
+from xjax.select.explanations import LabelExplanations
+from xjax.train.preemption import Preemption
+from xjax.train.workdir import Workdir
+
+_STEP = 0  # the only step of models without optimizer steps
+
+
+class StackPredictor(Predictor):
+  """Predicts labels with a stack."""
+
+  def with_labels(self, labels: Sequence[Label]) -> 'StackPredictor':
+    """Returns a predictor with more labels, as Predictor.with_labels does.
+
+    The proposers that read names know the new labels. The calibration stays the
+    same.
+    """
+    check_describes(self.config)
+    members = {
+      name: member.with_labels(labels) if describes(member.config) else member
+      for name, member in self.stages.items()
+    }
+    space = add_new_labels(self.space, labels)
+    predictor = stack_predictor(
+      self.config, space, members, self.scorer.ranker, self.workdir
+    )
+    return dataclasses.replace(predictor, calibration=self.calibration)
+
+  def explanations(
+    self,
+    documents: Sequence[str | Document],
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> LabelExplanations:
+    """Computes which proposers, features and words explain labels.
+
+    The arguments are those of Predictor.explanations. The words of a label are
+    those of the proposer that adds most to its score and reads words.
+    """
+    names = feature_names(self.config.model.features, tuple(self.stages))
+    batches = self.text_batches(documents)
+    shares = feature_shares(self.scorer, batches, ids_NK, names)
+    places = [
+      {(word.zone, word.start): at for at, word in enumerate(words_of)}
+      for words_of in map(self.inputs.words, documents)
+    ]
+    readers = {x: y for x, y in self.stages.items() if explained(y)}
+    by_words = StackWords(readers, shares)
+    return by_words.explanations(documents, places, ids_NK, words, n_first)
+
+
+def stack_predictor(
+  config: Config,
+  space: LabelSpace,
+  members: Mapping[str, Predictor],
+  ranker: PairRanker,
+  folder: Workdir,
+) -> StackPredictor:
+  """Returns the model of a stack.
+
+  Args:
+    config: config of the run.
+    space: labels of the run.
+    members: the proposers, by name, in the order of the config.
+    ranker: the ranker.
+    folder: workdir of the run.
+  """
+  model = config.model
+  n_labels = max(member.n_labels for member in members.values())
+  proposers = [
+    Proposer(x.name, members[x.name], x.depth, x.scored)
+    for x in model.proposers
+  ]
+  pairs = StackPairs(proposers, LabelFacts.of(space, n_labels), model.features)
+  inputs = MemberInputs(config, members, max(x.scored for x in model.proposers))
+  scorer = StackScorer(pairs, ranker)
+  return StackPredictor(config, space, inputs, scorer, _STEP, folder)
+
+
+def load_stack(folder: Workdir, config: Config) -> StackPredictor:
+  """Loads a stack; only files of the workdir are read.
+
+  Raises:
+    DataError: a file of the workdir is missing or damaged.
+    ConfigError: there are several processes.
+  """
+  _check_one_process()
+  names = [proposer.name for proposer in config.model.proposers]
+  members = {name: load_stage(folder, name) for name in names}
+  ranker = _load_ranker(folder, config)
+  model = stack_predictor(config, folder.label_space(), members, ranker, folder)
+  method, kind = config.eval.calibration, model.score_kind
+  calibration = load_calibration(folder, method, _STEP, kind)
+  return dataclasses.replace(model, calibration=calibration)
+
+
+def _ranker_path(folder: Workdir) -> pathlib.Path:
+  return folder.model / 'ranker.txt'
+
+
+def _load_ranker(folder: Workdir, config: Config) -> PairRanker:
+  model, path = config.model, _ranker_path(folder)
+  folder.check(path)
+  names = feature_names(model.features, [x.name for x in model.proposers])
+  return model.ranker.load(path, names)
+
+
+@dataclasses.dataclass(frozen=True)
+class StackFit(Fit):
+  """Trains the proposers and the ranker of a stack in the workdir of a run."""
+
+  models = (StackModel,)
+  load = staticmethod(load_stack)
+
+  @functools.cached_property
+  def stages(self) -> list[Stage]:
+    """Returns the stages of the proposers."""
+    return [
+      proposer_stage(self.config, self.workdir, number)
+      for number in range(len(self.config.model.proposers))
+    ]
+
+  def check_start(self) -> None:
+    """Checks the number of processes and the stages.
+
+    Raises:
+      ConfigError: there are several processes, or a stage cannot start.
+    """
+    _check_one_process()
+    for stage in self.stages:
+      stage.check_start()
+
+  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+    """Checks that the proposers can be trained, and the ranker has documents.
+
+    Raises:
+      ConfigError, DataError: a proposer cannot be trained, or there are not
+        enough documents.
+    """
+    del prior
+    check_train_labels(corpus)
+    model, n = self.config.model, len(corpus.splits[TRAIN])
+    if model.lesson is Lesson.DEV and DEV not in corpus.splits:
+      raise ConfigError(
+        'config.model.lesson=DEV: the corpus has no split dev; use FOLDS'
+      )
+    if model.lesson is Lesson.FOLDS and n < 2 * model.folds:
+      raise ConfigError(
+        f'config.model.folds={model.folds}: must be at most {n // 2}, half the '
+        'number of training documents'
+      )
+    for stage in self.stages:
+      stage.check_corpus(corpus)
+
+  def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
+    """Trains the proposers and the ranker that are not trained yet."""
+    corpus = _shared(corpus)
+    members: dict[str, Predictor] = {}
+    for number, stage in enumerate(self.stages):
+      done = self.stages[:number]
+      members[stage.name] = train_proposer(stage, done, corpus, preemption)
+    path = _ranker_path(self.workdir)
+    if not path.exists():
+      self._train_ranker(path, corpus, members, preemption)
+    ranker = _load_ranker(self.workdir, self.config)
+    parts = self.config, corpus.label_space, members, ranker, self.workdir
+    model = stack_predictor(*parts)
+    size = sum(
+      file.stat().st_size
+      for member in members.values()
+      for file in member.workdir.path.rglob('*')
+      if file.is_file()
+    )
+    size += path.stat().st_size
+    return Fitted(0, _STEP, model.score_kind, size, lambda: model)
+
+  def _train_ranker(
+    self,
+    path: pathlib.Path,
+    corpus: Corpus,
+    members: dict[str, Predictor],
+    preemption: Preemption,
+  ) -> None:
+    lists = Lists(self.config, self.workdir, corpus)
+    data = lists.data(members, preemption)
+    ranker = self.config.model.ranker.fit(
+      data, self.config.seed, self.config.train.workers, preemption.check
+    )
+    with self.workdir.recording(path):
+      ranker.save(path)
+
+
+def _shared(corpus: Corpus) -> Corpus:
+  """Returns a corpus whose training documents share their features."""
+  split = corpus.splits[TRAIN]
+  if isinstance(split.documents, SparseDocuments):
+    return corpus
+  shared = dataclasses.replace(
+    split, documents=SharedDocuments(split.documents)
+  )
+  return dataclasses.replace(corpus, splits={**corpus.splits, TRAIN: shared})
+
+
+def _check_one_process() -> None:
+  if process_count() > 1:
+    raise ConfigError(
+      'config.model=StackModel(...): can only be used by one process; start '
+      'the run on one host'
+    )

@@ -1,0 +1,341 @@
+"""Scores labels by how much of their names is in a text.
+
+Names and texts are compared by units: stems of words, or runs of characters. A
+unit that few training documents have counts more than a common unit. A name
+that is in the text as a phrase counts more than any name that is not.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+import dataclasses
+import functools
+import os
+
+import ahocorasick
+from jaxtyping import Float32, Int32, Int64
+from numba import njit
+import numpy as np
+from scipy import sparse
+import snowballstemmer
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.progress import progress
+from xjax.core.texts import Texts
+from xjax.core.types import Ragged
+from xjax.data.schema import Document
+from xjax.data.text.word_shares import WordShares
+from xjax.data.text.words import (
+  WordPlace,
+  document_words,
+  has_letters,
+  split_words,
+)
+from xjax.score.config import Units
+from xjax.score.exact_match import check_letters
+
+_RUN = 4  # characters of a run
+_LEAST_IDF = 0.1
+# A name whose matched units have this sum of idf gets half of the largest score
+# of an incomplete name. Two rare words have about this sum.
+_HALF = 10.0
+_LEAST_COUNT = 2  # units in fewer documents count as units in none
+_KEPT = 1000  # largest number of labels of a document
+
+
+class UnitSplitter:
+  """Splits texts into the units that are compared."""
+
+  def __init__(self, units: Units, language: str):
+    self._characters = units is Units.CHARACTERS
+    if not self._characters:
+      self._stem = functools.cache(snowballstemmer.stemmer(language).stemWord)
+
+  def words(self, text: str, max_words: int | None = None) -> list[str]:
+    """Returns the words of a text, or their stems, in order."""
+    words = split_words(text, keep_digits=True)[:max_words]
+    return words if self._characters else list(map(self._stem, words))
+
+  def units(self, word: str) -> Sequence[str]:
+    """Returns the units of a word that `words` returned."""
+    if not self._characters:
+      return (word,)
+    return _runs(word)
+
+
+@functools.lru_cache(1 << 18)
+def _runs(word: str) -> tuple[str, ...]:
+  """Returns the runs of characters of a word, with marks at both ends."""
+  word = f'^{word}$'
+  starts = range(max(1, len(word) - _RUN + 1))
+  return tuple(dict.fromkeys(word[at : at + _RUN] for at in starts))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UnitCounts:
+  """Holds in how many training documents each unit is.
+
+  Attributes:
+    n_documents: int, number of training documents.
+    units: the units that are in at least two documents.
+    counts: int32, the number of documents of each of these units.
+  """
+
+  n_documents: int
+  units: Texts
+  counts: np.ndarray
+
+  @classmethod
+  def fit(
+    cls, texts: Collection[str], splitter: UnitSplitter, max_words: int
+  ) -> 'UnitCounts':
+    """Counts the units of training texts, which are read once."""
+    counts: dict[str, int] = {}
+    with progress(texts, 'words of train') as shown:
+      for text in shown:
+        words = set(splitter.words(text, max_words))
+        for unit in {unit for word in words for unit in splitter.units(word)}:
+          counts[unit] = counts.get(unit, 0) + 1
+    kept = sorted(unit for unit, n in counts.items() if n >= _LEAST_COUNT)
+    numbers = np.array([counts[unit] for unit in kept], np.int32)
+    return cls(len(texts), Texts.of(kept), numbers)
+
+  def idf(self, units: Sequence[str]) -> Float32[np.ndarray, ' U']:
+    """Returns ln((1 + N) / (1 + d)) of units in d of N documents, or 0.1."""
+    rows = self.units.row_of.find(units)
+    counts = np.append(self.counts, 0)[rows]  # row -1 is a unit without a count
+    idf = np.log((1 + self.n_documents) / (1 + counts.astype(np.float64)))
+    return np.maximum(idf, _LEAST_IDF).astype(np.float32)
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes an .npz file, which load reads."""
+    arrays = {
+      **self.units.arrays('units'),
+      'counts': self.counts,
+      'n_documents': np.int64(self.n_documents),
+    }
+    write_npz(path, arrays)
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'UnitCounts':
+    """Reads the file that save wrote.
+
+    Raises:
+      DataError: the file is missing or damaged.
+    """
+    arrays = Arrays.read(path)
+    units = arrays.strings('units')
+    counts = arrays.take('counts', np.int32, (len(units),))
+    n_documents = arrays.count('n_documents')
+    bad = (counts < _LEAST_COUNT) | (counts > n_documents)
+    arrays.check('counts', bad, f'is not from {_LEAST_COUNT} to {n_documents}')
+    arrays.finish()
+    return cls(n_documents, units, counts)
+
+
+class NameCoverage:
+  """Turns texts into scores of labels, by the names that the texts have.
+
+  Let the mass of some units be the sum of their idf. A name whose units have
+  the mass t, and m of it in the text, has s = m^2 / t, and scores s / (s + 10).
+  If the words of the name follow each other in the text, 1 is added. A label
+  has the largest score of its names. Labels whose names share no unit with the
+  text have no score. At most 1,000 labels of a text have scores: those with the
+  largest scores, and then with the lowest numbers.
+
+  A text needs time for the names that share units with it, and memory for all
+  names.
+
+  Attributes:
+    n_features: int, number of labels.
+  """
+
+  def __init__(
+    self,
+    names: Sequence[Sequence[str]],
+    splitter: UnitSplitter,
+    counts: UnitCounts,
+    max_words: int,
+  ):
+    """Builds an index from units to names.
+
+    Args:
+      names: for each label, the names to search for. Names without a letter are
+        ignored.
+      splitter: splits names and texts.
+      counts: the documents of each unit.
+      max_words: number of words to read from the start of each text.
+
+    Raises:
+      DataError: no label has a name with a letter.
+    """
+    self.n_features = len(names)
+    self._splitter, self._max_words = splitter, max_words
+    words, owners = [], []
+    for label, label_names in enumerate(names):
+      for name in dict.fromkeys(filter(has_letters, label_names)):
+        words.append(splitter.words(name))
+        owners.append(label)
+    check_letters(names)
+    self._owners = np.array(owners, np.int32)
+    units = [_distinct_units(x, splitter) for x in words]
+    self._unit_rows = {
+      unit: row for row, unit in enumerate(dict.fromkeys(_chain(units)))
+    }
+    self._idf = counts.idf(list(self._unit_rows))
+    rows = Ragged.of([[self._unit_rows[u] for u in x] for x in units])
+    shape = len(units), len(self._unit_rows)
+    ones = np.ones(len(rows.values), bool)
+    self._names = sparse.csr_array((ones, rows.values, rows.indptr), shape)
+    self._postings = self._names.tocsc()
+    self._masses = (self._names.astype(np.float32) @ self._idf).astype(
+      np.float32
+    )
+    self._phrases = _phrases(words)
+
+  def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
+    """Returns the scores of labels, float32 [N, L] with ascending columns."""
+    rows = [self._match(text)[:2] for text in texts]
+    labels = Ragged.of([labels for labels, _ in rows])
+    scores = [scores for _, scores in rows] or [np.zeros(0, np.float32)]
+    parts = np.concatenate(scores), labels.values, labels.indptr
+    return sparse.csr_array(parts, (len(texts), self.n_features))
+
+  def words(self, document: Document) -> list[WordPlace]:
+    """Returns the place of each word that is read, in reading order."""
+    return document_words(document)[: self._max_words]
+
+  def word_shares(self, document: Document) -> WordShares:
+    """Divides the score of each label among the words of its best name."""
+    text = document.text()
+    words = self._splitter.words(text, self._max_words)
+    labels, scores, best = self._match(text)
+    places: dict[int, list[int]] = {}
+    for place, word in enumerate(words):
+      for unit in self._splitter.units(word):
+        if (row := self._unit_rows.get(unit)) is not None:
+          places.setdefault(row, []).append(place)
+    at = [
+      (place, 1, label)
+      for label, name in zip(labels.tolist(), best.tolist())
+      for row in self._units_of(name)
+      for place in places.get(row, ())
+    ]
+    score_of = dict(zip(labels.tolist(), scores.tolist()))
+    columns = np.array(at, np.int64).reshape(-1, 3).T
+    return WordShares.of(
+      words,
+      tuple(columns),
+      lambda labels, _: np.array([score_of[x] for x in labels.tolist()]),
+    )
+
+  def _units_of(self, name: int) -> list[int]:
+    """Returns the rows of the units of a name."""
+    start, end = self._names.indptr[name : name + 2]
+    return self._names.indices[start:end].tolist()
+
+  def _match(
+    self, text: str
+  ) -> tuple[
+    Int32[np.ndarray, ' K'], Float32[np.ndarray, ' K'], Int32[np.ndarray, ' K']
+  ]:
+    """Returns labels, ascending, with their scores and their best names."""
+    words = self._splitter.words(text, self._max_words)
+    units = {unit for word in set(words) for unit in self._splitter.units(word)}
+    rows = sorted(
+      row for unit in units if (row := self._unit_rows.get(unit)) is not None
+    )
+    names, masses = _add_masses(
+      np.array(rows, np.int64),
+      self._postings.indptr,
+      self._postings.indices,
+      self._idf,
+      self._work,
+    )
+    scores = masses * masses / self._masses[names]
+    scores = scores / (scores + np.float32(_HALF))
+    if phrases := self._find(words):
+      scores[np.isin(names, phrases)] += 1
+    labels = self._owners[names]
+    order = np.lexsort((names, -scores, labels))
+    first = np.ones(len(order), bool)
+    first[1:] = labels[order][1:] != labels[order][:-1]
+    order = order[first]
+    if len(order) > _KEPT:
+      best = np.lexsort((labels[order], -scores[order]))[:_KEPT]
+      order = order[np.sort(best)]
+    return labels[order], scores[order], names[order]
+
+  @functools.cached_property
+  def _work(self) -> Float32[np.ndarray, ' names']:
+    """Returns working memory: an entry per name; all entries are 0."""
+    return np.zeros(len(self._owners), np.float32)
+
+  def _find(self, words: Sequence[str]) -> list[int]:
+    """Returns the names whose words follow each other in a text."""
+    text = f' {" ".join(words)} '
+    return sorted(
+      {name for _, names in self._phrases.iter(text) for name in names}
+    )
+
+
+def _chain(lists: Iterable[Iterable[str]]) -> Iterable[str]:
+  return (x for values in lists for x in values)
+
+
+def _distinct_units(words: Sequence[str], splitter: UnitSplitter) -> list[str]:
+  """Returns the distinct units of words, in order."""
+  return list(dict.fromkeys(_chain(map(splitter.units, words))))
+
+
+def _phrases(words: Sequence[Sequence[str]]) -> ahocorasick.Automaton:
+  """Returns an automaton that finds the numbers of names in spaced words.
+
+  Spaces around each word ensure that no word matches a part of another word.
+  """
+  numbers: dict[str, list[int]] = {}
+  for number, words_of in enumerate(words):
+    numbers.setdefault(f' {" ".join(words_of)} ', []).append(number)
+  automaton = ahocorasick.Automaton()
+  for text, names in numbers.items():
+    automaton.add_word(text, names)
+  automaton.make_automaton()
+  return automaton
+
+
+@njit(nogil=True, cache=True)
+def _add_masses(
+  rows: Int64[np.ndarray, ' U'],
+  indptr: np.ndarray,
+  indices: np.ndarray,
+  idf: Float32[np.ndarray, ' units'],
+  work: Float32[np.ndarray, ' names'],
+) -> tuple[np.ndarray, np.ndarray]:
+  """Adds up the idf of units for each name that has them.
+
+  Args:
+    rows: units of a text, ascending.
+    indptr, indices: the names that have each unit (CSC).
+    idf: idf of each unit.
+    work: memory with an entry per name. All entries must be 0, and are 0 at the
+      end.
+
+  Returns:
+    The names with at least one unit, ascending, and their sums.
+  """
+  n = 0
+  for row in rows:
+    n += indptr[row + 1] - indptr[row]
+  names, size = np.empty(n, np.int32), 0
+  for row in rows:
+    for at in range(indptr[row], indptr[row + 1]):
+      name = indices[at]
+      if work[name] == 0:
+        names[size] = name
+        size += 1
+      work[name] += idf[row]
+  names = np.sort(names[:size])
+  masses = np.empty(size, np.float32)
+  for at in range(size):
+    masses[at] = work[names[at]]
+    work[names[at]] = 0
+  return names, masses

@@ -1,0 +1,300 @@
+"""Describes pairs of a document and a label by what proposers say about them.
+
+A proposer is a model that lists labels with scores. A pair is one number, its
+key: document * L + label, for documents 0, 1, ... of a batch and L labels.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+
+from jaxtyping import Bool, Float, Float32, Int32, Int64
+import numpy as np
+
+from xjax.core.config_part import ConfigPart, field
+from xjax.core.types import PAD, Ragged
+from xjax.data.schema import LabelSpace
+
+_FIFTH = 4  # place of the fifth label of a list
+
+
+@dataclasses.dataclass
+class PairFeatures(ConfigPart):
+  """Chooses the features of a pair, in groups."""
+
+  scores: bool = field(True, 'The score that each proposer gives the label.')
+  ranks: bool = field(True, "The label's place on the list of each proposer.")
+  gaps: bool = field(
+    True,
+    'How far the score is below the best score and the fifth score of the '
+    "document's list, and this best score.",
+  )
+  frequency: bool = field(
+    True,
+    'The number of training documents of the label. It is 0 for labels that '
+    'are not trained, so it also says which labels are known by name only.',
+  )
+  names: bool = field(True, "The number of words of the label's name.")
+  relatives: bool = field(
+    True,
+    "The best scores of the label's parents, children and siblings. They need "
+    'labels with parents.',
+  )
+  agreement: bool = field(True, 'The number of proposers that list the label.')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelFacts:
+  """Holds what the features say about L labels.
+
+  Attributes:
+    documents: int [L], training documents per label; 0 if it is not trained.
+    words: int [L], words of the label's name; 0 if it has no name.
+    parents: for each label, those of its parents that are among the L labels.
+    children: for each label, its children among the L labels.
+  """
+
+  documents: np.ndarray
+  words: np.ndarray
+  parents: Ragged
+  children: Ragged
+
+  @classmethod
+  def of(cls, space: LabelSpace, n_labels: int) -> 'LabelFacts':
+    """Returns the facts of the first n_labels labels of a space."""
+    labels = space.labels[:n_labels]
+    rows = labels.ids.row_of
+    parents = []
+    for number, ids in enumerate(labels.parents):
+      known = set(rows.find(ids).tolist()) if ids else set()
+      parents.append(sorted(known - {PAD, number}))
+    children = [[] for _ in parents]
+    for label, above in enumerate(parents):
+      for parent in above:
+        children[parent].append(label)
+    words = [len(names[0].split()) if names else 0 for names in labels.names]
+    return cls(
+      np.asarray(space.train_counts[:n_labels]),
+      np.array(words, np.int32),
+      Ragged.of(parents),
+      Ragged.of(children),
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScoreLists:
+  """Holds the scores that a proposer gives to labels of B documents.
+
+  Attributes:
+    keys: int64 [cells], the pairs with a score, ascending.
+    scores: float32 [cells].
+    ranks: float32 [cells], the place on the list over all labels, from 0; NaN
+      for labels that are only on other lists.
+    best: float32 [B], the best score over all labels; NaN without any label.
+    fifth: float32 [B], the fifth best score; NaN if the list is shorter.
+    n_labels: int, L.
+  """
+
+  keys: np.ndarray
+  scores: np.ndarray
+  ranks: np.ndarray
+  best: np.ndarray
+  fifth: np.ndarray
+  n_labels: int
+
+  @classmethod
+  def of(
+    cls,
+    ids_GBK: Int32[np.ndarray, 'G B K'],
+    scores_GBK: Float32[np.ndarray, 'G B K'],
+    n_labels: int,
+  ) -> 'ScoreLists':
+    """Reads the lists of a proposer; list 0 is over all labels.
+
+    Args:
+      ids_GBK: labels, best first, with PAD after the last label of a list.
+      scores_GBK: the scores of these labels.
+      n_labels: L.
+    """
+    at = list_, document, place = np.nonzero(ids_GBK != PAD)
+    keys = document * np.int64(n_labels) + ids_GBK[at]
+    keys, first = np.unique(keys, return_index=True)
+    ranks = np.where(list_ == 0, place, np.nan)[first].astype(np.float32)
+    listed_BK = ids_GBK[0] != PAD
+    scores_BK = np.where(listed_BK, scores_GBK[0], np.nan)
+    scores_BK = np.pad(
+      scores_BK, ((0, 0), (0, _FIFTH + 1)), constant_values=np.nan
+    )
+    return cls(
+      keys,
+      scores_GBK[at][first].astype(np.float32),
+      ranks,
+      scores_BK[:, 0].astype(np.float32),
+      scores_BK[:, _FIFTH].astype(np.float32),
+      n_labels,
+    )
+
+  def find(
+    self, keys: Int64[np.ndarray, ' X']
+  ) -> tuple[Float32[np.ndarray, ' X'], Float32[np.ndarray, ' X']]:
+    """Returns the scores and ranks of pairs; NaN for pairs without a score."""
+    if not len(self.keys):
+      nothing = np.full(len(keys), np.nan, np.float32)
+      return nothing, nothing
+    at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+    known = self.keys[at] == keys
+    nan = np.float32(np.nan)
+    return (
+      np.where(known, self.scores[at], nan),
+      np.where(known, self.ranks[at], nan),
+    )
+
+
+def feature_names(
+  features: PairFeatures, proposers: Sequence[str]
+) -> tuple[str, ...]:
+  """Returns the names of the features of a pair.
+
+  Args:
+    features: the chosen groups.
+    proposers: names of the proposers.
+
+  Returns:
+    F names such as 'tree:score'; features of the label alone have names such as
+    'label:documents'.
+  """
+  own = ['score'] * features.scores + ['rank'] * features.ranks
+  own += ['below best', 'below fifth', 'best'] * features.gaps
+  own += ['parent', 'child', 'sibling'] * features.relatives
+  names = [f'{proposer}:{name}' for proposer in proposers for name in own]
+  names += ['label:documents'] * features.frequency
+  names += ['label:words'] * features.names
+  names += ['proposers'] * features.agreement
+  return tuple(names)
+
+
+def pair_features(
+  keys: Int64[np.ndarray, ' X'],
+  lists: Sequence[ScoreLists],
+  labels: LabelFacts,
+  features: PairFeatures,
+) -> Float32[np.ndarray, 'X F']:
+  """Returns the features of pairs, in the order of feature_names.
+
+  A feature that does not exist, such as the score of a label that a proposer
+  does not list, is NaN.
+
+  Args:
+    keys: X pairs.
+    lists: the scores of each proposer.
+    labels: facts of the labels.
+    features: the chosen groups.
+  """
+  document, label = np.divmod(keys, len(labels.words))
+  columns: list[np.ndarray] = []
+  proposers = np.zeros(len(keys), np.float32)
+  for part in lists:
+    scores, ranks = part.find(keys)
+    proposers += ~np.isnan(ranks)
+    columns += [scores] * features.scores + [ranks] * features.ranks
+    if features.gaps:
+      best, fifth = part.best[document], part.fifth[document]
+      columns += [best - scores, fifth - scores, best]
+    if features.relatives:
+      columns += _relatives(part, document, label, labels)
+  if features.frequency:
+    columns.append(np.log1p(labels.documents[label]))
+  columns += [labels.words[label]] * features.names
+  columns += [proposers] * features.agreement
+  out = np.empty((len(keys), len(columns)), np.float32)
+  for number, column in enumerate(columns):
+    out[:, number] = column
+  return out
+
+
+def _relatives(
+  lists: ScoreLists,
+  document: Int64[np.ndarray, ' X'],
+  label: Int64[np.ndarray, ' X'],
+  labels: LabelFacts,
+) -> Iterator[Float32[np.ndarray, ' X']]:
+  """Yields the best scores of the parents, children and siblings of labels."""
+  for relation in labels.parents, labels.children:
+    pair, other = _expand(relation, label)
+    keys = document[pair] * lists.n_labels + other
+    yield _best(pair, lists.find(keys)[0], len(label))
+  families = _Families.of(lists, labels.parents)
+  pair, parent = _expand(labels.parents, label)
+  keys = document[pair] * lists.n_labels + parent
+  scores = families.best_without(keys, label[pair])
+  yield _best(pair, scores, len(label))
+
+
+def _expand(
+  relation: Ragged, label: Int64[np.ndarray, ' X']
+) -> tuple[Int64[np.ndarray, ' Y'], Int64[np.ndarray, ' Y']]:
+  """Returns the number of a pair, and a relative, for each relative of it."""
+  counts = relation.lengths[label]
+  pair = np.repeat(np.arange(len(label)), counts)
+  place = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
+  return pair, relation.values[relation.indptr[label[pair]] + place].astype(
+    np.int64
+  )
+
+
+def _best(
+  pair: Int64[np.ndarray, ' Y'], scores: Float[np.ndarray, ' Y'], n: int
+) -> Float32[np.ndarray, ' n']:
+  """Returns the largest score of each of n pairs; NaN if it has none."""
+  best = np.full(n, -np.inf, np.float32)
+  known = ~np.isnan(scores)
+  np.maximum.at(best, pair[known], scores[known])
+  return np.where(best == -np.inf, np.float32(np.nan), best)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Families:
+  """Holds the two best listed children of each parent, by document.
+
+  Attributes:
+    keys: int64 [families], document * L + parent, ascending.
+    child: int64 [families], the best child.
+    best, second: float32 [families], scores of the two best children; second is
+      NaN if only one child is listed.
+  """
+
+  keys: np.ndarray
+  child: np.ndarray
+  best: np.ndarray
+  second: np.ndarray
+
+  @classmethod
+  def of(cls, lists: ScoreLists, parents: Ragged) -> '_Families':
+    document, label = np.divmod(lists.keys, lists.n_labels)
+    pair, parent = _expand(parents, label)
+    keys = document[pair] * lists.n_labels + parent
+    scores, child = lists.scores[pair], label[pair]
+    order = np.lexsort((child, -scores, keys))
+    keys, scores, child = keys[order], scores[order], child[order]
+    first = _starts(keys)
+    second = np.full(len(first), np.nan, np.float32)
+    has_second = np.append(first[1:], len(keys)) - first > 1
+    second[has_second] = scores[first[has_second] + 1]
+    return cls(keys[first], child[first], scores[first], second)
+
+  def best_without(
+    self, keys: Int64[np.ndarray, ' Y'], child: Int64[np.ndarray, ' Y']
+  ) -> Float32[np.ndarray, ' Y']:
+    """Returns the best score in a family, not counting one of its children."""
+    if not len(self.keys):
+      return np.full(len(keys), np.nan, np.float32)
+    at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+    scores = np.where(self.child[at] == child, self.second[at], self.best[at])
+    known = self.keys[at] == keys
+    return np.where(known, scores, np.float32(np.nan))
+
+
+def _starts(sorted_keys: np.ndarray) -> Int64[np.ndarray, ' groups']:
+  """Returns where each group of equal keys starts."""
+  new: Bool[np.ndarray, ' Y'] = np.ones(len(sorted_keys), bool)
+  new[1:] = sorted_keys[1:] != sorted_keys[:-1]
+  return np.flatnonzero(new)

@@ -1,0 +1,287 @@
+"""Ranks the labels that several models propose by a ranker of pairs."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+from jaxtyping import Bool, Float, Float32, Int32, Int64
+import numpy as np
+
+from xjax.core.distributed import rank_documents
+from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
+from xjax.judge.predictions import list_length
+from xjax.score.rankers.contract import PairRanker
+from xjax.score.rankers.pair_features import (
+  LabelFacts,
+  PairFeatures,
+  ScoreLists,
+  pair_features,
+)
+
+# A label beyond a document's usual candidates can only enter the list of a
+# slice, where few labels of each proposer are enough.
+_DEPTH_OF_SLICES = 10
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Proposer:
+  """Holds a model that proposes labels.
+
+  Attributes:
+    name: name of the proposer.
+    scorer: the model.
+    depth: number of labels that it proposes for a document.
+    scored: number of labels whose scores the ranker sees, at least depth.
+  """
+
+  name: str
+  scorer: Scorer
+  depth: int
+  scored: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ProposedPairs:
+  """Holds the pairs of some documents that proposers propose, and features.
+
+  Attributes:
+    keys: int64 [X], document * L + label, ascending; see pair_features.
+    usual: bool [X], whether the pair is proposed among all labels. The other
+      pairs are only on lists of slices.
+    features: float32 [X, F].
+  """
+
+  keys: np.ndarray
+  usual: np.ndarray
+  features: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StackPairs:
+  """Computes the pairs of a batch, and what the ranker sees of them.
+
+  A batch has no arrays of its own: entry m of its field `proposed` is a Batch
+  whose field `proposed` has the batches of proposer m.
+
+  Attributes:
+    proposers: the models that propose labels. They give the same numbers to the
+      same labels.
+    labels: facts of the L labels.
+    chosen: the groups of features.
+  """
+
+  proposers: Sequence[Proposer]
+  labels: LabelFacts
+  chosen: PairFeatures
+
+  @property
+  def n_labels(self) -> int:
+    """Returns the number L of labels."""
+    return len(self.labels.words)
+
+  def of(
+    self,
+    batch: Batch,
+    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
+    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
+  ) -> ProposedPairs:
+    """Returns the pairs of a batch.
+
+    A pair that is proposed among all labels has features that depend only on
+    the lists over all labels. So it has one score, whatever lists are asked
+    for.
+
+    Args:
+      batch: the documents.
+      slices: masks of labels. The best labels of each mask are proposed too.
+      allowed: labels that may be selected. If it is given, the best allowed
+        labels are proposed too.
+    """
+    return self.of_lists(self._all_lists(batch, tuple(slices), allowed))
+
+  def features_of(
+    self, batch: Batch, keys: Int64[np.ndarray, ' X']
+  ) -> Float32[np.ndarray, 'X F']:
+    """Returns the features of some pairs of a batch, proposed or not."""
+    return self._features(keys, self._all_lists(batch, (), None))
+
+  def _all_lists(
+    self,
+    batch: Batch,
+    slices: tuple[np.ndarray, ...],
+    allowed: np.ndarray | None,
+  ) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the lists of each proposer; see _lists."""
+    return [
+      self._lists(proposer, part, len(batch.doc_B), slices, allowed)
+      for proposer, part in zip(self.proposers, batch.proposed, strict=True)
+    ]
+
+  def of_lists(
+    self, lists: Sequence[tuple[np.ndarray, np.ndarray]]
+  ) -> ProposedPairs:
+    """Returns the pairs that the lists of the proposers propose.
+
+    Args:
+      lists: for each proposer, ids_GBK and scores_GBK. List 0 is over all
+        labels.
+    """
+    usual = self._proposed(lists, slice(0, 1))
+    others = self._proposed(lists, slice(1, None))
+    others = np.setdiff1d(others, usual, assume_unique=True)
+    keys = np.concatenate([usual, others])
+    parts = [self._features(usual, [(ids[:1], s[:1]) for ids, s in lists])]
+    parts.append(self._features(others, lists))
+    order = np.argsort(keys)
+    is_usual = np.arange(len(keys)) < len(usual)
+    return ProposedPairs(
+      keys[order], is_usual[order], np.concatenate(parts)[order]
+    )
+
+  def _lists(
+    self,
+    proposer: Proposer,
+    part: Batch,
+    rows: int,
+    slices: tuple[np.ndarray, ...],
+    allowed: np.ndarray | None,
+  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+    """Returns the lists of a proposer; list 0 is over all labels.
+
+    If `allowed` is given, list 1 is over all labels that are allowed.
+    """
+    scorer = proposer.scorer
+    size = list_length(proposer.scored, scorer.n_labels)
+    masks = [_resized(mask, scorer.n_labels) for mask in slices]
+
+    def lists(batches, masks, **filters):
+      def topk(batch):
+        options = dict(filters)
+        if np.ndim(options.get('allowed')) == 2:
+          options['allowed'] = options['allowed'][batch.doc_B]
+        return scorer.topk(batch, size, slices=masks, **options)
+
+      return rank_documents(batches, topk, rows, size, 1 + len(masks))[:2]
+
+    if allowed is None:
+      return lists(part.proposed, masks)
+    allowed = _resized(allowed, scorer.n_labels)
+    ids, scores = lists(part.proposed, [])
+    more, others = lists(part.proposed, masks, allowed=allowed)
+    return np.concatenate([ids, more]), np.concatenate([scores, others])
+
+  def _proposed(
+    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], which: slice
+  ) -> Int64[np.ndarray, ' X']:
+    """Returns the pairs that some lists propose, ascending."""
+    parts = [np.zeros(0, np.int64)]
+    for proposer, (ids_GBK, _) in zip(self.proposers, lists, strict=True):
+      depth = proposer.depth
+      if which.start:
+        depth = min(depth, _DEPTH_OF_SLICES)
+      ids = ids_GBK[which, :, :depth]
+      _, document, _ = at = np.nonzero(ids != PAD)
+      parts.append(document * np.int64(self.n_labels) + ids[at])
+    return np.unique(np.concatenate(parts))
+
+  def _features(
+    self, keys: np.ndarray, lists: Sequence[tuple[np.ndarray, np.ndarray]]
+  ) -> Float32[np.ndarray, 'X F']:
+    scores = [ScoreLists.of(*part, self.n_labels) for part in lists]
+    return pair_features(keys, scores, self.labels, self.chosen)
+
+
+class StackScorer:
+  """Ranks proposed labels by a ranker (a core.types.Scorer).
+
+  Attributes:
+    score_kind: LOGIT.
+    n_labels: number of labels.
+    assigned_above: None, as for all logits.
+    selected_by: `proposers=3`, for example.
+  """
+
+  score_kind = ScoreKind.LOGIT
+  assigned_above = None
+
+  def __init__(self, pairs: StackPairs, ranker: PairRanker):
+    self.pairs, self.ranker = pairs, ranker
+    self.n_labels = pairs.n_labels
+    self.selected_by = f'proposers={len(pairs.proposers)}'
+
+  @property
+  def union_size(self) -> int:
+    """Returns the largest number of labels that are proposed together."""
+    return sum(
+      list_length(x.depth, x.scorer.n_labels) for x in self.pairs.proposers
+    )
+
+  def topk(
+    self,
+    batch: Batch,
+    k: int,
+    weights: Float[np.ndarray, ' L_or_more'] | None = None,
+    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
+    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
+  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+    """Returns the k best labels of each document; see core.types.Scorer.
+
+    Only proposed labels are ranked. Weights do not change which labels are
+    proposed.
+    """
+    pairs = self.pairs.of(batch, slices, allowed)
+    keys = self.ranker.scores(pairs.features)
+    label = pairs.keys % self.n_labels
+    if weights is not None:
+      a, b = sigmoid
+      with np.errstate(divide='ignore'):  # weight 0: never selected
+        logs = np.log(np.asarray(weights, np.float64)[label])
+      keys = (logs - np.logaddexp(0, -(a * keys + b))).astype(np.float32)
+    best = functools.partial(self._best, pairs, keys, len(batch.doc_B), k)
+    usual = pairs.usual
+    if allowed is not None:
+      usual = _inside(allowed, pairs.keys, self.n_labels)
+    lists = [best(usual)]
+    for mask in slices:
+      inside = np.asarray(mask)[label]
+      if allowed is not None:
+        inside &= usual
+      lists.append(best(inside))
+    ids_GBK, scores_GBK = (np.stack(arrays) for arrays in zip(*lists))
+    return ids_GBK, scores_GBK
+
+  def _best(
+    self,
+    pairs: ProposedPairs,
+    scores: np.ndarray,
+    rows: int,
+    k: int,
+    inside: np.ndarray,
+  ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
+    """Returns the k best labels of each document among some pairs."""
+    at = np.flatnonzero(inside & (scores > -np.inf))
+    document, label = np.divmod(pairs.keys[at], self.n_labels)
+    order = np.lexsort((label, -scores[at], document))
+    document = document[order]
+    rank = np.arange(len(order)) - np.searchsorted(document, document)
+    top = rank < k
+    places, order = (document[top], rank[top]), order[top]
+    ids_BK = np.full((rows, k), PAD, np.int32)
+    scores_BK = np.full((rows, k), -np.inf, np.float32)
+    ids_BK[places], scores_BK[places] = label[order], scores[at][order]
+    return ids_BK, scores_BK
+
+
+def _resized(mask: np.ndarray, n: int) -> Bool[np.ndarray, '*documents n']:
+  """Returns a mask of exactly n labels."""
+  return np.asarray(mask)[..., :n]
+
+
+def _inside(
+  allowed: np.ndarray, keys: Int64[np.ndarray, ' X'], n_labels: int
+) -> Bool[np.ndarray, ' X']:
+  """Returns whether the labels of pairs are allowed."""
+  document, label = np.divmod(keys, n_labels)
+  allowed = np.asarray(allowed)
+  return allowed[label] if allowed.ndim == 1 else allowed[document, label]
