@@ -7,12 +7,11 @@ The 30 documents with the largest cosines are searched with two threads. Vectors
 are random, with 256 numbers. The peer is IndexFlatIP of FAISS: as it comes, and
 with products by BLAS. One thread of both sides is timed too, because the two
 threads of a BLAS wait for each other if another program runs, and then they
-are slower than one. The BLAS of FAISS may not know
-a new processor, and is slow then. So the benchmark prints which processor each
-BLAS was built for; OPENBLAS_CORETYPE=SkylakeX, for example, chooses it. Sparse
-features are drawn as words are: about 50 of 200,000 columns in each row, by
-Zipf's law, weighted by TF-IDF. The peer is NearestNeighbors of scikit-learn
-(brute force, cosine).
+are slower than one. The BLAS of FAISS may not know a new processor, and is slow
+then. So the benchmark prints which processor each BLAS was built for;
+OPENBLAS_CORETYPE=SkylakeX, for example, chooses it. Sparse features are drawn
+as words are: about 50 of 200,000 columns in each row, by Zipf's law, weighted
+by TF-IDF. The peer is NearestNeighbors of scikit-learn (brute force, cosine).
 
 The limit of vectors is the bare matrix product by BLAS, block by block. The
 limit of sparse features is the time in which the memory can be read as often as
