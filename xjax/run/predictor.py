@@ -33,6 +33,7 @@ from xjax.score.config import (
   EnsembleModel,
   ExactMatchModel,
   NamesModel,
+  NeighboursModel,
   is_neural,
 )
 from xjax.select.explanations import (
@@ -50,7 +51,7 @@ def check_explains(config: Config) -> None:
 
   Raises:
     ConfigError: the model is neural and its labels do not attend to words, or
-      the model does not read single words.
+      the model does not read single words, or other documents decide.
   """
   if config.data.tokens.sparse:
     raise ConfigError(
@@ -61,6 +62,11 @@ def check_explains(config: Config) -> None:
       'labels of an ensemble cannot be explained: it averages lists of labels; '
       'explain the labels of one of its runs, such as the run in '
       'stages/member_0 of the workdir'
+    )
+  if isinstance(config.model, NeighboursModel):
+    raise ConfigError(
+      'labels of a NeighboursModel cannot be explained by words: the labels of '
+      'the nearest training documents decide'
     )
   if not is_neural(config.model):
     return

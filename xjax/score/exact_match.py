@@ -130,9 +130,10 @@ class DescriptorMatcher:
 class MatchedLabels:
   """Selects the best matched labels of each document (a core.types.Scorer).
 
-  The matched labels are the labels that DescriptorMatcher found. In a batch,
-  tokens_BT holds the indices of these labels in ascending order, and weights_BT
-  holds the scores. No other labels are selected.
+  The matched labels are the labels that have scores before the selection, such
+  as the labels that DescriptorMatcher found. In a batch, tokens_BT holds the
+  indices of these labels in ascending order, and weights_BT holds the scores.
+  No other labels are selected.
 
   Attributes:
     score_kind: MARGIN. All scores are positive.
