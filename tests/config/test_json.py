@@ -7,6 +7,7 @@ from xjax.config.json import diff, from_json, load_config, to_json
 from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.config.optimizer import Adam, AdamW, AverageConfig, SWAConfig
 from xjax.config.run import Config, EvalConfig, shrink
+from xjax.config.stack import StackModel, StackTrain
 from xjax.config.stages import MatchedModel
 from xjax.config.train import (
   AutoTrain,
@@ -42,6 +43,8 @@ from xjax.score.config import (
   EnsembleModel,
   ExactMatchModel,
   ModelConfig,
+  NamesModel,
+  NeighboursModel,
 )
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
@@ -163,7 +166,11 @@ LATER = {
   FrequencyTree,
   FusedAdam,
   MatchedModel,
+  NamesModel,
+  NeighboursModel,
   OwnData,
+  StackModel,
+  StackTrain,
   XLNetConfig,
 }
 

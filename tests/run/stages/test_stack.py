@@ -43,7 +43,8 @@ def stack_of(*proposers, **options):
     config.data.tokens, (), config.model, config.train, name='tree', depth=20
   )
   proposers = proposers or (tree, names_proposer(depth=10))
-  model = StackModel((*proposers,), **{'ranker': RANKER, 'folds': 3, 'hidden': 0.1, **options})
+  usual = {'ranker': RANKER, 'folds': 3, 'hidden': 0.1}
+  model = StackModel((*proposers,), **usual | options)
   return dataclasses.replace(config, model=model, train=StackTrain())
 
 
@@ -91,6 +92,7 @@ def test_a_saved_stack_predicts_the_same(stacked, tmp_path):
   assert load(stacked.workdir).predict(TEXTS[:1], k=5) == [expected[0]]
 
 
+@pytest.mark.thorough
 def test_each_stage_can_be_killed(stacked, tmp_path, monkeypatch):
   config, folder = everything(), tmp_path / 'run'
   functions = [
@@ -132,6 +134,7 @@ def test_only_what_prediction_needs_stays(stacked):
   assert names == {'tree', 'names', 'neighbours'}
 
 
+@pytest.mark.thorough
 def test_models_of_a_fold_have_not_seen_its_documents(tmp_path, monkeypatch):
   config, seen = everything(), {}
   train = folds.train_proposer

@@ -198,6 +198,7 @@ class NeighboursFit(Fit):
   """Keeps the training documents in the workdir of a run."""
 
   models = (NeighboursModel,)
+  label_free = ('features/tfidf.npz',)
   load = staticmethod(load_neighbours)
 
   def check_start(self) -> None:
