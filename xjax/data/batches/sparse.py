@@ -55,14 +55,14 @@ class SparseDocuments(Sequence):
     """Returns the given documents in the order of `rows`; drops the labels."""
     return SparseDocuments(self.source, self.rows[rows])
 
-  def part(self, numbers: np.ndarray) -> 'SparseDocuments':
-    """Returns the documents of some row numbers, with their labels and ids."""
+  def part(self, rows: np.ndarray) -> 'SparseDocuments':
+    """Returns some of the documents, with their labels and ids."""
     labels = self.labels
     return SparseDocuments(
       self.source,
-      self.rows[numbers],
-      labels and Ragged.of([labels[row] for row in numbers]),
-      numbers,
+      self.rows[rows],
+      labels and Ragged.of([labels[row] for row in rows]),
+      rows if self.numbers is None else self.numbers[rows],
     )
 
   def with_width(self, n_features: int) -> 'SparseDocuments':

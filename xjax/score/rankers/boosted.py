@@ -24,7 +24,7 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
-from xjax.core.errors import DataError
+from xjax.core.errors import DAMAGE, DataError
 from xjax.core.progress import Progress
 from xjax.score.rankers.contract import PairRanker, RankerConfig, RankerData
 
@@ -32,6 +32,28 @@ from xjax.score.rankers.contract import PairRanker, RankerConfig, RankerData
 # imports this module.
 if typing.TYPE_CHECKING:
   import lightgbm
+
+_END = '\nend of trees\n'
+# The lines of a tree: lists of integers, lists of numbers, and single numbers.
+_INTEGERS = {
+  'split_feature',
+  'decision_type',
+  'left_child',
+  'right_child',
+  'leaf_count',
+  'internal_count',
+}
+_NUMBERS = {
+  'split_gain',
+  'threshold',
+  'leaf_value',
+  'leaf_weight',
+  'internal_value',
+  'internal_weight',
+}
+_SINGLE = {'num_leaves', 'num_cat', 'is_linear', 'shrinkage'}
+_WHOLE = r'-?[0-9]{1,9}'
+_REAL = r'-?([0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?|inf|nan)'
 
 
 @dataclasses.dataclass
@@ -112,10 +134,15 @@ class BoostedTrees(RankerConfig):
     import lightgbm
 
     try:
-      booster = lightgbm.Booster(model_str=path.read_text('utf-8'))
-    except (OSError, ValueError, lightgbm.basic.LightGBMError) as error:
+      text = path.read_bytes().decode('ascii')
+      own_names = _check_model(text)
+      # LightGBM reads trees of given sizes in threads, where an error ends the
+      # process. Without the sizes, it reads one tree after the other.
+      text = re.sub('\ntree_sizes=.*', '', text)
+      booster = lightgbm.Booster(model_str=text)
+    except (*DAMAGE, lightgbm.basic.LightGBMError) as error:
       raise DataError(f'{path}: cannot be read as a ranker: {error}') from error
-    if booster.feature_name() != list(map(_plain, names)):
+    if own_names != list(map(_plain, names)):
       raise DataError(
         f'{path}: has other features than this run; is this a file of another '
         'run?'
@@ -147,11 +174,102 @@ class BoostedRanker(PairRanker):
     return np.asarray(self._booster.predict(features_XF, pred_contrib=True))
 
   def save(self, path: pathlib.Path) -> None:
-    """Writes LightGBM's own text format."""
+    """Writes the trees in LightGBM's own text format.
+
+    The parameters of the training are left out: the number of threads is one of
+    them, but the file does not depend on it.
+    """
+    text, end, _ = self._booster.model_to_string().partition(_END)
     with atomic_write(path) as file:
-      file.write(self._booster.model_to_string())
+      file.write(text + end)
 
 
 def _plain(name: str) -> str:
-  """Returns the name of a feature without the characters of JSON."""
-  return re.sub(r'[^0-9A-Za-z]+', '_', name)
+  """Returns the name of a feature without the characters of JSON.
+
+  Names of different proposers and features stay different.
+  """
+  return re.sub(r'[^0-9A-Za-z.]+', '_', name.replace(':', '.'))
+
+
+def _check_model(text: str) -> list[str]:
+  """Checks that LightGBM can use a model; it trusts what it reads.
+
+  Args:
+    text: the file of a ranker.
+
+  Returns:
+    The names of the features.
+
+  Raises:
+    ValueError: the text is damaged.
+    KeyError: a line is missing.
+  """
+  if not text.endswith(_END) or re.search(r'[^\n -~]', text):
+    raise ValueError('the file is cut short, or is not text')
+  head, *trees = text.removesuffix(_END).rstrip('\n').split('\n\nTree=')
+  lines = _fields(head.removeprefix('tree\n'))
+  names = lines['feature_names'].split(' ')
+  wanted = {
+    'num_class': '1',
+    'num_tree_per_iteration': '1',
+    'max_feature_idx': str(len(names) - 1),
+    'objective': 'binary sigmoid:1',
+  }
+  if {name: lines[name] for name in wanted} != wanted:
+    raise ValueError('the trees are of another kind')
+  if len(trees) != len(lines['tree_sizes'].split()):
+    raise ValueError('trees are missing')
+  for number, tree in enumerate(trees):
+    own_number, _, fields = tree.partition('\n')
+    if own_number != str(number):
+      raise ValueError(f'tree {number} is missing')
+    _check_tree(_fields(fields.rstrip('\n')), len(names))
+  return names
+
+
+def _fields(text: str) -> dict[str, str]:
+  """Returns the values of lines such as name=value."""
+  lines = [line.partition('=') for line in text.split('\n')]
+  fields = {name: value for name, _, value in lines}
+  if not all(equals for _, equals, _ in lines) or len(fields) < len(lines):
+    raise ValueError('a line is damaged')
+  return fields
+
+
+def _check_tree(fields: dict[str, str], n_features: int) -> None:
+  """Checks the shape of a tree.
+
+  A child is the number of a node, or -1, -2, ... for leaf 0, 1, ...
+  """
+  n = _number(fields['num_leaves'], whole=True)
+  if fields.keys() != _INTEGERS | _NUMBERS | _SINGLE or n < 1:
+    raise ValueError('a tree is damaged')
+  values = {
+    name: [_number(value, name in _INTEGERS) for value in fields[name].split()]
+    for name in _INTEGERS | _NUMBERS
+  }
+  for name, numbers in values.items():
+    size = n if name.startswith('leaf') else n - 1
+    if len(numbers) != size and not (name == 'leaf_weight' and n == 1):
+      raise ValueError(f'{name} has {len(numbers)} numbers, not {size}')
+  children = values['left_child'] + values['right_child']
+  below = all(
+    0 > child or child > node
+    for name in ('left_child', 'right_child')
+    for node, child in enumerate(values[name])
+  )
+  each_once = n == 1 or sorted(children) == [*range(-n, 0), *range(1, n - 1)]
+  features = all(0 <= x < n_features for x in values['split_feature'])
+  # Odd types split by categories, which rankers do not have.
+  types = all(0 <= x < 16 and x % 2 == 0 for x in values['decision_type'])
+  plain = fields['num_cat'] == fields['is_linear'] == '0'
+  if not (below and each_once and features and types and plain):
+    raise ValueError('the nodes are no tree')
+
+
+def _number(text: str, whole: bool) -> int | float:
+  """Reads a number as LightGBM reads it."""
+  if not re.fullmatch(_WHOLE if whole else _REAL, text):
+    raise ValueError(f'{text[:20]!r} is not a number')
+  return int(text) if whole else float(text)

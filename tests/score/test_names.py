@@ -1,0 +1,245 @@
+"""Labels are scored by how much of their names is in a text."""
+
+import math
+
+from hypothesis import given, settings, strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.texts import Texts
+from xjax.data.schema import Document
+from xjax.score.config import Units
+from xjax.score.exact_match import MatchedLabels
+from xjax.score.names import NameCoverage, UnitCounts, UnitSplitter
+
+PLENTY = 10_000
+STEMS = UnitSplitter(Units.STEMS, 'english')
+CHARACTERS = UnitSplitter(Units.CHARACTERS, 'english')
+
+
+def counts_of(n_documents=7, **counts):
+  units = Texts.of(counts)
+  return UnitCounts(n_documents, units, np.array([*counts.values()], np.int32))
+
+
+# ln(8 / 4) for fish, 0.1 for sea, and ln(8) for words that training never had.
+COUNTS = counts_of(fish=3, sea=7)
+FISH, SEA, NEVER = math.log(2), 0.1, math.log(8)
+
+
+def coverage_of(names, splitter=STEMS, counts=COUNTS, max_words=PLENTY):
+  """Takes names as 'a' or ('a', 'other')."""
+  names = [(name,) if isinstance(name, str) else name for name in names]
+  return NameCoverage(names, splitter, counts, max_words)
+
+
+def scores_of(names, text, *options):
+  """Returns label -> score."""
+  rows = coverage_of(names, *options)([text])
+  assert rows.shape == (1, len(names)) and rows.dtype == np.float32
+  assert (np.diff(rows.indices) > 0).all()
+  return dict(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
+
+
+def partial(matched, whole):
+  s = matched**2 / whole
+  return s / (s + 10)
+
+
+def test_scores_by_hand():
+  names = ['sea fish', 'fish oil', 'meat', 'Fishing', 'oil']
+  wanted = {
+    0: partial(SEA + FISH, SEA + FISH),
+    1: partial(FISH, FISH + NEVER),
+    3: 1 + partial(FISH, FISH),
+  }
+  assert scores_of(names, 'Fish, in the sea.') == pytest.approx(wanted)
+
+
+def test_the_largest_score_of_its_names_counts():
+  names = [('fish oil', 'sea', 'fish fish'), ('fish oil', 'oil')]
+  wanted = {0: partial(FISH, FISH), 1: partial(FISH, FISH + NEVER)}
+  assert scores_of(names, 'fishes') == pytest.approx(wanted)
+
+
+def test_a_phrase_of_common_words_comes_before_all_other_names():
+  rare = ' '.join(f'rare{i}' for i in range(500))
+  scores = scores_of(['sea', rare], f'{rare[::-1]} rare0 {rare} sea rare1')
+  assert scores[0] > 1 and scores[1] > scores[0]
+  backwards = ' '.join(reversed(rare.split()))
+  scores = scores_of(['sea', rare], f'{backwards} sea')
+  assert 1 < scores[0] and 0.99 < scores[1] < 1
+
+
+def test_words_that_training_never_had_count_most():
+  assert COUNTS.idf(['zzz', 'fish', 'sea']) == pytest.approx([NEVER, FISH, SEA])
+  scores = scores_of(['sea zebra', 'sea fish'], 'fish and a zebra')
+  assert scores[0] > scores[1]
+
+
+def test_parts_of_compound_words_are_runs_of_characters():
+  names = ['Fischerei', 'ei', 'Haus']
+  counts = counts_of(9, **{'^fis': 4})
+  scores = scores_of(names, 'Seefischfang', CHARACTERS, counts)
+  # fisc and isch, of ^fis fisc isch sche cher here erei rei$
+  run = math.log(10)
+  assert scores == pytest.approx({0: partial(2 * run, math.log(2) + 7 * run)})
+  assert scores_of(names, 'ein Ei', CHARACTERS, counts) == pytest.approx(
+    {1: 1 + partial(run, run)}
+  )
+
+
+@pytest.mark.parametrize('text', ['', ' ?\n', 'unknown words', '17'])
+def test_texts_without_a_part_of_a_name_have_no_scores(text):
+  assert scores_of(['sea fish', '17', ''], text) == {}
+  assert coverage_of(['sea'])([]).shape == (0, 1)
+
+
+@pytest.mark.parametrize('names', [[], [()], ['17', ' - ']])
+def test_labels_without_names_are_an_error(names):
+  with pytest.raises(DataError, match='no label has a name'):
+    coverage_of(names)
+
+
+def test_only_the_first_words_of_a_text_are_read():
+  assert list(scores_of(['sea', 'fish'], 'sea fish', STEMS, COUNTS, 1)) == [0]
+
+
+def test_the_best_labels_are_kept(monkeypatch):
+  monkeypatch.setattr('xjax.score.names._KEPT', 3)
+  names = ['fish oil', 'sea salt', 'fish egg', 'fish', 'fish tin', 'fish bone']
+  assert list(scores_of(names, 'sea fish')) == [0, 2, 3]
+
+
+WORDS = 'fish sea a ab oil fishing'.split()
+LISTS = st.lists(st.sampled_from(WORDS), max_size=5).map(' '.join)
+NAMES = st.lists(
+  st.lists(LISTS, max_size=3).map(lambda x: (*x, 'x')), min_size=1, max_size=5
+)
+
+
+def reference(names, text, splitter, counts):
+  """Scores each name alone, with sets and sums."""
+
+  def units_of(words):
+    if splitter is STEMS:
+      return set(words)
+    marked = [f'^{word}$' for word in words]
+    return {
+      w[i : i + 4] for w in marked for i in range(len(w)) if len(w) - i > 3
+    } | {w for w in marked if len(w) < 4}
+
+  def mass(units):
+    known = dict(zip(counts.units, counts.counts.tolist()))
+    n = 1 + counts.n_documents
+    return sum(max(0.1, math.log(n / (1 + known.get(x, 0)))) for x in units)
+
+  def words_of(text):
+    return ['fish' if x == 'fishing' and splitter is STEMS else x for x in text]
+
+  words, scores = words_of(text.split()), {}
+  for label, label_names in enumerate(names):
+    for name in filter(None, label_names):
+      wanted = words_of(name.split())
+      if both := units_of(wanted) & units_of(words):
+        score = partial(mass(both), mass(units_of(wanted)))
+        places = range(len(words))
+        score += any(words[i : i + len(wanted)] == wanted for i in places)
+        scores[label] = max(score, scores.get(label, 0))
+  return scores
+
+
+@settings(deadline=None, max_examples=80)
+@given(NAMES, LISTS, st.sampled_from([STEMS, CHARACTERS]))
+def test_scores_are_those_of_a_slow_search(names, text, splitter):
+  counts = counts_of(9, **{'fish': 2, 'a': 9, '^fis': 5, '^a$': 2, 'sea$': 3})
+  wanted = reference(names, text, splitter, counts)
+  scores = scores_of(names, text, splitter, counts)
+  assert scores == pytest.approx(wanted, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(NAMES, st.lists(LISTS, max_size=6))
+def test_scores_do_not_depend_on_other_texts(names, texts):
+  coverage = coverage_of(names)
+  rows = coverage(texts)
+  for row, text in enumerate(texts):
+    alone = coverage_of(names)([text])
+    own = slice(rows.indptr[row], rows.indptr[row + 1])
+    assert rows.indices[own].tolist() == alone.indices.tolist()
+    assert rows.data[own].tobytes() == alone.data.tobytes()
+
+
+def test_the_words_of_the_best_name_share_the_score():
+  coverage = coverage_of([('fish oil', 'sea'), 'sea salt', 'ham'])
+  document = Document('d', {'a': 'Fishes! a', 'b': 'of the SEA, fish'})
+  shares = coverage.word_shares(document)
+  assert shares.features.tolist() == [0, 1]
+  weights_DK = MatchedLabels(3).feature_weights(shares.features, np.arange(3))
+  parts_KT = shares.contributions(weights_DK)
+  first = 1 + partial(SEA, SEA)
+  second = partial(SEA, SEA + NEVER)
+  np.testing.assert_allclose(parts_KT[0], [0, 0, 0, 0, first, 0], rtol=1e-5)
+  np.testing.assert_allclose(parts_KT[1], [0, 0, 0, 0, second, 0], rtol=1e-5)
+  zone, start, end = coverage.words(document)[4]
+  assert document.zones[zone][start:end] == 'SEA'
+
+
+@settings(deadline=None, max_examples=40)
+@given(NAMES, LISTS, st.sampled_from([STEMS, CHARACTERS]))
+def test_the_shares_of_words_add_up_to_the_score(names, text, splitter):
+  coverage = coverage_of(names, splitter)
+  document = Document('d', {'text': text})
+  shares, row = coverage.word_shares(document), coverage([text])
+  np.testing.assert_array_equal(shares.features, row.indices)
+  parts_KT = shares.contributions(np.eye(len(row.indices)))
+  np.testing.assert_allclose(parts_KT.sum(axis=1), row.data, rtol=1e-6)
+  assert len(shares.terms) == len(coverage.words(document))
+
+
+def test_units_of_at_least_two_documents_are_counted(tmp_path):
+  texts = ['Fish, fish and meat', 'fishing', 'meat; the sea beyond', 'seas']
+  counts = UnitCounts.fit(texts, STEMS, 3)
+  assert dict(zip(counts.units, counts.counts.tolist())) == {
+    'fish': 2,
+    'sea': 2,
+  }
+  counts.save(tmp_path / 'units.npz')
+  loaded = UnitCounts.load(tmp_path / 'units.npz')
+  assert loaded.units == counts.units and loaded.n_documents == 4
+  np.testing.assert_array_equal(loaded.counts, counts.counts)
+
+
+@pytest.mark.parametrize(
+  'name, value',
+  [
+    ('counts', None),
+    ('n_documents', None),
+    ('units/bytes', None),
+    ('counts', np.array([1, 3], np.int32)),
+    ('counts', np.array([3, 8], np.int32)),
+    ('counts', np.array([3], np.int32)),
+    ('counts', np.array([3.0, 7.0])),
+    ('n_documents', np.int64(-1)),
+    ('more', np.zeros(2)),
+  ],
+)
+def test_damaged_counts_are_an_error(tmp_path, name, value):
+  path = tmp_path / 'units.npz'
+  COUNTS.save(path)
+  arrays = dict(np.load(path))
+  arrays.pop(name, None)
+  np.savez(path, **arrays, **({} if value is None else {name: value}))
+  with pytest.raises(DataError, match=f'units.npz: {name}'):
+    UnitCounts.load(path)
+
+
+def test_files_that_are_no_counts_are_an_error(tmp_path):
+  path = tmp_path / 'units.npz'
+  with pytest.raises(DataError, match='no such file'):
+    UnitCounts.load(path)
+  COUNTS.save(path)
+  path.write_bytes(path.read_bytes()[:-40])
+  with pytest.raises(DataError, match='cannot be read'):
+    UnitCounts.load(path)
