@@ -12,6 +12,7 @@ from xjax.config.stack import Lesson, ProposerConfig
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.distributed import rank_documents
+from xjax.core.errors import DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
@@ -124,15 +125,26 @@ class Lists:
     Args:
       members: models that were trained on the whole split train, by name.
       preemption: notices SIGTERM and Ctrl-C; its context has been entered.
+
+    Raises:
+      DataError: no listed label is gold, or all are; or a file is damaged.
     """
     model = self.config.model
     n_labels = max(member.n_labels for member in members.values())
     labels = LabelFacts.of(self.corpus.label_space, n_labels)
     parts = list(self._parts(members, labels, preemption))
     names = feature_names(model.features, [x.name for x in self.proposers])
+    gold_X = np.concatenate([part.gold_X for part in parts])
+    if not 0 < gold_X.sum() < len(gold_X):
+      raise DataError(
+        f'the ranker has nothing to learn: {gold_X.sum()} of the '
+        f'{len(gold_X)} labels that the proposers list are gold; give more '
+        'documents, or proposers that list more labels '
+        '(config.model.proposers, depth)'
+      )
     return RankerData(
       np.concatenate([part.features_XF for part in parts]),
-      np.concatenate([part.gold_X for part in parts]),
+      gold_X,
       np.concatenate([part.lengths_N for part in parts]),
       names,
     )
