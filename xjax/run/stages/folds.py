@@ -156,24 +156,42 @@ class Lists:
     preemption: Preemption,
   ) -> Iterator[RankerData]:
     """Yields the pairs of some documents after the other."""
+    # No training document has the labels that are not trained. So their pairs
+    # say nothing about how often such labels are right in other documents.
+    judged = labels.documents > 0
     if self.config.model.lesson is Lesson.DEV:
-      split = self.corpus.split(DEV)
-      unseen = self.corpus.label_space.train_counts == 0
+      split, space = self.corpus.split(DEV), self.corpus.label_space
+      unseen = space.train_counts == 0
+      judged = np.ones(len(judged), bool)
+      judged[space.held_out[space.held_out < len(judged)]] = False
       lists = [
         _propose(members[x.name], x, split, unseen, x.name)
         for x in self.proposers
       ]
-      yield from self._pairs(lists, split.gold, labels)
+      yield from self._pairs(lists, split.gold, labels, judged)
       return
     for fold in self._folds():
       rows = self._rows(fold)
       lists = self._fold_lists(fold, rows, preemption)
-      documents = labels.documents.copy()
-      documents[fold.hidden] = 0
-      hidden = dataclasses.replace(labels, documents=documents)
       gold = self.corpus.trained_gold
       gold = Ragged.of([gold[row] for row in rows.tolist()])
-      yield from self._pairs(lists, gold, hidden)
+      seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
+      yield from self._pairs(lists, gold, seen, judged)
+
+  def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
+    """Returns in how many documents the models of a fold have seen a label.
+
+    The documents of the fold do not count, because the count would say whether
+    a rare label is gold. Counts are scaled to the size of the split train.
+    """
+    gold = self.corpus.trained_gold
+    in_fold = np.zeros(len(gold), bool)
+    in_fold[fold.rows] = True
+    outside = gold.values[~np.repeat(in_fold, gold.lengths)]
+    counts = np.bincount(outside, minlength=len(labels.documents))
+    counts = counts[: len(labels.documents)] * len(gold) / (~in_fold).sum()
+    counts[fold.hidden] = 0
+    return counts
 
   def _folds(self) -> list[Fold]:
     model = self.config.model
@@ -219,7 +237,7 @@ class Lists:
     preemption: Preemption,
   ) -> ProposedLists:
     """Trains a proposer without a fold, and lists labels of the fold."""
-    proposer, stage = self.config.model.proposers[number], None
+    proposer = self.config.model.proposers[number]
     stage = self._stage(number, fold)
     whole = proposer_stage(self.config, self.folder, number)
     member = train_proposer(stage, [whole], corpus, preemption)
@@ -255,9 +273,20 @@ class Lists:
     return ids, scores
 
   def _pairs(
-    self, lists: Sequence[ProposedLists], gold: Ragged, labels: LabelFacts
+    self,
+    lists: Sequence[ProposedLists],
+    gold: Ragged,
+    labels: LabelFacts,
+    judged: np.ndarray,
   ) -> Iterator[RankerData]:
-    """Yields the pairs of documents, some documents at a time."""
+    """Yields the pairs of documents, some documents at a time.
+
+    Args:
+      lists: the lists of each proposer.
+      gold: gold labels of the documents.
+      labels: facts of the labels.
+      judged: bool [L], the labels whose pairs the ranker learns from.
+    """
     features: PairFeatures = self.config.model.features
     proposers = [
       Proposer(x.name, None, x.depth, x.scored) for x in self.proposers
@@ -268,10 +297,12 @@ class Lists:
       for start in range(0, n, _CHUNK):
         rows = np.arange(start, min(n, start + _CHUNK))
         part = pairs.of_lists([(ids[:, rows], s[:, rows]) for ids, s in lists])
+        kept = judged[part.keys % pairs.n_labels]
+        keys = part.keys[kept]
         yield RankerData(
-          part.features,
-          np.isin(part.keys, _keys(gold, rows, pairs.n_labels)),
-          np.bincount(part.keys // pairs.n_labels, minlength=len(rows)),
+          part.features[kept],
+          np.isin(keys, _keys(gold, rows, pairs.n_labels)),
+          np.bincount(keys // pairs.n_labels, minlength=len(rows)),
           (),
         )
         shown.update(len(rows))
