@@ -39,6 +39,7 @@ _LEAST_IDF = 0.1
 # of an incomplete name. Two rare words have about this sum.
 _HALF = 10.0
 _LEAST_COUNT = 2  # units in fewer documents count as units in none
+_WORDS = 1 << 18  # words whose units are kept in memory
 _KEPT = 1000  # largest number of labels of a document
 
 
@@ -48,7 +49,8 @@ class UnitSplitter:
   def __init__(self, units: Units, language: str):
     self._characters = units is Units.CHARACTERS
     if not self._characters:
-      self._stem = functools.cache(snowballstemmer.stemmer(language).stemWord)
+      stem = snowballstemmer.stemmer(language).stemWord
+      self._stem = functools.lru_cache(_WORDS)(stem)
 
   def words(self, text: str, max_words: int | None = None) -> list[str]:
     """Returns the words of a text, or their stems, in order."""
@@ -62,7 +64,7 @@ class UnitSplitter:
     return _runs(word)
 
 
-@functools.lru_cache(1 << 18)
+@functools.lru_cache(_WORDS)
 def _runs(word: str) -> tuple[str, ...]:
   """Returns the runs of characters of a word, with marks at both ends."""
   word = f'^{word}$'
@@ -249,7 +251,7 @@ class NameCoverage:
       self._postings.indptr,
       self._postings.indices,
       self._idf,
-      self._work,
+      np.zeros(len(self._owners), np.float32),
     )
     scores = masses * masses / self._masses[names]
     scores = scores / (scores + np.float32(_HALF))
@@ -264,11 +266,6 @@ class NameCoverage:
       best = np.lexsort((labels[order], -scores[order]))[:_KEPT]
       order = order[np.sort(best)]
     return labels[order], scores[order], names[order]
-
-  @functools.cached_property
-  def _work(self) -> Float32[np.ndarray, ' names']:
-    """Returns working memory: an entry per name; all entries are 0."""
-    return np.zeros(len(self._owners), np.float32)
 
   def _find(self, words: Sequence[str]) -> list[int]:
     """Returns the names whose words follow each other in a text."""

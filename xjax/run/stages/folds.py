@@ -16,12 +16,13 @@ from xjax.core.errors import DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
+from xjax.data.files.faults import plural
 from xjax.data.folds import Fold, make_folds, part_of
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.judge.predictions import list_length
 from xjax.run.load import DEV
-from xjax.run.predictor import Predictor
+from xjax.run.predictor import Predictor, describes
 from xjax.run.stages.stage import Stage
 from xjax.score.rankers.contract import RankerData
 from xjax.score.rankers.pair_features import (
@@ -33,7 +34,6 @@ from xjax.select.ensembles.stack import Proposer, StackPairs
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
-_FIELD = 'config.model.hidden'
 _CHUNK = 2048  # documents whose pairs are made at a time
 
 ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
@@ -72,7 +72,8 @@ def train_proposer(
     path = target.path / name
     for other in others:
       source = other.run.workdir.path / name
-      if not path.exists() and _reads_alike(stage, other) and source.exists():
+      alike = stage.run.shares_files(other.run)
+      if not path.exists() and alike and source.exists():
         with target.recording(path):
           _copy(source, path)
   return stage.train(corpus, preemption)
@@ -86,15 +87,8 @@ def _copy(source, path) -> None:
   temporary.replace(path)
 
 
-def _reads_alike(stage: Stage, other: Stage) -> bool:
-  """Returns whether two stages compute equal files without labels."""
-  ours, theirs = stage.run.config, other.run.config
-  same_model = type(ours.model).neural == type(theirs.model).neural
-  return same_model and ours.data == theirs.data
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lists:
+class Lessons:
   """Makes and reads the lists that the ranker of a stack learns from.
 
   Attributes:
@@ -134,7 +128,7 @@ class Lists:
     labels = LabelFacts.of(self.corpus.label_space, n_labels)
     parts = list(self._parts(members, labels, preemption))
     names = feature_names(model.features, [x.name for x in self.proposers])
-    gold_X = np.concatenate([part.gold_X for part in parts])
+    gold_X = np.concatenate([np.zeros(0, bool), *(x.gold_X for x in parts)])
     if not 0 < gold_X.sum() < len(gold_X):
       raise DataError(
         f'the ranker has nothing to learn: {gold_X.sum()} of the '
@@ -195,9 +189,15 @@ class Lists:
 
   def _folds(self) -> list[Fold]:
     model = self.config.model
-    return make_folds(
-      self.corpus, model.folds, model.hidden, self.config.seed, _FIELD
-    )
+    # Hidden labels teach the ranker nothing if no proposer can list them.
+    readers = [
+      x for x in self.proposers if describes(x.run_config(self.config))
+    ]
+    share = model.hidden if readers else None
+    folds = make_folds(self.corpus, model.folds, share, self.config.seed)
+    hidden = plural(len(folds[0].hidden), 'label')
+    logging.info('%d folds; %s hidden in each', len(folds), hidden)
+    return folds
 
   def _rows(self, fold: Fold) -> np.ndarray:
     """Returns the documents of a fold that the ranker learns from."""
@@ -226,7 +226,8 @@ class Lists:
   def _stage(self, number: int, fold: Fold) -> Stage:
     name = self.config.model.proposers[number].name
     name = f'fold_{fold.number}_{name}'
-    return proposer_stage(self.config, self.folder, number, name)
+    stage = proposer_stage(self.config, self.folder, number, name)
+    return dataclasses.replace(stage, checks_zones=False)
 
   def _list_fold(
     self,
@@ -241,13 +242,8 @@ class Lists:
     stage = self._stage(number, fold)
     whole = proposer_stage(self.config, self.folder, number)
     member = train_proposer(stage, [whole], corpus, preemption)
-    split = self.corpus.splits[TRAIN]
-    part = dataclasses.replace(
-      split,
-      ids=[split.ids[row] for row in rows.tolist()],
-      gold=Ragged.of([()] * len(rows)),
-      documents=part_of(split, rows),
-    )
+    no_gold = Ragged.of([()] * len(rows))
+    part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
     if proposer.zones:
       cut = Corpus(corpus.label_space, {TRAIN: part}, corpus.fingerprint)
       part = stage.corpus(cut).splits[TRAIN]
