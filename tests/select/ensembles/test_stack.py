@@ -70,24 +70,29 @@ def reference(
   inside = every if allowed is None else allowed
   inside = inside[document] if inside.ndim == 2 else inside
   masks = [*slices] if allowed is None else [every, *slices]
-  usual, permitted, others, first, known = set(), set(), set(), [], []
+  usual, permitted, others = set(), set(), set()
+  first, middle, known = [], [], []
   for table in tables:
     own = ranked(table.scores[document], scored, every)
     first.append(own)
     usual |= set(list(own)[:depth])
     own = dict(own)
+    middle.append(own)
     for number, mask in enumerate(masks):
       more = ranked(table.scores[document], scored, inside, mask)
+      own = own | more
       if allowed is not None and not number:
         permitted |= set(list(more)[:depth])
+        middle[-1] = own
       else:
         others |= set(list(more)[: min(depth, 10)])
-      own |= more
     known.append(own)
 
   def score(label):
-    row = []
-    for own, ranks in zip(first if label in usual else known, first):
+    row, lists = [], known
+    if label in usual | permitted:
+      lists = first if label in usual else middle
+    for own, ranks in zip(lists, first):
       places = {x: place for place, x in enumerate(ranks)}
       row += [own.get(label, math.nan), places.get(label, math.nan)]
     row.append(sum(label in ranks for ranks in first))

@@ -89,7 +89,8 @@ class StackPairs:
 
     A pair that is proposed among all labels has features that depend only on
     the lists over all labels. So it has one score, whatever lists are asked
-    for.
+    for. Slices do not change the features of pairs that are proposed among all
+    allowed labels either.
 
     Args:
       batch: the documents.
@@ -129,18 +130,25 @@ class StackPairs:
       n_usual: the number of lists that are not over slices: 2 if list 1 is over
         all allowed labels, else 1.
     """
-    usual = self._proposed(lists, slice(0, 1))
-    allowed = self._proposed(lists, slice(1, n_usual))
-    others = self._proposed(lists, slice(n_usual, None), _DEPTH_OF_SLICES)
-    others = np.setdiff1d(np.union1d(allowed, others), usual)
-    keys = np.concatenate([usual, others])
-    parts = [self._features(usual, [(ids[:1], s[:1]) for ids, s in lists])]
-    parts.append(self._features(others, lists))
-    order = np.argsort(keys)
-    is_usual = np.arange(len(keys)) < len(usual)
-    is_usual |= np.isin(keys, allowed)
+    groups = [
+      self._proposed(lists, slice(0, 1)),
+      self._proposed(lists, slice(1, n_usual)),
+      self._proposed(lists, slice(n_usual, None), _DEPTH_OF_SLICES),
+    ]
+    known = np.zeros(0, np.int64)
+    keys, features = [], []
+    for group, n_lists in zip(groups, (1, n_usual, None)):
+      new = np.setdiff1d(group, known, assume_unique=True)
+      known = np.union1d(known, new)
+      keys.append(new)
+      seen = [(ids[:n_lists], scores[:n_lists]) for ids, scores in lists]
+      features.append(self._features(new, seen))
+    order = np.argsort(np.concatenate(keys))
+    is_usual = np.arange(len(order)) < len(keys[0]) + len(keys[1])
     return ProposedPairs(
-      keys[order], is_usual[order], np.concatenate(parts)[order]
+      np.concatenate(keys)[order],
+      is_usual[order],
+      np.concatenate(features)[order],
     )
 
   def _lists(
