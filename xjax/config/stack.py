@@ -6,7 +6,7 @@ import enum
 import re
 from typing import Any
 
-from xjax.config.stages import StageConfig
+from xjax.config.stage import StageConfig
 from xjax.config.train import NoTrain, TrainConfig, TreeTrain
 from xjax.core.config_part import (
   AT_LEAST_1,

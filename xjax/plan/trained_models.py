@@ -5,12 +5,8 @@ import dataclasses
 
 from xjax.config.run import Config
 from xjax.config.stack import StackModel
-from xjax.config.stages import (
-  MatchedModel,
-  StageConfig,
-  StageShortlist,
-  StageVectors,
-)
+from xjax.config.stage import StageConfig
+from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.core.errors import ConfigError
 from xjax.plan.sizes import Sizes
 from xjax.run.stages.level_stages import level_config

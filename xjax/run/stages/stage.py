@@ -15,7 +15,7 @@ from absl import logging
 import numpy as np
 
 from xjax.config.run import Config
-from xjax.config.stages import StageConfig, with_stage_paths
+from xjax.config.stage import StageConfig, with_stage_paths
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
 from xjax.data.load import cut_corpus
