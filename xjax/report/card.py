@@ -28,7 +28,12 @@ from xjax.report.card_probabilities import probability_blocks
 from xjax.report.page.markdown import escape, rows_table
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
-from xjax.score.config import EnsembleModel, ExactMatchModel, is_neural
+from xjax.score.config import (
+  EnsembleModel,
+  ExactMatchModel,
+  NamesModel,
+  is_neural,
+)
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir
 from xjax.version import __version__
@@ -269,6 +274,11 @@ def _unseen(result: FitResult, config: Config) -> Iterator[str]:
     told = (
       'The model needs no training documents: it predicts the labels whose '
       'names occur in a text.'
+    )
+  elif isinstance(model, NamesModel):
+    told = (
+      'The model scores labels by how much of their names is in a text, so it '
+      'also scores labels without training documents.'
     )
   elif isinstance(model, EnsembleModel):
     told = (

@@ -143,6 +143,8 @@ class NamesModel(UntrainedModel):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
+    if self.units is not Units.STEMS:
+      return
     # The stemmers are imported only where they are needed.
     import snowballstemmer
 
