@@ -13,7 +13,6 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Document, Label, LabelSpace, Split
 
-FIELD = 'config.model.hidden'
 N, FOLDS = 50, 4
 TRAINED, HELD_OUT, NEW, OUTSIDE = 20, 3, 1, 2
 L = TRAINED + HELD_OUT + NEW + OUTSIDE
@@ -42,7 +41,7 @@ def corpus():
 
 
 def folds_of(corpus, n=FOLDS, share=0.2, seed=5):
-  return make_folds(corpus, n, share, seed, FIELD)
+  return make_folds(corpus, n, share, seed)
 
 
 def same(fold, other):
@@ -188,7 +187,25 @@ def test_sparse_documents_keep_their_features_and_ids(corpus):
 
 def test_parts_of_texts_share_features(corpus):
   split = corpus.splits['train']
-  part = part_of(split, np.array([3, 1]))
-  assert [document.id for document in part] == ['d3', 'd1']
-  shared = dataclasses.replace(split, documents=part)
-  assert part_of(shared, np.array([1])).known is part.known
+  gold = Ragged.of([[1], [2]])
+  part = part_of(split, np.array([3, 1]), gold)
+  assert [document.id for document in part.documents] == ['d3', 'd1']
+  assert list(part.ids) == ['d3', 'd1'] and part.gold is gold
+  assert part.digest != split.digest
+  again = part_of(part, np.array([1]), Ragged.of([[2]]))
+  assert again.documents.known is part.documents.known
+
+
+def test_equal_texts_are_in_one_fold(corpus):
+  split = corpus.splits['train']
+  texts = np.arange(N, dtype=np.uint64) // 5
+  copies = dataclasses.replace(split, text_digests=texts)
+  whole = dataclasses.replace(corpus, splits={'train': copies})
+  for fold in folds_of(whole):
+    inside = set(fold.rows.tolist())
+    for first in range(5, N, 5):  # digest 0 stands for empty texts
+      assert len(inside & set(range(first, first + 5))) in (0, 5)
+
+
+def test_nothing_is_hidden_without_a_share(corpus):
+  assert not any(len(fold.hidden) for fold in folds_of(corpus, share=None))

@@ -5,12 +5,8 @@ import dataclasses
 import pytest
 
 from xjax.config.run import Config
-from xjax.config.stages import (
-  MatchedModel,
-  StageConfig,
-  StageShortlist,
-  StageVectors,
-)
+from xjax.config.stage import StageConfig
+from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.config.train import NoTrain, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig, WordsConfig

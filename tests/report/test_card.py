@@ -270,7 +270,7 @@ def test_twin_labels_and_left_out_records_are_warnings_on_the_card(result):
   [
     (LinearModel(), 'has learned nothing'),
     (ExactMatchModel(), 'whose names occur in a text'),
-    (NamesModel(), 'how much of their names is in a text'),
+    (NamesModel(), 'finds the names of labels in texts'),
     (EnsembleModel(('a', 'b')), 'averages the lists of 2 runs'),
     (ZeroShotConfig(), 'scores labels by their names'),
   ],

@@ -40,6 +40,11 @@ def field_fault(holder: Any, path: str) -> str | None:
       parent = '.'.join(parents)
       if not names:
         return f'config.{path}: {parent} has no fields of its own'
+      if name.partition('[')[0] in names:
+        return (
+          f'{parent}.{name}: parts of a list can only be set in a config file; '
+          'copy the file of the config, and use --config=FILE.py'
+        )
       return f'{parent}.{name}: no such field; {_similar(name, names)}'
     parents.append(name)
     holder = getattr(holder, name)

@@ -6,7 +6,7 @@ import enum
 import re
 from typing import Any
 
-from xjax.config.stages import StageConfig
+from xjax.config.stage import StageConfig
 from xjax.config.train import NoTrain, TrainConfig, TreeTrain
 from xjax.core.config_part import (
   AT_LEAST_1,
@@ -27,6 +27,7 @@ from xjax.score.rankers.contract import RankerConfig
 from xjax.score.rankers.pair_features import PairFeatures
 
 _NAME = re.compile(r'[a-z][a-z0-9_]*')
+_TAKEN = 'label', 'proposers', 'base'  # names of features without proposer
 _ALL_WORDS = 1_000_000  # more words than any document has
 
 
@@ -179,6 +180,8 @@ class StackModel(ModelConfig):
           f'{where}: must start with a small letter and have only small '
           'letters, digits and _'
         )
+      elif name in _TAKEN or name.startswith('fold_'):
+        yield f'{where}: xjax uses this name itself; choose another one'
       elif name in names[:number]:
         yield f'{where}: another proposer has this name'
     if not any(vars(self.features).values()):

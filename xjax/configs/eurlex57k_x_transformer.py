@@ -26,7 +26,8 @@ minutes beyond the run of eurlex57k_minilm (an estimate).
 import dataclasses
 
 from xjax.config.run import Config
-from xjax.config.stages import MatchedModel, StageConfig
+from xjax.config.stage import StageConfig
+from xjax.config.stages import MatchedModel
 from xjax.config.train import TreeTrain
 from xjax.configs import eurlex57k_minilm, eurlex57k_xr_linear
 from xjax.losses.contract import Reduction

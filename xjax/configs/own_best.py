@@ -2,8 +2,8 @@ r"""Trains the best system without a neural part on your own documents.
 
 DIR is a file or a folder (see docs/data.md). Three proposers list labels of a
 document: a label tree (own_linear), the nearest training documents, and label
-names that are found in the text. Gradient-boosted trees rank the listed labels,
-as in eurlex57k_best_cpu. If labels have no names, the names are left out.
+names that are found in the text. Gradient-boosted trees (LightGBM, Ke et al.
+2017) rank the listed labels. If labels have no names, the names are left out.
 
   xjax train --config=own_best \
     --config.data.dir=DIR --workdir=runs/mine

@@ -29,12 +29,8 @@ from xjax.config.stack import (
   neighbours_proposer,
   tree_proposer,
 )
-from xjax.config.stages import (
-  MatchedModel,
-  StageConfig,
-  StageShortlist,
-  StageVectors,
-)
+from xjax.config.stage import StageConfig
+from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.config.train import NoTrain, TreeTrain
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData

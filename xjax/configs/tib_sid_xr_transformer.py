@@ -21,7 +21,8 @@ import dataclasses
 
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config
-from xjax.config.stages import StageConfig, StageVectors
+from xjax.config.stage import StageConfig
+from xjax.config.stages import StageVectors
 from xjax.configs import tib_sid_xr_linear
 from xjax.data.config import SubwordsConfig
 from xjax.score.encoders.bert import BertConfig

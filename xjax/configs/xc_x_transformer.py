@@ -35,7 +35,8 @@ from typing import NamedTuple
 from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, EvalConfig
-from xjax.config.stages import MatchedModel, StageConfig
+from xjax.config.stage import StageConfig
+from xjax.config.stages import MatchedModel
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.xc_text import XcRepoData

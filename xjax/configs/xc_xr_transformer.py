@@ -40,7 +40,8 @@ from typing import NamedTuple
 from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, EvalConfig
-from xjax.config.stages import StageConfig, StageVectors
+from xjax.config.stage import StageConfig
+from xjax.config.stages import StageVectors
 from xjax.config.train import TreeTrain
 from xjax.data.batches.candidates import Candidates
 from xjax.data.config import SubwordsConfig, TfidfConfig

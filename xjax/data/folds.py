@@ -56,15 +56,7 @@ class Fold:
     gold = self._gold(corpus, kept)
     counts = np.bincount(gold.values, minlength=len(space)).astype(np.int32)
     digest = _digest(split.digest, kept.tolist(), self.hidden.tolist())
-    part = Split(
-      name=TRAIN,
-      ids=[split.ids[row] for row in kept.tolist()],
-      gold=gold,
-      documents=part_of(split, kept),
-      digest=digest,
-      features=split.features
-      and split.features.select(kept, [split.ids[row] for row in kept]),
-    )
+    part = dataclasses.replace(part_of(split, kept, gold), digest=digest)
     fold_space = LabelSpace(
       labels=space.labels[self.order],
       train_counts=counts,
@@ -86,58 +78,79 @@ class Fold:
     return Ragged.of([np.sort(x[x < n_trained]) for x in rows_of])
 
 
-def part_of(
-  split: Split, rows: np.ndarray
-) -> SharedDocuments | SparseDocuments:
-  """Returns some documents of a split, in the order of `rows`."""
-  documents = split.documents
-  if isinstance(documents, SparseDocuments):
-    return documents.part(rows)
-  if not isinstance(documents, SharedDocuments):
+def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
+  """Returns some documents of a split.
+
+  Args:
+    split: the split.
+    rows: int [n], the documents, in the order of the result.
+    gold: n rows of gold labels, those of the result.
+  """
+  documents, ids = split.documents, [split.ids[row] for row in rows.tolist()]
+  if not isinstance(documents, SparseDocuments | SharedDocuments):
     documents = SharedDocuments(documents)
-  return documents.part(rows)
+  features, texts = split.features, split.text_digests
+  return Split(
+    name=split.name,
+    ids=ids,
+    gold=gold,
+    documents=documents.part(rows),
+    digest=_digest(split.digest, rows.tolist()),
+    features=None if features is None else features.select(rows, ids),
+    text_digests=None if texts is None else texts[rows],
+  )
 
 
 def make_folds(
-  corpus: Corpus, n: int, share: float, seed: int, field: str
+  corpus: Corpus, n: int, share: float | None, seed: int
 ) -> list[Fold]:
   """Divides the split train into n folds of nearly equal size, at random.
 
-  Labels are hidden from each fold at random, as held-out labels are drawn
-  (labels.draw_labels): rare and frequent labels with at most 200 training
-  documents are drawn evenly.
+  Documents with the same text are in one fold. Labels are hidden from each fold
+  at random, as held-out labels are drawn (labels.draw_labels): rare and
+  frequent labels with at most 200 training documents are drawn evenly.
 
   Args:
     corpus: the corpus.
     n: number of folds.
-    share: share of the trained labels to hide. With 0, this is the share of
-      the labels that have no training document, but at least 2 %.
+    share: share of the trained labels to hide, at most half of the labels with
+      1 to 200 documents. With 0, this is the share of the labels that have no
+      training document, but at least 2 %. With None, no label is hidden.
     seed: decides all random choices.
-    field: path of the config's field with `share`, for messages.
-
-  Raises:
-    ConfigError: there are not enough labels to hide.
   """
   space = corpus.label_space
   counts = space.train_counts[: space.n_trained]
-  size = len(corpus.splits[TRAIN])
-  fold_N = host_generator(seed, 'folds').permutation(size) % n
-  share = share or max(_LEAST_HIDDEN, float((counts == 0).mean()))
+  fold_N = _fold_numbers(corpus.splits[TRAIN], n, seed)
+  if share == 0:
+    share = max(_LEAST_HIDDEN, float((counts == 0).mean()))
   low, high = HOLD_OUT_RANGE
   candidates = int(((counts >= low) & (counts <= high)).sum())
-  n_hidden = min(round(share * space.n_trained), candidates // 2)
+  n_hidden = min(round((share or 0) * space.n_trained), candidates // 2)
   folds = []
   for number in range(n):
     rng = host_generator(seed, 'hidden', number)
     hidden = np.zeros(0, np.int64)
     if n_hidden:
-      hidden = np.sort(draw_labels(counts, n_hidden, (low, high), rng, field))
+      hidden = np.sort(
+        draw_labels(counts, n_hidden, (low, high), rng, 'hidden')
+      )
     is_hidden = np.zeros(len(space), bool)
     is_hidden[hidden] = True
     at = np.arange(len(space))
     order = np.lexsort((at, is_hidden, at >= space.n_trained))
     folds.append(Fold(number, np.flatnonzero(fold_N == number), hidden, order))
   return folds
+
+
+def _fold_numbers(split: Split, n: int, seed: int) -> np.ndarray:
+  """Returns the fold of each document; equal texts are in one fold."""
+  groups = np.arange(len(split))
+  if split.text_digests is not None:
+    # Empty texts have the digest 0 and are not equal documents.
+    keys = np.where(split.text_digests == 0, groups, split.text_digests)
+    _, groups = np.unique(keys, return_inverse=True)
+  order = host_generator(seed, 'folds').permutation(groups.max(initial=-1) + 1)
+  return (order % n)[groups]
 
 
 def _digest(*parts: object) -> str:

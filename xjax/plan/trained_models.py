@@ -4,12 +4,9 @@ from collections.abc import Iterator
 import dataclasses
 
 from xjax.config.run import Config
-from xjax.config.stages import (
-  MatchedModel,
-  StageConfig,
-  StageShortlist,
-  StageVectors,
-)
+from xjax.config.stack import StackModel
+from xjax.config.stage import StageConfig
+from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.core.errors import ConfigError
 from xjax.plan.sizes import Sizes
 from xjax.run.stages.level_stages import level_config
@@ -94,6 +91,10 @@ class TrainedModel:
         if not vectors.labels:  # only the levels above the labels are trained
           encoder = encoder._level(encoder.folder)
         yield from encoder.and_stages()
+      case StackModel(proposers=proposers):
+        for number, proposer in enumerate(proposers):
+          path = f'model.proposers[{number}]'
+          yield from self._stage(proposer.name, path, proposer).and_stages()
       case MatchedModel(matcher=matcher, levels=levels):
         path, (size,) = 'model.matcher', levels.sizes
         yield from self._stage(MATCHER, path, matcher, size).and_stages()

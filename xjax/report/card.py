@@ -12,8 +12,10 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from xjax.config.check import named_parts
 from xjax.config.json import load_config, to_json
 from xjax.config.run import Config
+from xjax.config.stack import StackModel
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import ConfigPart
 from xjax.data.files.faults import plural
@@ -28,6 +30,7 @@ from xjax.report.card_probabilities import probability_blocks
 from xjax.report.page.markdown import escape, rows_table
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
+from xjax.run.predictor import describes
 from xjax.score.config import (
   EnsembleModel,
   ExactMatchModel,
@@ -275,10 +278,11 @@ def _unseen(result: FitResult, config: Config) -> Iterator[str]:
       'The model needs no training documents: it predicts the labels whose '
       'names occur in a text.'
     )
-  elif isinstance(model, NamesModel):
+  elif isinstance(model, NamesModel | StackModel) and describes(config):
     told = (
-      'The model scores labels by how much of their names is in a text, so it '
-      'also scores labels without training documents.'
+      'The model finds the names of labels in texts, so it also ranks labels '
+      'without training documents. The slices zero and held_out show how well. '
+      'Further labels can be added with `xjax predict --labels=FILE`.'
     )
   elif isinstance(model, EnsembleModel):
     told = (
@@ -328,10 +332,11 @@ def _fields(part: ConfigPart, path: str) -> Iterator[tuple[str, str]]:
   """Yields the kinds of parts, and the fields without default values."""
   for field in dataclasses.fields(part):
     value, where = getattr(part, field.name), f'{path}{field.name}'
-    if isinstance(value, ConfigPart):
-      if kind := to_json(value).get('kind'):
-        yield where, _quoted(kind)
-      yield from _fields(value, f'{where}.')
+    if parts := named_parts(value, where):
+      for inner, part_of in parts:
+        if kind := to_json(part_of).get('kind'):
+          yield inner, _quoted(kind)
+        yield from _fields(part_of, f'{inner}.')
     elif value != _default(field):
       yield where, _quoted(value)
 

@@ -61,6 +61,14 @@ class Fit(abc.ABC):
   workdir: Workdir
   profile: tuple[int, int] | None = None
 
+  def shares_files(self, other: 'Fit') -> bool:
+    """Returns whether another fit has equal label_free files.
+
+    Args:
+      other: the fit of a run on the same or more documents.
+    """
+    return self.config.data == other.config.data
+
   @abc.abstractmethod
   def check_start(self) -> None:
     """Checks, before the corpus is read, that the run can start or resume.

@@ -36,8 +36,8 @@ from xjax.score.name_loops import best_names
 _RUN = 4  # characters of a run
 _LEAST_IDF = 0.1
 _LEAST_COUNT = 2  # units in fewer documents count as units in none
+_WORDS = 1 << 18  # words whose units are kept in memory
 _KEPT = 1000  # largest number of labels of a document
-_CACHED = 1 << 18  # words whose units are kept in memory
 
 
 class UnitSplitter:
@@ -60,14 +60,14 @@ class UnitSplitter:
     return _runs(word)
 
 
-@functools.lru_cache(_CACHED)
+@functools.lru_cache(_WORDS)
 def _stem(language: str, word: str) -> str:
   """Returns the stem of a word."""
   # A stemmer holds the word that it works on, so threads must not share one.
   return snowballstemmer.stemmer(language).stemWord(word)
 
 
-@functools.lru_cache(_CACHED)
+@functools.lru_cache(_WORDS)
 def _runs(word: str) -> tuple[str, ...]:
   """Returns the runs of characters of a word, with marks at both ends."""
   word = f'^{word}$'

@@ -98,10 +98,8 @@ class SparseInputs(abc.ABC):
 def _in_chunks(features: Features, n: int, title: str) -> sparse.csr_array:
   """Computes the features of documents 0 to n - 1, and shows the progress."""
   rows, parts = np.arange(n), []
-  if n <= _CHUNK:
-    return features(rows)
   with Progress(title, n) as shown:
-    for start in range(0, n, _CHUNK):
+    for start in range(0, max(1, n), _CHUNK):
       parts.append(features(rows[start : start + _CHUNK]))
       shown.update(parts[-1].shape[0])
   return sparse.vstack(parts, format='csr')
@@ -145,11 +143,10 @@ class TextInputs(SparseInputs):
   def _all_features(
     self, documents: Sequence[str | Document]
   ) -> sparse.csr_array:
-    return _in_chunks(
-      functools.partial(self._features, documents),
-      len(documents),
-      'features of documents',
-    )
+    features = functools.partial(self._features, documents)
+    if len(documents) <= _CHUNK:  # a batch, whose progress its reader shows
+      return features(np.arange(len(documents)))
+    return _in_chunks(features, len(documents), 'features of documents')
 
   def document(self, document: str | Document) -> Document:
     """Returns a document with only the zones that the run reads."""

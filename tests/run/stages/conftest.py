@@ -7,7 +7,8 @@ import pytest
 from tests.fixtures.shortlist_runs import by_levels, reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.config.neural_train import NeuralTrain
-from xjax.config.stages import StageConfig, StageVectors
+from xjax.config.stage import StageConfig
+from xjax.config.stages import StageVectors
 from xjax.data.config import WordsConfig
 from xjax.run.fit import fit
 from xjax.score.encoders.bigru import BiGRUConfig

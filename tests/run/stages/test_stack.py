@@ -30,6 +30,7 @@ from xjax.run.stages import folds, stack as stacks
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.rankers.boosted import BoostedTrees
+from xjax.score.rankers.pair_features import LabelFacts
 from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -172,7 +173,7 @@ def test_a_document_must_not_be_its_own_neighbour(tmp_path, monkeypatch):
   shares = {}
   for name in ('honest', 'leaking'):
     path = tmp_path / name / 'model' / 'fold_0_neighbours.npz'
-    fold = folds.make_folds(whole, 3, 0.0, config.seed, '')[0]
+    fold = folds.make_folds(whole, 3, None, config.seed)[0]
     with np.load(path) as file:
       first = file['ids'][0, :, 0]
     gold = [set(whole.trained_gold[row].tolist()) for row in fold.rows]
@@ -181,6 +182,48 @@ def test_a_document_must_not_be_its_own_neighbour(tmp_path, monkeypatch):
   # A leak makes lists of training documents much better than those of dev.
   assert abs(shares['honest'] - honest['P@1']) < 0.1
   assert shares['leaking'] > shares['honest'] + 0.1
+
+
+def test_counts_do_not_say_whether_a_document_has_a_label(tmp_path):
+  """The ranker must not see counts that include the document itself."""
+  config = everything()
+  fit(config, tmp_path / 'run')
+  corpus = load_corpus(config.data, config.seed)
+  lessons = folds.Lessons(
+    config, Workdir.at(tmp_path / 'run'), corpus, (0, 1, 2)
+  )
+  gold, n = corpus.trained_gold, corpus.label_space.n_trained
+  facts = LabelFacts.of(corpus.label_space, n + HELD_OUT)
+  for fold in lessons._folds():
+    seen = lessons._seen(fold, facts)
+    own = np.concatenate([gold[row] for row in fold.rows])
+    counts = np.bincount(gold.values, minlength=n) - np.bincount(
+      own, minlength=n
+    )
+    counts[fold.hidden] = 0
+    share = len(gold) / (len(gold) - len(fold.rows))
+    np.testing.assert_allclose(seen[:n], counts * share)
+    assert not seen[n:].any()
+
+
+def test_labels_without_training_documents_teach_nothing(tmp_path):
+  config = everything()
+  result = fit(config, tmp_path / 'run')
+  corpus = load_corpus(config.data, config.seed)
+  lessons = folds.Lessons(
+    config, Workdir.at(tmp_path / 'run'), corpus, (0, 1, 2)
+  )
+  data = lessons.data(load(result.workdir).stages, None)
+  n_gold = len(corpus.trained_gold.values)
+  assert 0.8 * n_gold < data.gold_X.sum() <= n_gold
+  facts = LabelFacts.of(corpus.label_space, corpus.label_space.n_inside)
+  assert not (facts.documents[corpus.label_space.held_out] > 0).any()
+
+
+def test_a_stack_without_words_explains_by_features(tmp_path):
+  fit(stack_of(neighbours_proposer(depth=20)), tmp_path / 'run')
+  (labels,) = load(tmp_path / 'run').explain(TEXTS[:1], k=2)
+  assert all(label.features and not label.why for label in labels)
 
 
 def test_new_labels_are_ranked_by_their_names(stacked):
@@ -297,6 +340,7 @@ def test_a_stack_that_ranks_with_a_changed_stage_is_refused(stacked, tmp_path):
       r'proposers\[1\].*another proposer has this name',
     ),
     ({'proposers': (names_proposer('A b'),)}, r'proposers\[0\].*small'),
+    ({'proposers': (names_proposer('fold_0_a'),)}, 'uses this name itself'),
     (
       {'proposers': (dataclasses.replace(names_proposer(), scored=3),)},
       r'proposers\[0\].scored=3: must be at least',

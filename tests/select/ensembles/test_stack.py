@@ -70,21 +70,29 @@ def reference(
   inside = every if allowed is None else allowed
   inside = inside[document] if inside.ndim == 2 else inside
   masks = [*slices] if allowed is None else [every, *slices]
-  usual, others, first, known = set(), set(), [], []
+  usual, permitted, others = set(), set(), set()
+  first, middle, known = [], [], []
   for table in tables:
     own = ranked(table.scores[document], scored, every)
     first.append(own)
     usual |= set(list(own)[:depth])
     own = dict(own)
-    for mask in masks:
+    middle.append(own)
+    for number, mask in enumerate(masks):
       more = ranked(table.scores[document], scored, inside, mask)
-      others |= set(list(more)[: min(depth, 10)])
-      own |= more
+      own = own | more
+      if allowed is not None and not number:
+        permitted |= set(list(more)[:depth])
+        middle[-1] = own
+      else:
+        others |= set(list(more)[: min(depth, 10)])
     known.append(own)
 
   def score(label):
-    row = []
-    for own, ranks in zip(first if label in usual else known, first):
+    row, lists = [], known
+    if label in usual | permitted:
+      lists = first if label in usual else middle
+    for own, ranks in zip(lists, first):
       places = {x: place for place, x in enumerate(ranks)}
       row += [own.get(label, math.nan), places.get(label, math.nan)]
     row.append(sum(label in ranks for ranks in first))
@@ -96,10 +104,12 @@ def reference(
       math.log(weight) - math.log1p(math.exp(1 - 2 * z)) if weight else NONE
     )
 
-  scores = {x: score(x) for x in sorted(usual | others)}
+  scores = {x: score(x) for x in sorted(usual | permitted | others)}
   scores = {x: z for x, z in scores.items() if z > NONE}
   lists = [
-    usual if allowed is None else scores.keys() & {*np.flatnonzero(inside)}
+    usual
+    if allowed is None
+    else (usual | permitted) & {*np.flatnonzero(inside)}
   ]
   lists += [{*np.flatnonzero(mask & inside)} for mask in slices]
   return [
@@ -124,6 +134,14 @@ FILTERS |= {
   'all': {**FILTERS['slices'], **FILTERS['allowed'], **FILTERS['weights']},
   'some': {**FILTERS['slices'], **FILTERS['allowed by document']},
 }
+
+
+def test_slices_do_not_change_the_list_over_all_labels(tables):
+  for allowed in (None, FILTERS['allowed']['allowed']):
+    stack, batch = stack_of(tables), batch_for(tables, DOCUMENTS)
+    ids, _ = stack.topk(batch, 9, allowed=allowed)
+    more, _ = stack.topk(batch, 9, slices=MASKS, allowed=allowed)
+    np.testing.assert_array_equal(ids[0], more[0])
 
 
 @pytest.mark.parametrize('k', [1, 5, 40])

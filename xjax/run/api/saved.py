@@ -89,7 +89,7 @@ def _copy(predictor: Predictor, target: pathlib.Path) -> None:
   source.check_still_has_run()
   # The proposals for training documents are large, and only training reads
   # them.
-  unneeded = shutil.ignore_patterns(source.shortlists.name)
+  unneeded = shutil.ignore_patterns(source.shortlists.name, 'fold_*.npz')
   for path in (source.path / name for name in _NEEDED):
     if path.is_dir():
       shutil.copytree(path, target / path.name, ignore=unneeded)

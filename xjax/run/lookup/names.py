@@ -141,6 +141,11 @@ class NamesFit(ExactMatchFit):
   models = (NamesModel,)
   label_free = (_COUNTS,)
 
+  def shares_files(self, other: Fit) -> bool:
+    """Returns whether another fit counts the same units; see Fit."""
+    same = self.config.model == other.config.model
+    return same and super().shares_files(other)
+
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Counts the units of training texts, if this was not done yet."""
     path = _counts_path(self.workdir)

@@ -16,12 +16,13 @@ from xjax.core.errors import DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Ragged
+from xjax.data.files.faults import plural
 from xjax.data.folds import Fold, make_folds, part_of
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, Split
 from xjax.judge.predictions import list_length
 from xjax.run.load import DEV
-from xjax.run.predictor import Predictor
+from xjax.run.predictor import Predictor, describes
 from xjax.run.stages.stage import Stage
 from xjax.score.rankers.contract import RankerData
 from xjax.score.rankers.pair_features import (
@@ -33,7 +34,6 @@ from xjax.select.ensembles.stack import Proposer, StackPairs
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
-_FIELD = 'config.model.hidden'
 _CHUNK = 2048  # documents whose pairs are made at a time
 
 ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
@@ -72,7 +72,8 @@ def train_proposer(
     path = target.path / name
     for other in others:
       source = other.run.workdir.path / name
-      if not path.exists() and _reads_alike(stage, other) and source.exists():
+      alike = stage.run.shares_files(other.run)
+      if not path.exists() and alike and source.exists():
         with target.recording(path):
           _copy(source, path)
   return stage.train(corpus, preemption)
@@ -86,15 +87,8 @@ def _copy(source, path) -> None:
   temporary.replace(path)
 
 
-def _reads_alike(stage: Stage, other: Stage) -> bool:
-  """Returns whether two stages compute equal files without labels."""
-  ours, theirs = stage.run.config, other.run.config
-  same_model = type(ours.model).neural == type(theirs.model).neural
-  return same_model and ours.data == theirs.data
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lists:
+class Lessons:
   """Makes and reads the lists that the ranker of a stack learns from.
 
   Attributes:
@@ -134,7 +128,7 @@ class Lists:
     labels = LabelFacts.of(self.corpus.label_space, n_labels)
     parts = list(self._parts(members, labels, preemption))
     names = feature_names(model.features, [x.name for x in self.proposers])
-    gold_X = np.concatenate([part.gold_X for part in parts])
+    gold_X = np.concatenate([np.zeros(0, bool), *(x.gold_X for x in parts)])
     if not 0 < gold_X.sum() < len(gold_X):
       raise DataError(
         f'the ranker has nothing to learn: {gold_X.sum()} of the '
@@ -156,30 +150,54 @@ class Lists:
     preemption: Preemption,
   ) -> Iterator[RankerData]:
     """Yields the pairs of some documents after the other."""
+    # No training document has the labels that are not trained. So their pairs
+    # say nothing about how often such labels are right in other documents.
+    judged = labels.documents > 0
     if self.config.model.lesson is Lesson.DEV:
-      split = self.corpus.split(DEV)
-      unseen = self.corpus.label_space.train_counts == 0
+      split, space = self.corpus.split(DEV), self.corpus.label_space
+      unseen = space.train_counts == 0
+      judged = np.ones(len(judged), bool)
+      judged[space.held_out[space.held_out < len(judged)]] = False
       lists = [
         _propose(members[x.name], x, split, unseen, x.name)
         for x in self.proposers
       ]
-      yield from self._pairs(lists, split.gold, labels)
+      yield from self._pairs(lists, split.gold, labels, judged)
       return
     for fold in self._folds():
       rows = self._rows(fold)
       lists = self._fold_lists(fold, rows, preemption)
-      documents = labels.documents.copy()
-      documents[fold.hidden] = 0
-      hidden = dataclasses.replace(labels, documents=documents)
       gold = self.corpus.trained_gold
       gold = Ragged.of([gold[row] for row in rows.tolist()])
-      yield from self._pairs(lists, gold, hidden)
+      seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
+      yield from self._pairs(lists, gold, seen, judged)
+
+  def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
+    """Returns in how many documents the models of a fold have seen a label.
+
+    The documents of the fold do not count, because the count would say whether
+    a rare label is gold. Counts are scaled to the size of the split train.
+    """
+    gold = self.corpus.trained_gold
+    in_fold = np.zeros(len(gold), bool)
+    in_fold[fold.rows] = True
+    outside = gold.values[~np.repeat(in_fold, gold.lengths)]
+    counts = np.bincount(outside, minlength=len(labels.documents))
+    counts = counts[: len(labels.documents)] * len(gold) / (~in_fold).sum()
+    counts[fold.hidden] = 0
+    return counts
 
   def _folds(self) -> list[Fold]:
     model = self.config.model
-    return make_folds(
-      self.corpus, model.folds, model.hidden, self.config.seed, _FIELD
-    )
+    # Hidden labels teach the ranker nothing if no proposer can list them.
+    readers = [
+      x for x in self.proposers if describes(x.run_config(self.config))
+    ]
+    share = model.hidden if readers else None
+    folds = make_folds(self.corpus, model.folds, share, self.config.seed)
+    hidden = plural(len(folds[0].hidden), 'label')
+    logging.info('%d folds; %s hidden in each', len(folds), hidden)
+    return folds
 
   def _rows(self, fold: Fold) -> np.ndarray:
     """Returns the documents of a fold that the ranker learns from."""
@@ -208,7 +226,8 @@ class Lists:
   def _stage(self, number: int, fold: Fold) -> Stage:
     name = self.config.model.proposers[number].name
     name = f'fold_{fold.number}_{name}'
-    return proposer_stage(self.config, self.folder, number, name)
+    stage = proposer_stage(self.config, self.folder, number, name)
+    return dataclasses.replace(stage, checks_zones=False)
 
   def _list_fold(
     self,
@@ -219,17 +238,12 @@ class Lists:
     preemption: Preemption,
   ) -> ProposedLists:
     """Trains a proposer without a fold, and lists labels of the fold."""
-    proposer, stage = self.config.model.proposers[number], None
+    proposer = self.config.model.proposers[number]
     stage = self._stage(number, fold)
     whole = proposer_stage(self.config, self.folder, number)
     member = train_proposer(stage, [whole], corpus, preemption)
-    split = self.corpus.splits[TRAIN]
-    part = dataclasses.replace(
-      split,
-      ids=[split.ids[row] for row in rows.tolist()],
-      gold=Ragged.of([()] * len(rows)),
-      documents=part_of(split, rows),
-    )
+    no_gold = Ragged.of([()] * len(rows))
+    part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
     if proposer.zones:
       cut = Corpus(corpus.label_space, {TRAIN: part}, corpus.fingerprint)
       part = stage.corpus(cut).splits[TRAIN]
@@ -255,9 +269,20 @@ class Lists:
     return ids, scores
 
   def _pairs(
-    self, lists: Sequence[ProposedLists], gold: Ragged, labels: LabelFacts
+    self,
+    lists: Sequence[ProposedLists],
+    gold: Ragged,
+    labels: LabelFacts,
+    judged: np.ndarray,
   ) -> Iterator[RankerData]:
-    """Yields the pairs of documents, some documents at a time."""
+    """Yields the pairs of documents, some documents at a time.
+
+    Args:
+      lists: the lists of each proposer.
+      gold: gold labels of the documents.
+      labels: facts of the labels.
+      judged: bool [L], the labels whose pairs the ranker learns from.
+    """
     features: PairFeatures = self.config.model.features
     proposers = [
       Proposer(x.name, None, x.depth, x.scored) for x in self.proposers
@@ -268,10 +293,12 @@ class Lists:
       for start in range(0, n, _CHUNK):
         rows = np.arange(start, min(n, start + _CHUNK))
         part = pairs.of_lists([(ids[:, rows], s[:, rows]) for ids, s in lists])
+        kept = judged[part.keys % pairs.n_labels]
+        keys = part.keys[kept]
         yield RankerData(
-          part.features,
-          np.isin(part.keys, _keys(gold, rows, pairs.n_labels)),
-          np.bincount(part.keys // pairs.n_labels, minlength=len(rows)),
+          part.features[kept],
+          np.isin(keys, _keys(gold, rows, pairs.n_labels)),
+          np.bincount(keys // pairs.n_labels, minlength=len(rows)),
           (),
         )
         shown.update(len(rows))

@@ -11,9 +11,10 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.config.stack import Lesson, StackModel
 from xjax.core.distributed import process_count
-from xjax.core.errors import ConfigError, UserError
+from xjax.core.errors import ConfigError, DataError
 from xjax.data.batches.shared import SharedDocuments
 from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
 from xjax.data.new_labels import add_new_labels
 from xjax.data.quality import check_train_labels
@@ -22,7 +23,7 @@ from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics
 from xjax.run.load import DEV, load_calibration
 from xjax.run.predictor import Predictor, check_describes, describes
-from xjax.run.stages.folds import Lists, proposer_stage, train_proposer
+from xjax.run.stages.folds import Lessons, proposer_stage, train_proposer
 from xjax.run.stages.members import MemberInputs
 from xjax.run.stages.stack_explanations import (
   StackWords,
@@ -188,6 +189,10 @@ class StackFit(Fit):
       raise ConfigError(
         'config.model.lesson=DEV: the corpus has no split dev; use FOLDS'
       )
+    if n < 4:
+      raise DataError(
+        f'the split train has {plural(n, "document")}; a stack needs at least 4'
+      )
     if model.lesson is Lesson.FOLDS and n < 2 * model.folds:
       raise ConfigError(
         f'config.model.folds={model.folds}: must be at most {n // 2}, half the '
@@ -196,7 +201,7 @@ class StackFit(Fit):
     for number, stage in list(self.stages.items()):
       try:
         stage.check_corpus(corpus)
-      except UserError as error:
+      except DataError as error:
         if not model.proposers[number].optional:
           raise
         logging.info('the proposer %s is left out: %s', stage.name, error)
@@ -236,8 +241,8 @@ class StackFit(Fit):
     members: dict[str, Predictor],
     preemption: Preemption,
   ) -> None:
-    lists = Lists(self.config, self.workdir, corpus, tuple(self.stages))
-    data = lists.data(members, preemption)
+    lessons = Lessons(self.config, self.workdir, corpus, tuple(self.stages))
+    data = lessons.data(members, preemption)
     ranker = self.config.model.ranker.fit(
       data, self.config.seed, self.config.train.workers, preemption.check
     )

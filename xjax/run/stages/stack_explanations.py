@@ -92,7 +92,7 @@ class StackWords:
       np.zeros((ids_NK.shape[1], len(numbers)), np.float32)
       for numbers in places[:n_first]
     ]
-    chosen_NK = self._chosen()
+    chosen_NK = self._chosen() if self.members else None
     for number, member in enumerate(self.members.values()):
       is_own = (chosen_NK == number) & (ids_NK < member.n_labels)
       own_NK = np.where(is_own, ids_NK, PAD)

@@ -15,7 +15,7 @@ from absl import logging
 import numpy as np
 
 from xjax.config.run import Config
-from xjax.config.stages import StageConfig, with_stage_paths
+from xjax.config.stage import StageConfig, with_stage_paths
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import is_locked
 from xjax.data.load import cut_corpus
@@ -163,6 +163,7 @@ class Stage:
     folder: workdir of the run.
     name: name of the stage.
     path: path of the stage in the run's config.
+    checks_zones: whether to check that training documents have the zones.
   """
 
   stage: StageConfig
@@ -170,6 +171,7 @@ class Stage:
   folder: Workdir
   name: str
   path: str
+  checks_zones: bool = True
 
   @functools.cached_property
   def run(self) -> Fit:
@@ -189,7 +191,7 @@ class Stage:
     if not self.stage.zones:
       return corpus
     try:
-      return cut_corpus(corpus, self.stage.zones)
+      return cut_corpus(corpus, self.stage.zones, self.checks_zones)
     except DataError as error:
       field = f'{self.path}.zones={self.stage.zones}'
       raise ConfigError(f'{field}: {error}') from error

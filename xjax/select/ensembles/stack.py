@@ -46,8 +46,8 @@ class ProposedPairs:
 
   Attributes:
     keys: int64 [X], document * L + label, ascending; see pair_features.
-    usual: bool [X], whether the pair is proposed among all labels. The other
-      pairs are only on lists of slices.
+    usual: bool [X], whether the pair is proposed among all labels, or among all
+      allowed labels. The other pairs are only on lists of slices.
     features: float32 [X, F].
   """
 
@@ -89,7 +89,8 @@ class StackPairs:
 
     A pair that is proposed among all labels has features that depend only on
     the lists over all labels. So it has one score, whatever lists are asked
-    for.
+    for. Slices do not change the features of pairs that are proposed among all
+    allowed labels either.
 
     Args:
       batch: the documents.
@@ -97,7 +98,8 @@ class StackPairs:
       allowed: labels that may be selected. If it is given, the best allowed
         labels are proposed too.
     """
-    return self.of_lists(self._all_lists(batch, tuple(slices), allowed))
+    lists = self._all_lists(batch, tuple(slices), allowed)
+    return self.of_lists(lists, 1 if allowed is None else 2)
 
   def features_of(
     self, batch: Batch, keys: Int64[np.ndarray, ' X']
@@ -118,24 +120,35 @@ class StackPairs:
     ]
 
   def of_lists(
-    self, lists: Sequence[tuple[np.ndarray, np.ndarray]]
+    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], n_usual: int = 1
   ) -> ProposedPairs:
     """Returns the pairs that the lists of the proposers propose.
 
     Args:
       lists: for each proposer, ids_GBK and scores_GBK. List 0 is over all
         labels.
+      n_usual: the number of lists that are not over slices: 2 if list 1 is over
+        all allowed labels, else 1.
     """
-    usual = self._proposed(lists, slice(0, 1))
-    others = self._proposed(lists, slice(1, None))
-    others = np.setdiff1d(others, usual, assume_unique=True)
-    keys = np.concatenate([usual, others])
-    parts = [self._features(usual, [(ids[:1], s[:1]) for ids, s in lists])]
-    parts.append(self._features(others, lists))
-    order = np.argsort(keys)
-    is_usual = np.arange(len(keys)) < len(usual)
+    groups = [
+      self._proposed(lists, slice(0, 1)),
+      self._proposed(lists, slice(1, n_usual)),
+      self._proposed(lists, slice(n_usual, None), _DEPTH_OF_SLICES),
+    ]
+    known = np.zeros(0, np.int64)
+    keys, features = [], []
+    for group, n_lists in zip(groups, (1, n_usual, None)):
+      new = np.setdiff1d(group, known, assume_unique=True)
+      known = np.union1d(known, new)
+      keys.append(new)
+      seen = [(ids[:n_lists], scores[:n_lists]) for ids, scores in lists]
+      features.append(self._features(new, seen))
+    order = np.argsort(np.concatenate(keys))
+    is_usual = np.arange(len(order)) < len(keys[0]) + len(keys[1])
     return ProposedPairs(
-      keys[order], is_usual[order], np.concatenate(parts)[order]
+      np.concatenate(keys)[order],
+      is_usual[order],
+      np.concatenate(features)[order],
     )
 
   def _lists(
@@ -171,14 +184,21 @@ class StackPairs:
     return np.concatenate([ids, more]), np.concatenate([scores, others])
 
   def _proposed(
-    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], which: slice
+    self,
+    lists: Sequence[tuple[np.ndarray, np.ndarray]],
+    which: slice,
+    most: int | None = None,
   ) -> Int64[np.ndarray, ' X']:
-    """Returns the pairs that some lists propose, ascending."""
+    """Returns the pairs that some lists propose, ascending.
+
+    Args:
+      lists: the lists of each proposer.
+      which: the lists that propose.
+      most: the largest number of labels from each list; None for `depth`.
+    """
     parts = [np.zeros(0, np.int64)]
     for proposer, (ids_GBK, _) in zip(self.proposers, lists, strict=True):
-      depth = proposer.depth
-      if which.start:
-        depth = min(depth, _DEPTH_OF_SLICES)
+      depth = min(proposer.depth, most or proposer.depth)
       ids = ids_GBK[which, :, :depth]
       _, document, _ = at = np.nonzero(ids != PAD)
       parts.append(document * np.int64(self.n_labels) + ids[at])
@@ -241,12 +261,13 @@ class StackScorer:
     best = functools.partial(self._best, pairs, keys, len(batch.doc_B), k)
     usual = pairs.usual
     if allowed is not None:
-      usual = _inside(allowed, pairs.keys, self.n_labels)
+      permitted = _inside(allowed, pairs.keys, self.n_labels)
+      usual = usual & permitted
     lists = [best(usual)]
     for mask in slices:
       inside = np.asarray(mask)[label]
       if allowed is not None:
-        inside &= usual
+        inside &= permitted
       lists.append(best(inside))
     ids_GBK, scores_GBK = (np.stack(arrays) for arrays in zip(*lists))
     return ids_GBK, scores_GBK
