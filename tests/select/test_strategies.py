@@ -223,7 +223,7 @@ def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
   """
   drawn = logits(seed, n, n_labels, scale)
   if kind is ScoreKind.PROBABILITY:
-    drawn = np.minimum(drawn, 9)  # float32 must be able to hold 1 - p
+    drawn = np.clip(drawn, -80, 9)  # float32 must hold p and 1 - p
   documents = ranked(drawn, kind, 4, known=12)
   found = choose(CoverageStrategy(beta, seed), documents, k)
   p_NL, log_misses_NL = probabilities(documents), log_misses(documents)
