@@ -22,7 +22,12 @@ from xjax.judge.predictions import Predictions
 from xjax.report.card import CARD, MARK, document_intervals, write_card
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import FitResult
-from xjax.score.config import EnsembleModel, ExactMatchModel, LinearModel
+from xjax.score.config import (
+  EnsembleModel,
+  ExactMatchModel,
+  LinearModel,
+  NamesModel,
+)
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.train.workdir import Workdir
 
@@ -265,6 +270,7 @@ def test_twin_labels_and_left_out_records_are_warnings_on_the_card(result):
   [
     (LinearModel(), 'has learned nothing'),
     (ExactMatchModel(), 'whose names occur in a text'),
+    (NamesModel(), 'finds the names of labels in texts'),
     (EnsembleModel(('a', 'b')), 'averages the lists of 2 runs'),
     (ZeroShotConfig(), 'scores labels by their names'),
   ],

@@ -1,5 +1,6 @@
 """Labels are scored by how much of their names is in a text."""
 
+import concurrent.futures
 import math
 
 from hypothesis import given, settings, strategies as st
@@ -112,6 +113,17 @@ def test_the_best_labels_are_kept(monkeypatch):
   assert list(scores_of(names, 'sea fish')) == [0, 2, 3]
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 9))
+def test_lower_labels_are_kept_if_scores_are_equal(sizes, kept):
+  names = [' '.join(['fish', *('oil', 'ham', 'egg')[:n]]) for n in sizes]
+  scores = scores_of(names, 'fish')
+  wanted = sorted(sorted(scores, key=lambda x: (-scores[x], x))[:kept])
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr('xjax.score.names._KEPT', kept)
+    assert list(scores_of(names, 'fish')) == wanted
+
+
 WORDS = 'fish sea a ab oil fishing'.split()
 LISTS = st.lists(st.sampled_from(WORDS), max_size=5).map(' '.join)
 NAMES = st.lists(
@@ -184,6 +196,29 @@ def test_the_words_of_the_best_name_share_the_score():
   np.testing.assert_allclose(parts_KT[1], [0, 0, 0, 0, second, 0], rtol=1e-5)
   zone, start, end = coverage.words(document)[4]
   assert document.zones[zone][start:end] == 'SEA'
+
+
+def test_rare_words_have_larger_shares_than_frequent_words():
+  coverage = coverage_of(['fish of the sea'], STEMS, counts_of(of=7, sea=3))
+  shares = coverage.word_shares(Document('d', {'text': 'of sea of of sea of'}))
+  of, sea = 0.1, math.log(2)
+  score = partial(of + sea, of + sea + 2 * math.log(8))
+  parts_T = shares.contributions(np.ones((1, 1)))[0]
+  unit = score / (of + sea)
+  wanted = np.array([of / 4, sea / 2, of / 4, of / 4, sea / 2, of / 4]) * unit
+  np.testing.assert_allclose(parts_T, wanted, rtol=1e-5)
+
+
+def test_threads_can_share_a_featuriser():
+  rng = np.random.default_rng(0)
+  words = np.array([f'word{i}' for i in range(200)])
+  names = [(' '.join(rng.choice(words, 3)),) for _ in range(2000)]
+  texts = [' '.join(rng.choice(words, 60)) for _ in range(60)]
+  coverage = NameCoverage(names, STEMS, COUNTS, PLENTY)
+  wanted = coverage(texts).toarray()
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    rows = list(pool.map(lambda text: coverage([text]).toarray()[0], texts * 4))
+  np.testing.assert_array_equal(rows, np.tile(wanted, (4, 1)))
 
 
 @settings(deadline=None, max_examples=40)

@@ -11,8 +11,7 @@ import functools
 import os
 
 import ahocorasick
-from jaxtyping import Float32, Int32, Int64
-from numba import njit
+from jaxtyping import Float32, Int32
 import numpy as np
 from scipy import sparse
 import snowballstemmer
@@ -32,12 +31,10 @@ from xjax.data.text.words import (
 )
 from xjax.score.config import Units
 from xjax.score.exact_match import check_letters
+from xjax.score.name_loops import best_names
 
 _RUN = 4  # characters of a run
 _LEAST_IDF = 0.1
-# A name whose matched units have this sum of idf gets half of the largest score
-# of an incomplete name. Two rare words have about this sum.
-_HALF = 10.0
 _LEAST_COUNT = 2  # units in fewer documents count as units in none
 _WORDS = 1 << 18  # words whose units are kept in memory
 _KEPT = 1000  # largest number of labels of a document
@@ -49,8 +46,7 @@ class UnitSplitter:
   def __init__(self, units: Units, language: str):
     self._characters = units is Units.CHARACTERS
     if not self._characters:
-      stem = snowballstemmer.stemmer(language).stemWord
-      self._stem = functools.lru_cache(_WORDS)(stem)
+      self._stem = functools.partial(_stem, language)
 
   def words(self, text: str, max_words: int | None = None) -> list[str]:
     """Returns the words of a text, or their stems, in order."""
@@ -62,6 +58,13 @@ class UnitSplitter:
     if not self._characters:
       return (word,)
     return _runs(word)
+
+
+@functools.lru_cache(_WORDS)
+def _stem(language: str, word: str) -> str:
+  """Returns the stem of a word."""
+  # A stemmer holds the word that it works on, so threads must not share one.
+  return snowballstemmer.stemmer(language).stemWord(word)
 
 
 @functools.lru_cache(_WORDS)
@@ -196,7 +199,9 @@ class NameCoverage:
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the scores of labels, float32 [N, L] with ascending columns."""
-    rows = [self._match(text)[:2] for text in texts]
+    memory = self._memory()
+    words = (self._splitter.words(text, self._max_words) for text in texts)
+    rows = [self._best(words_of, memory)[:2] for words_of in words]
     labels = Ragged.of([labels for labels, _ in rows])
     scores = [scores for _, scores in rows] or [np.zeros(0, np.float32)]
     parts = np.concatenate(scores), labels.values, labels.indptr
@@ -207,65 +212,78 @@ class NameCoverage:
     return document_words(document)[: self._max_words]
 
   def word_shares(self, document: Document) -> WordShares:
-    """Divides the score of each label among the words of its best name."""
-    text = document.text()
-    words = self._splitter.words(text, self._max_words)
-    labels, scores, best = self._match(text)
+    """Divides the score of each label among the words of its best name.
+
+    The score is divided among the units in proportion to their idf, and the
+    share of a unit equally among the words that have it.
+    """
+    words = self._splitter.words(document.text(), self._max_words)
+    labels, scores, best = self._best(words, self._memory())
+    places = self._places(words)
+    at, where, shares = [], [], []
+    for place, (name, score) in enumerate(zip(best.tolist(), scores.tolist())):
+      rows = [row for row in self._units_of(name) if row in places]
+      mass = float(self._idf[rows].sum(dtype=np.float64))
+      for row in rows:
+        n = len(places[row])
+        at += places[row]
+        where += [place] * n
+        shares += [score * float(self._idf[row]) / mass / n] * n
+    return WordShares(
+      words,
+      labels,
+      np.array(at, np.int64),
+      np.array(where, np.int64),
+      np.array(shares, np.float64),
+    )
+
+  def _places(self, words: Sequence[str]) -> dict[int, list[int]]:
+    """Returns the places of the words that have each unit, by its row."""
     places: dict[int, list[int]] = {}
     for place, word in enumerate(words):
       for unit in self._splitter.units(word):
         if (row := self._unit_rows.get(unit)) is not None:
           places.setdefault(row, []).append(place)
-    at = [
-      (place, 1, label)
-      for label, name in zip(labels.tolist(), best.tolist())
-      for row in self._units_of(name)
-      for place in places.get(row, ())
-    ]
-    score_of = dict(zip(labels.tolist(), scores.tolist()))
-    columns = np.array(at, np.int64).reshape(-1, 3).T
-    return WordShares.of(
-      words,
-      tuple(columns),
-      lambda labels, _: np.array([score_of[x] for x in labels.tolist()]),
-    )
+    return places
 
   def _units_of(self, name: int) -> list[int]:
     """Returns the rows of the units of a name."""
     start, end = self._names.indptr[name : name + 2]
     return self._names.indices[start:end].tolist()
 
-  def _match(
-    self, text: str
+  def _best(
+    self, words: Sequence[str], memory: tuple[np.ndarray, np.ndarray]
   ) -> tuple[
     Int32[np.ndarray, ' K'], Float32[np.ndarray, ' K'], Int32[np.ndarray, ' K']
   ]:
-    """Returns labels, ascending, with their scores and their best names."""
-    words = self._splitter.words(text, self._max_words)
+    """Returns labels, ascending, with their scores and their best names.
+
+    Args:
+      words: the words of a text, as UnitSplitter.words returns them.
+      memory: working memory of best_names.
+    """
     units = {unit for word in set(words) for unit in self._splitter.units(word)}
     rows = sorted(
       row for unit in units if (row := self._unit_rows.get(unit)) is not None
     )
-    names, masses = _add_masses(
+    labels, scores, names = best_names(
       np.array(rows, np.int64),
-      self._postings.indptr,
-      self._postings.indices,
-      self._idf,
-      np.zeros(len(self._owners), np.float32),
+      (self._postings.indptr, self._postings.indices, self._idf),
+      (self._masses, self._owners),
+      np.array(self._find(words), np.int32),
+      memory,
     )
-    scores = masses * masses / self._masses[names]
-    scores = scores / (scores + np.float32(_HALF))
-    if phrases := self._find(words):
-      scores[np.isin(names, phrases)] += 1
-    labels = self._owners[names]
-    order = np.lexsort((names, -scores, labels))
-    first = np.ones(len(order), bool)
-    first[1:] = labels[order][1:] != labels[order][:-1]
-    order = order[first]
-    if len(order) > _KEPT:
-      best = np.lexsort((labels[order], -scores[order]))[:_KEPT]
-      order = order[np.sort(best)]
-    return labels[order], scores[order], names[order]
+    kept = _largest(scores, labels, _KEPT)
+    return labels[kept], scores[kept], names[kept]
+
+  def _memory(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the working memory of best_names."""
+    # Each call has its own memory, so that threads can share this object. The
+    # operating system clears only the parts that are used.
+    return (
+      np.zeros(len(self._owners), np.float32),
+      np.zeros(self.n_features, np.int32),
+    )
 
   def _find(self, words: Sequence[str]) -> list[int]:
     """Returns the names whose words follow each other in a text."""
@@ -299,40 +317,18 @@ def _phrases(words: Sequence[Sequence[str]]) -> ahocorasick.Automaton:
   return automaton
 
 
-@njit(nogil=True, cache=True)
-def _add_masses(
-  rows: Int64[np.ndarray, ' U'],
-  indptr: np.ndarray,
-  indices: np.ndarray,
-  idf: Float32[np.ndarray, ' units'],
-  work: Float32[np.ndarray, ' names'],
-) -> tuple[np.ndarray, np.ndarray]:
-  """Adds up the idf of units for each name that has them.
+def _largest(
+  scores: Float32[np.ndarray, ' K'], labels: Int32[np.ndarray, ' K'], n: int
+) -> np.ndarray:
+  """Returns where the n largest scores are, by label, in a time of order K.
 
-  Args:
-    rows: units of a text, ascending.
-    indptr, indices: the names that have each unit (CSC).
-    idf: idf of each unit.
-    work: memory with an entry per name. All entries must be 0, and are 0 at the
-      end.
-
-  Returns:
-    The names with at least one unit, ascending, and their sums.
+  If scores are equal, lower labels are chosen.
   """
-  n = 0
-  for row in rows:
-    n += indptr[row + 1] - indptr[row]
-  names, size = np.empty(n, np.int32), 0
-  for row in rows:
-    for at in range(indptr[row], indptr[row + 1]):
-      name = indices[at]
-      if work[name] == 0:
-        names[size] = name
-        size += 1
-      work[name] += idf[row]
-  names = np.sort(names[:size])
-  masses = np.empty(size, np.float32)
-  for at in range(size):
-    masses[at] = work[names[at]]
-    work[names[at]] = 0
-  return names, masses
+  at = np.arange(len(scores))
+  if len(scores) > n:
+    bound = np.partition(scores, -n)[-n]
+    above = np.flatnonzero(scores > bound)
+    tied = np.flatnonzero(scores == bound)
+    tied = tied[np.argsort(labels[tied])][: n - len(above)]
+    at = np.concatenate([above, tied])
+  return at[np.argsort(labels[at])]

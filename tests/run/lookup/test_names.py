@@ -213,3 +213,5 @@ def test_languages_without_a_stemmer_are_an_error(tmp_path):
   with pytest.raises(ConfigError, match="config.model.language='klingon'"):
     check_config(own_corpus(tmp_path, LABELS, language='klingon'))
   check_config(own_corpus(tmp_path, LABELS, language='german'))
+  options = {'units': Units.CHARACTERS, 'language': 'klingon'}
+  check_config(own_corpus(tmp_path, LABELS, **options))
