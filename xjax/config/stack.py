@@ -127,6 +127,24 @@ def _sparse(
   )
 
 
+def text_and_title_proposers(
+  text: tuple[str, ...], title: tuple[str, ...]
+) -> tuple[ProposerConfig, ...]:
+  """Returns a tree over texts, and neighbours and names by text and by title.
+
+  Args:
+    text: zones of the text.
+    title: zones of the title, which may be zones of the text too.
+  """
+  return (
+    tree_proposer('tree', text),
+    neighbours_proposer('neighbours', text, depth=25),
+    neighbours_proposer('title_neighbours', title, depth=15),
+    names_proposer('names', text, depth=25),
+    names_proposer('title_names', title, depth=15),
+  )
+
+
 def _proposers() -> tuple[ProposerConfig, ...]:
   return tree_proposer(), neighbours_proposer(), names_proposer()
 

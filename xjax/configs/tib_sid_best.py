@@ -16,9 +16,7 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.stack import (
   StackModel,
   StackTrain,
-  names_proposer,
-  neighbours_proposer,
-  tree_proposer,
+  text_and_title_proposers,
 )
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
@@ -28,16 +26,9 @@ TEXT = ('title', 'abstract')
 
 
 def get_config() -> Config:
-  proposers = (
-    tree_proposer('tree', TEXT),
-    neighbours_proposer('neighbours', TEXT, depth=25),
-    neighbours_proposer('title_neighbours', TITLE, depth=15),
-    names_proposer('names', TEXT, depth=25),
-    names_proposer('title_names', TITLE, depth=25),
-  )
   return Config(
     data=JsonlData(zones=TEXT, labels='all', tokens=TfidfConfig()),
-    model=StackModel(proposers),
+    model=StackModel(text_and_title_proposers(TEXT, TITLE)),
     train=StackTrain(),
     eval=EvalConfig(batch_size=512),
   )

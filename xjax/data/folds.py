@@ -144,13 +144,27 @@ def make_folds(
 
 def _fold_numbers(split: Split, n: int, seed: int) -> np.ndarray:
   """Returns the fold of each document; equal texts are in one fold."""
-  groups = np.arange(len(split))
-  if split.text_digests is not None:
-    # Empty texts have the digest 0 and are not equal documents.
-    keys = np.where(split.text_digests == 0, groups, split.text_digests)
-    _, groups = np.unique(keys, return_inverse=True)
-  order = host_generator(seed, 'folds').permutation(groups.max(initial=-1) + 1)
+  groups = _text_groups(split)
+  order = host_generator(seed, 'folds').permutation(n_distinct(split))
   return (order % n)[groups]
+
+
+def n_distinct(split: Split) -> int:
+  """Returns the number of documents of a split, counting equal texts once."""
+  return int(_text_groups(split).max(initial=-1)) + 1
+
+
+def _text_groups(split: Split) -> np.ndarray:
+  """Returns a number from 0 for each document; equal texts have equal numbers.
+
+  Empty texts, whose digest is 0, are different documents. So are documents
+  without text.
+  """
+  if split.text_digests is None:
+    return np.arange(len(split))
+  digests = split.text_digests
+  keys = np.stack([digests, np.arange(len(split)) * (digests == 0)], axis=1)
+  return np.unique(keys.astype(np.uint64), axis=0, return_inverse=True)[1]
 
 
 def _digest(*parts: object) -> str:

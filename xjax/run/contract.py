@@ -7,6 +7,8 @@ import typing
 from typing import ClassVar
 
 from xjax.config.run import Config
+from xjax.core.distributed import process_count
+from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.score.config import ModelConfig
 from xjax.train.workdir import Workdir
@@ -16,6 +18,22 @@ if typing.TYPE_CHECKING:
   from xjax.judge.judge import Metrics
   from xjax.run.predictor import Predictor
   from xjax.train.preemption import Preemption
+
+
+def check_one_process(config: Config) -> None:
+  """Checks that the only process trains or uses a model.
+
+  Args:
+    config: config of a run whose model only one process can use.
+
+  Raises:
+    ConfigError: there are several processes.
+  """
+  if process_count() > 1:
+    raise ConfigError(
+      f'config.model={type(config.model).__name__}(...): can only be used by '
+      'one process; start the run on one host'
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -140,6 +140,19 @@ def load_calibration(
   return calibration
 
 
+def calibrated(predictor: 'Predictor') -> 'Predictor':
+  """Returns a model with the calibration in its workdir; see load_calibration.
+
+  Raises:
+    DataError: calibration.json or corpus.json is damaged.
+  """
+  method, kind = predictor.config.eval.calibration, predictor.score_kind
+  calibration = load_calibration(
+    predictor.workdir, method, predictor.step, kind
+  )
+  return dataclasses.replace(predictor, calibration=calibration)
+
+
 def saved_calibration(
   workdir: Workdir, method: Method, step: int, kind: ScoreKind
 ) -> Calibration | None:

@@ -138,6 +138,15 @@ def check_describes(config: Config) -> None:
     )
 
 
+def explains(config: Config) -> bool:
+  """Returns whether words can explain the labels of a run."""
+  try:
+    check_explains(config)
+  except ConfigError:
+    return False
+  return True
+
+
 def describes(config: Config) -> bool:
   """Returns whether the model of a run can score new labels by their names."""
   try:

@@ -22,7 +22,7 @@ from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.run.contract import Fit, Fitted
-from xjax.run.load import JUDGED, load_calibration
+from xjax.run.load import JUDGED, calibrated
 from xjax.run.predictor import Predictor
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.block_weights import BlockWeights
@@ -64,10 +64,7 @@ class SparseFit(Fit):
     Raises:
       DataError: a file of the workdir is missing or damaged.
     """
-    predictor = cls._load_uncalibrated(folder, config)
-    method, kind = config.eval.calibration, predictor.score_kind
-    calibration = load_calibration(folder, method, _STEP, kind)
-    return dataclasses.replace(predictor, calibration=calibration)
+    return calibrated(cls._load_uncalibrated(folder, config))
 
   @classmethod
   def _load_uncalibrated(cls, folder: Workdir, config: Config) -> Predictor:

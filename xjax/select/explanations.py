@@ -16,7 +16,7 @@ from xjax.judge.prediction_lines import WeightedFeature
 if typing.TYPE_CHECKING:
   from xjax.select.model_scorer import ModelScorer
 
-_BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
+BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
 
 
 _BASE = 'base'  # names the part of a score that all pairs have
@@ -117,7 +117,7 @@ def attention_of(
     The tokens with the most attention and their weights.
   """
   shape = (*ids_NK.shape, words + n_special)
-  at_NKW = np.full(shape, _BEYOND, np.int32)
+  at_NKW = np.full(shape, BEYOND, np.int32)
   weights_NKW = np.zeros(shape, np.float32)
   first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
   wider = max(0, width - ids_NK.shape[1])
@@ -191,7 +191,7 @@ def contributions_of(
       if len(first) < n_first:
         first.append(contributions_KT.astype(np.float32))
   widest = max((len(at_W) for row in lists for at_W, _ in row), default=0)
-  at_NKW = np.full((*ids_NK.shape, widest), _BEYOND, np.int32)
+  at_NKW = np.full((*ids_NK.shape, widest), BEYOND, np.int32)
   weights_NKW = np.zeros(at_NKW.shape, np.float32)
   for at_KW, weights_KW, row in zip(at_NKW, weights_NKW, lists, strict=True):
     for number, (at_W, weights_W) in enumerate(row):

@@ -192,7 +192,7 @@ def test_what_it_cannot_do_is_said(fitted, tmp_path):
 
 
 def test_several_processes_are_an_error(config, tmp_path, monkeypatch):
-  monkeypatch.setattr(neighbours, 'process_count', lambda: 2)
+  monkeypatch.setattr('xjax.run.contract.process_count', lambda: 2)
   with pytest.raises(ConfigError, match='can only be used by one process'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run' / 'config.json').exists()

@@ -36,10 +36,7 @@ def stack_of(tables, depth=4, scored=7, features=SIMPLE, n_labels=L):
   labels = [Label(f'{x}', parents=(f'{x // 2}',)) for x in range(n_labels)]
   counts = np.arange(n_labels, dtype=np.int32)
   space = LabelSpace(labels, counts, 99, n_labels)
-  proposers = [
-    Proposer(f'{number}', table, depth, scored)
-    for number, table in enumerate(tables)
-  ]
+  proposers = [Proposer(table, depth, scored) for table in tables]
   facts = LabelFacts.of(space, n_labels)
   return StackScorer(StackPairs(proposers, facts, features), Sums())
 

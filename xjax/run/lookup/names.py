@@ -14,7 +14,7 @@ from xjax.data.schema import Corpus, Label, LabelSpace
 from xjax.data.text.word_shares import TextFeatures
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics
-from xjax.run.load import load_calibration
+from xjax.run.load import calibrated
 from xjax.run.predictor import Predictor
 from xjax.score.config import ExactMatchModel, NamesModel
 from xjax.score.exact_match import (
@@ -61,9 +61,9 @@ def name_predictor(
     DataError: no label has a name, or the counts are missing or damaged.
   """
   names = _names(config, space)
-  find = isinstance(config.model, NamesModel)
+  above = _PHRASE if isinstance(config.model, NamesModel) else 0.0
   inputs = TextInputs(config, _featuriser(config, names, folder))
-  scorer = MatchedLabels(len(names), _PHRASE if find else 0.0)
+  scorer = MatchedLabels(len(names), above)
   return NamePredictor(config, space, inputs, scorer, _STEP, folder)
 
 
@@ -101,10 +101,7 @@ def load_names(folder: Workdir, config: Config) -> NamePredictor:
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
-  model = name_predictor(config, folder.label_space(), folder)
-  method, kind = config.eval.calibration, model.score_kind
-  calibration = load_calibration(folder, method, _STEP, kind)
-  return dataclasses.replace(model, calibration=calibration)
+  return calibrated(name_predictor(config, folder.label_space(), folder))
 
 
 @dataclasses.dataclass(frozen=True)

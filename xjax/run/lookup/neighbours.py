@@ -15,8 +15,7 @@ from scipy import sparse
 from xjax.config.run import Config
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
-from xjax.core.distributed import process_count
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.sparse import Features, SparseBatches
@@ -24,9 +23,9 @@ from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Split
-from xjax.run.contract import Fit, Fitted
+from xjax.run.contract import Fit, Fitted, check_one_process
 from xjax.run.judging import Metrics
-from xjax.run.load import load_calibration
+from xjax.run.load import calibrated
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import SparseFit
 from xjax.score.config import NeighboursModel
@@ -148,10 +147,7 @@ def load_neighbours(folder: Workdir, config: Config) -> Predictor:
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
-  predictor = _load_uncalibrated(folder, config)
-  method, kind = config.eval.calibration, predictor.score_kind
-  calibration = load_calibration(folder, method, _STEP, kind)
-  return dataclasses.replace(predictor, calibration=calibration)
+  return calibrated(_load_uncalibrated(folder, config))
 
 
 def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
@@ -162,11 +158,11 @@ def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
     folder.check(path)
   n_features = trained.rows.shape[1]
   inputs = SparseFit.saved_inputs(folder, config, n_features)
-  found = len(trained.gold), n_features, trained.n_labels
+  sizes = len(trained.gold), n_features, trained.n_labels
   expected = space.n_train, inputs.n_features, space.n_trained
-  if found != expected:
+  if sizes != expected:
     raise DataError(
-      f'{path}: has {_sizes_text(found)}, but the run has '
+      f'{path}: has {_sizes_text(sizes)}, but the run has '
       f'{_sizes_text(expected)}; is this a file of another run?'
     )
   model, threads = config.model, max(1, config.data.workers)
@@ -207,11 +203,7 @@ class NeighboursFit(Fit):
     Raises:
       ConfigError: there are several processes.
     """
-    if process_count() > 1:
-      raise ConfigError(
-        'config.model=NeighboursModel(...): can only be used by one process; '
-        'start the run on one host'
-      )
+    check_one_process(self.config)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Checks that at least one label has training documents.

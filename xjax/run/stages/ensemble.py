@@ -8,13 +8,12 @@ import dataclasses
 import functools
 
 from xjax.config.run import Config
-from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.run.contract import Fit, Fitted
+from xjax.run.contract import Fit, Fitted, check_one_process
 from xjax.run.evaluate import has_probabilities
 from xjax.run.judging import Metrics
-from xjax.run.load import load_calibration
+from xjax.run.load import calibrated
 from xjax.run.predictor import Predictor
 from xjax.run.stages.members import MemberInputs
 from xjax.run.stages.stage import (
@@ -45,13 +44,11 @@ def load_ensemble(folder: Workdir, config: Config) -> Predictor:
     DataError: a file of the workdir is missing or damaged.
     ConfigError: there are several processes.
   """
-  _check_one_process()
+  check_one_process(config)
   numbers = range(len(config.model.workdirs))
   members = [load_stage(folder, _name(number)) for number in numbers]
   model = _predictor(config, folder.label_space(), members, folder)
-  method, kind = config.eval.calibration, model.score_kind
-  calibration = load_calibration(folder, method, _STEP, kind)
-  return dataclasses.replace(model, calibration=calibration)
+  return calibrated(model)
 
 
 def _predictor(
@@ -98,7 +95,7 @@ class EnsembleFit(Fit):
       ConfigError: there are several processes, or a run does not fit.
       DataError: the copy of a run is damaged.
     """
-    _check_one_process()
+    check_one_process(self.config)
     for source, member in zip(self.config.model.workdirs, self.members):
       _check_reading(self.config, source, member)
       if self.config.model.combine is not Averaging.SIGMOID:
@@ -139,14 +136,6 @@ class EnsembleFit(Fit):
     space = corpus.label_space
     model = _predictor(self.config, space, self.members, self.workdir)
     return Fitted(0, _STEP, model.score_kind, size, lambda: model)
-
-
-def _check_one_process() -> None:
-  if process_count() > 1:
-    raise ConfigError(
-      'config.model=EnsembleModel(...): can only be used by one process; start '
-      'the run on one host'
-    )
 
 
 def _check_reading(config: Config, source: str, member: Predictor) -> None:

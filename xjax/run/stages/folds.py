@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 import dataclasses
+import pathlib
 import shutil
 
 from absl import logging
@@ -79,7 +80,7 @@ def train_proposer(
   return stage.train(corpus, preemption)
 
 
-def _copy(source, path) -> None:
+def _copy(source: pathlib.Path, path: pathlib.Path) -> None:
   """Copies a file; the copy appears only when it is complete."""
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.copy')
@@ -252,7 +253,7 @@ class Lessons:
     ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
     return ids, scores
 
-  def _read(self, path, n: int) -> ProposedLists:
+  def _read(self, path: pathlib.Path, n: int) -> ProposedLists:
     """Reads the lists of a fold.
 
     Raises:
@@ -284,9 +285,7 @@ class Lessons:
       judged: bool [L], the labels whose pairs the ranker learns from.
     """
     features: PairFeatures = self.config.model.features
-    proposers = [
-      Proposer(x.name, None, x.depth, x.scored) for x in self.proposers
-    ]
+    proposers = [Proposer(None, x.depth, x.scored) for x in self.proposers]
     pairs = StackPairs(proposers, labels, features)
     n = len(gold)
     with Progress('features of pairs', n) as shown:

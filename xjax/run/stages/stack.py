@@ -10,24 +10,28 @@ import numpy as np
 
 from xjax.config.run import Config
 from xjax.config.stack import Lesson, StackModel
-from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.batches.shared import SharedDocuments
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.files.faults import plural
+from xjax.data.folds import n_distinct
 from xjax.data.formats.draft import TRAIN
 from xjax.data.new_labels import add_new_labels
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Label, LabelSpace
-from xjax.run.contract import Fit, Fitted
+from xjax.run.contract import Fit, Fitted, check_one_process
 from xjax.run.judging import Metrics
-from xjax.run.load import DEV, load_calibration
-from xjax.run.predictor import Predictor, check_describes, describes
+from xjax.run.load import DEV, calibrated
+from xjax.run.predictor import (
+  Predictor,
+  check_describes,
+  describes,
+  explains,
+)
 from xjax.run.stages.folds import Lessons, proposer_stage, train_proposer
 from xjax.run.stages.members import MemberInputs
 from xjax.run.stages.stack_explanations import (
   StackWords,
-  explained,
   feature_shares,
 )
 from xjax.run.stages.stage import Stage, load_stage
@@ -80,7 +84,7 @@ class StackPredictor(Predictor):
       {(word.zone, word.start): at for at, word in enumerate(words_of)}
       for words_of in map(self.inputs.words, documents)
     ]
-    readers = {x: y for x, y in self.stages.items() if explained(y)}
+    readers = {x: y for x, y in self.stages.items() if explains(y.config)}
     by_words = StackWords(readers, shares)
     return by_words.explanations(documents, places, ids_NK, words, n_first)
 
@@ -104,9 +108,7 @@ def stack_predictor(
   model = config.model
   n_labels = max(member.n_labels for member in members.values())
   chosen = [x for x in model.proposers if x.name in members]
-  proposers = [
-    Proposer(x.name, members[x.name], x.depth, x.scored) for x in chosen
-  ]
+  proposers = [Proposer(members[x.name], x.depth, x.scored) for x in chosen]
   pairs = StackPairs(proposers, LabelFacts.of(space, n_labels), model.features)
   inputs = MemberInputs(config, members, max(x.scored for x in chosen))
   scorer = StackScorer(pairs, ranker)
@@ -120,7 +122,7 @@ def load_stack(folder: Workdir, config: Config) -> StackPredictor:
     DataError: a file of the workdir is missing or damaged.
     ConfigError: there are several processes.
   """
-  _check_one_process()
+  check_one_process(config)
   members = {
     x.name: load_stage(folder, x.name)
     for x in config.model.proposers
@@ -128,9 +130,7 @@ def load_stack(folder: Workdir, config: Config) -> StackPredictor:
   }
   ranker = _load_ranker(folder, config, tuple(members))
   model = stack_predictor(config, folder.label_space(), members, ranker, folder)
-  method, kind = config.eval.calibration, model.score_kind
-  calibration = load_calibration(folder, method, _STEP, kind)
-  return dataclasses.replace(model, calibration=calibration)
+  return calibrated(model)
 
 
 def _ranker_path(folder: Workdir) -> pathlib.Path:
@@ -171,7 +171,7 @@ class StackFit(Fit):
     Raises:
       ConfigError: there are several processes, or a stage cannot start.
     """
-    _check_one_process()
+    check_one_process(self.config)
     for stage in self.stages.values():
       stage.check_start()
 
@@ -184,19 +184,20 @@ class StackFit(Fit):
     """
     del prior
     check_train_labels(corpus)
-    model, n = self.config.model, len(corpus.splits[TRAIN])
+    model, n = self.config.model, n_distinct(corpus.splits[TRAIN])
     if model.lesson is Lesson.DEV and DEV not in corpus.splits:
       raise ConfigError(
         'config.model.lesson=DEV: the corpus has no split dev; use FOLDS'
       )
-    if n < 4:
+    if model.lesson is Lesson.FOLDS and n < 4:
       raise DataError(
-        f'the split train has {plural(n, "document")}; a stack needs at least 4'
+        f'the split train has {plural(n, "different text")}; folds need at '
+        'least 4'
       )
     if model.lesson is Lesson.FOLDS and n < 2 * model.folds:
       raise ConfigError(
         f'config.model.folds={model.folds}: must be at most {n // 2}, half the '
-        'number of training documents'
+        'number of different training texts'
       )
     for number, stage in list(self.stages.items()):
       try:
@@ -259,11 +260,3 @@ def _shared(corpus: Corpus) -> Corpus:
     split, documents=SharedDocuments(split.documents)
   )
   return dataclasses.replace(corpus, splits={**corpus.splits, TRAIN: shared})
-
-
-def _check_one_process() -> None:
-  if process_count() > 1:
-    raise ConfigError(
-      'config.model=StackModel(...): can only be used by one process; start '
-      'the run on one host'
-    )

@@ -5,24 +5,16 @@ import dataclasses
 
 import numpy as np
 
-from xjax.core.errors import ConfigError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch
 from xjax.data.schema import Document
-from xjax.run.predictor import Predictor, check_explains
+from xjax.run.predictor import Predictor
 from xjax.select.ensembles.stack import StackScorer
-from xjax.select.explanations import FeatureShares, LabelExplanations
-
-_BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
-
-
-def explained(member: Predictor) -> bool:
-  """Returns whether words can explain the labels of a proposer."""
-  try:
-    check_explains(member.config)
-  except ConfigError:
-    return False
-  return True
+from xjax.select.explanations import (
+  BEYOND,
+  FeatureShares,
+  LabelExplanations,
+)
 
 
 def feature_shares(
@@ -86,7 +78,7 @@ class StackWords:
       n_first: int. For the first n_first documents, the weights of all words
         are kept.
     """
-    at_NKW = np.full((*ids_NK.shape, words), _BEYOND, np.int32)
+    at_NKW = np.full((*ids_NK.shape, words), BEYOND, np.int32)
     weights_NKW = np.zeros(at_NKW.shape, np.float32)
     first = [
       np.zeros((ids_NK.shape[1], len(numbers)), np.float32)
@@ -96,20 +88,20 @@ class StackWords:
     for number, member in enumerate(self.members.values()):
       is_own = (chosen_NK == number) & (ids_NK < member.n_labels)
       own_NK = np.where(is_own, ids_NK, PAD)
-      found = member.explanations(documents, own_NK, words, n_first)
-      for row, column in zip(*np.nonzero(own_NK != PAD)):
+      by_member = member.explanations(documents, own_NK, words, n_first)
+      for row in np.flatnonzero((own_NK != PAD).any(axis=1)):
         number_of = _numbers(member, documents[row], places[row])
-        at_W, weights_W = _known(
-          found.at_NKW[row, column], found.weights_NKW[row, column], number_of
-        )
-        at_NKW[row, column, : len(at_W)] = at_W
-        weights_NKW[row, column, : len(at_W)] = weights_W
-        if row < len(first):
-          weights_T = found.first[row][column][: len(number_of)]
-          known = number_of[: len(weights_T)] != PAD
-          first[row][column][number_of[: len(weights_T)][known]] = weights_T[
-            known
-          ]
+        for column in np.flatnonzero(own_NK[row] != PAD):
+          at = row, column
+          listed = by_member.at_NKW[at], by_member.weights_NKW[at]
+          at_W, weights_W = _known(*listed, number_of)
+          at_NKW[at][: len(at_W)] = at_W
+          weights_NKW[at][: len(at_W)] = weights_W
+          if row < len(first):
+            weights_T = by_member.first[row][column]
+            every = np.arange(len(weights_T))
+            at_T, weights_T = _known(every, weights_T, number_of)
+            first[row][column][at_T] = weights_T
     return LabelExplanations(at_NKW, weights_NKW, words, first, self.shares)
 
   def _chosen(self) -> np.ndarray:

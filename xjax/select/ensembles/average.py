@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
 import numpy as np
 
-from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.predictions import list_length
 from xjax.score.config import Averaging
+from xjax.select.ensembles.lists import best_cells, member_lists
 
 # Mean probabilities stay this far from 0 and 1, because the logits of 0 and 1
 # are infinite.
@@ -135,20 +135,14 @@ class EnsembleScorer:
     """
     depth = list_length(self._depth, member.n_labels)
 
-    def lists(masks, **filters):
-      def topk(batch):
-        options = dict(filters)
-        if np.ndim(options.get('allowed')) == 2:
-          options['allowed'] = options['allowed'][batch.doc_B]
-        return member.topk(batch, depth, slices=masks, **options)
-
-      return rank_documents(batches, topk, rows, depth, 1 + len(masks))[:2]
-
+    asked = member, batches, rows, depth
     if weights is None and allowed is None:
-      ids, scores = lists(slices)
+      ids, scores = member_lists(*asked, slices)
     else:
-      ids, scores = lists(())
-      more, others = lists(slices, weights=weights, allowed=allowed)
+      ids, scores = member_lists(*asked)
+      more, others = member_lists(
+        *asked, slices, weights=weights, allowed=allowed
+      )
       if weights is not None:
         others = _unweighted(more, others, weights, member.score_kind)
       ids = np.concatenate([ids, more])
@@ -214,16 +208,8 @@ class EnsembleScorer:
     for mask in masks:
       if mask is not None:
         inside &= mask[label] if mask.ndim == 1 else mask[document, label]
-    order = np.lexsort((label, -keys, document))
-    order = order[inside[order]]
-    document = document[order]
-    rank = np.arange(len(order)) - np.searchsorted(document, document)
-    top = rank < k
-    at, order = (document[top], rank[top]), order[top]
-    ids_BK = np.full((rows, k), PAD, np.int32)
-    scores_BK = np.full((rows, k), -np.inf, np.float32)
-    ids_BK[at], scores_BK[at] = label[order], keys[order]
-    return ids_BK, scores_BK
+    cells = means.cells[inside]
+    return best_cells(cells, keys[inside], self.n_labels, rows, k)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

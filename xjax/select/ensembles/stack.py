@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 
 from jaxtyping import Bool, Float, Float32, Int32, Int64
 import numpy as np
 
-from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.predictions import list_length
 from xjax.score.rankers.contract import PairRanker
@@ -17,6 +15,7 @@ from xjax.score.rankers.pair_features import (
   ScoreLists,
   pair_features,
 )
+from xjax.select.ensembles.lists import best_cells, member_lists
 
 # A label beyond a document's usual candidates can only enter the list of a
 # slice, where few labels of each proposer are enough.
@@ -28,14 +27,12 @@ class Proposer:
   """Holds a model that proposes labels.
 
   Attributes:
-    name: name of the proposer.
-    scorer: the model.
+    scorer: the model; None if its lists are given (StackPairs.of_lists).
     depth: number of labels that it proposes for a document.
     scored: number of labels whose scores the ranker sees, at least depth.
   """
 
-  name: str
-  scorer: Scorer
+  scorer: Scorer | None
   depth: int
   scored: int
 
@@ -166,21 +163,12 @@ class StackPairs:
     scorer = proposer.scorer
     size = list_length(proposer.scored, scorer.n_labels)
     masks = [_resized(mask, scorer.n_labels) for mask in slices]
-
-    def lists(batches, masks, **filters):
-      def topk(batch):
-        options = dict(filters)
-        if np.ndim(options.get('allowed')) == 2:
-          options['allowed'] = options['allowed'][batch.doc_B]
-        return scorer.topk(batch, size, slices=masks, **options)
-
-      return rank_documents(batches, topk, rows, size, 1 + len(masks))[:2]
-
+    asked = scorer, part.proposed, rows, size
     if allowed is None:
-      return lists(part.proposed, masks)
+      return member_lists(*asked, masks)
     allowed = _resized(allowed, scorer.n_labels)
-    ids, scores = lists(part.proposed, [])
-    more, others = lists(part.proposed, masks, allowed=allowed)
+    ids, scores = member_lists(*asked)
+    more, others = member_lists(*asked, masks, allowed=allowed)
     return np.concatenate([ids, more]), np.concatenate([scores, others])
 
   def _proposed(
@@ -258,7 +246,11 @@ class StackScorer:
       with np.errstate(divide='ignore'):  # weight 0: never selected
         logs = np.log(np.asarray(weights, np.float64)[label])
       keys = (logs - np.logaddexp(0, -(a * keys + b))).astype(np.float32)
-    best = functools.partial(self._best, pairs, keys, len(batch.doc_B), k)
+
+    def best(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+      cells, scores = pairs.keys[inside], keys[inside]
+      return best_cells(cells, scores, self.n_labels, len(batch.doc_B), k)
+
     usual = pairs.usual
     if allowed is not None:
       permitted = _inside(allowed, pairs.keys, self.n_labels)
@@ -271,27 +263,6 @@ class StackScorer:
       lists.append(best(inside))
     ids_GBK, scores_GBK = (np.stack(arrays) for arrays in zip(*lists))
     return ids_GBK, scores_GBK
-
-  def _best(
-    self,
-    pairs: ProposedPairs,
-    scores: np.ndarray,
-    rows: int,
-    k: int,
-    inside: np.ndarray,
-  ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
-    """Returns the k best labels of each document among some pairs."""
-    at = np.flatnonzero(inside & (scores > -np.inf))
-    document, label = np.divmod(pairs.keys[at], self.n_labels)
-    order = np.lexsort((label, -scores[at], document))
-    document = document[order]
-    rank = np.arange(len(order)) - np.searchsorted(document, document)
-    top = rank < k
-    places, order = (document[top], rank[top]), order[top]
-    ids_BK = np.full((rows, k), PAD, np.int32)
-    scores_BK = np.full((rows, k), -np.inf, np.float32)
-    ids_BK[places], scores_BK[places] = label[order], scores[at][order]
-    return ids_BK, scores_BK
 
 
 def _resized(mask: np.ndarray, n: int) -> Bool[np.ndarray, '*documents n']:
