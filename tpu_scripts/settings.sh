@@ -65,8 +65,8 @@ mark() {
   version=$(
     cd "$scripts/.."
     {
-      find "${installed[@]}" -type f ! -name '*.pyc' -print0 | sort -z |
-        xargs -0 sha256sum
+      find "${installed[@]}" -name __pycache__ -prune -o -type f -print0 |
+        sort -z | xargs -0 sha256sum
       echo "${PREPARE:-}"
     } | sha256sum
   )

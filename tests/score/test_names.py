@@ -44,8 +44,12 @@ def scores_of(names, text, *options):
 
 
 def partial(matched, whole):
-  s = matched**2 / whole
-  return s / (s + 10)
+  """Returns the score of a name whose units are in the text once each."""
+  return matched**2 / whole
+
+
+def phrase(places):
+  return 1 + math.log(1 + places)
 
 
 def test_scores_by_hand():
@@ -53,7 +57,7 @@ def test_scores_by_hand():
   wanted = {
     0: partial(SEA + FISH, SEA + FISH),
     1: partial(FISH, FISH + NEVER),
-    3: 1 + partial(FISH, FISH),
+    3: partial(FISH, FISH) * phrase(1),
   }
   assert scores_of(names, 'Fish, in the sea.') == pytest.approx(wanted)
 
@@ -64,13 +68,17 @@ def test_the_largest_score_of_its_names_counts():
   assert scores_of(names, 'fishes') == pytest.approx(wanted)
 
 
-def test_a_phrase_of_common_words_comes_before_all_other_names():
-  rare = ' '.join(f'rare{i}' for i in range(500))
-  scores = scores_of(['sea', rare], f'{rare[::-1]} rare0 {rare} sea rare1')
-  assert scores[0] > 1 and scores[1] > scores[0]
-  backwards = ' '.join(reversed(rare.split()))
-  scores = scores_of(['sea', rare], f'{backwards} sea')
-  assert 1 < scores[0] and 0.99 < scores[1] < 1
+def test_units_and_phrases_that_are_often_in_a_text_count_more():
+  names = ['fish oil', 'sea fish', 'sea', 'salt']
+  text = 'Sea fish and fish, salt and SEA FISH. Fishing oil, sea'
+  fish, sea = FISH * (1 + math.log(4)), SEA * (1 + math.log(3))
+  wanted = {
+    0: (fish + NEVER) * phrase(1),
+    1: (fish + sea) * phrase(2),
+    2: sea * phrase(3),
+    3: NEVER * phrase(1),
+  }
+  assert scores_of(names, text) == pytest.approx(wanted)
 
 
 def test_words_that_training_never_had_count_most():
@@ -87,7 +95,7 @@ def test_parts_of_compound_words_are_runs_of_characters():
   run = math.log(10)
   assert scores == pytest.approx({0: partial(2 * run, math.log(2) + 7 * run)})
   assert scores_of(names, 'ein Ei', CHARACTERS, counts) == pytest.approx(
-    {1: 1 + partial(run, run)}
+    {1: partial(run, run) * phrase(1)}
   )
 
 
@@ -134,31 +142,37 @@ NAMES = st.lists(
 def reference(names, text, splitter, counts):
   """Scores each name alone, with sets and sums."""
 
-  def units_of(words):
+  def units_of(word):
     if splitter is STEMS:
-      return set(words)
-    marked = [f'^{word}$' for word in words]
-    return {
-      w[i : i + 4] for w in marked for i in range(len(w)) if len(w) - i > 3
-    } | {w for w in marked if len(w) < 4}
+      return {word}
+    w = f'^{word}$'
+    return {w[i : i + 4] for i in range(len(w) - 3)} or {w}
 
-  def mass(units):
+  def idf(unit):
     known = dict(zip(counts.units, counts.counts.tolist()))
     n = 1 + counts.n_documents
-    return sum(max(0.1, math.log(n / (1 + known.get(x, 0)))) for x in units)
+    return max(0.1, math.log(n / (1 + known.get(unit, 0))))
 
   def words_of(text):
-    return ['fish' if x == 'fishing' and splitter is STEMS else x for x in text]
+    words = text.split()
+    return [
+      'fish' if x == 'fishing' and splitter is STEMS else x for x in words
+    ]
 
-  words, scores = words_of(text.split()), {}
+  words, scores = words_of(text), {}
   for label, label_names in enumerate(names):
     for name in filter(None, label_names):
-      wanted = words_of(name.split())
-      if both := units_of(wanted) & units_of(words):
-        score = partial(mass(both), mass(units_of(wanted)))
-        places = range(len(words))
-        score += any(words[i : i + len(wanted)] == wanted for i in places)
-        scores[label] = max(score, scores.get(label, 0))
+      wanted = words_of(name)
+      units = set().union(*map(units_of, wanted))
+      often = {u: sum(u in units_of(word) for word in words) for u in units}
+      found = [u for u in units if often[u]]
+      if not found:
+        continue
+      score = sum(idf(u) * (1 + math.log(often[u])) for u in found)
+      score *= sum(map(idf, found)) / sum(map(idf, units))
+      places = range(len(words))
+      score *= phrase(sum(words[i : i + len(wanted)] == wanted for i in places))
+      scores[label] = max(score, scores.get(label, 0))
   return scores
 
 
@@ -190,9 +204,10 @@ def test_the_words_of_the_best_name_share_the_score():
   assert shares.features.tolist() == [0, 1]
   weights_DK = MatchedLabels(3).feature_weights(shares.features, np.arange(3))
   parts_KT = shares.contributions(weights_DK)
-  first = 1 + partial(SEA, SEA)
+  first = FISH * (1 + math.log(2)) * FISH / (FISH + NEVER) / 2
   second = partial(SEA, SEA + NEVER)
-  np.testing.assert_allclose(parts_KT[0], [0, 0, 0, 0, first, 0], rtol=1e-5)
+  wanted = [first, 0, 0, 0, 0, first]
+  np.testing.assert_allclose(parts_KT[0], wanted, rtol=1e-5)
   np.testing.assert_allclose(parts_KT[1], [0, 0, 0, 0, second, 0], rtol=1e-5)
   zone, start, end = coverage.words(document)[4]
   assert document.zones[zone][start:end] == 'SEA'
@@ -202,10 +217,11 @@ def test_rare_words_have_larger_shares_than_frequent_words():
   coverage = coverage_of(['fish of the sea'], STEMS, counts_of(of=7, sea=3))
   shares = coverage.word_shares(Document('d', {'text': 'of sea of of sea of'}))
   of, sea = 0.1, math.log(2)
-  score = partial(of + sea, of + sea + 2 * math.log(8))
+  found = of * (1 + math.log(4)), sea * (1 + math.log(2))
+  share = (of + sea) / (of + sea + 2 * math.log(8))
   parts_T = shares.contributions(np.ones((1, 1)))[0]
-  unit = score / (of + sea)
-  wanted = np.array([of / 4, sea / 2, of / 4, of / 4, sea / 2, of / 4]) * unit
+  by_of, by_sea = np.array(found) * share / (4, 2)
+  wanted = [by_of, by_sea, by_of, by_of, by_sea, by_of]
   np.testing.assert_allclose(parts_T, wanted, rtol=1e-5)
 
 

@@ -124,9 +124,9 @@ class Units(enum.Enum):
 class NamesModel(UntrainedModel):
   """Scores labels by how much of their names is in the document.
 
-  Each stem counts by its inverse document frequency in the training documents.
-  A name that is in the document as a phrase counts more than any name that is
-  not. The model reads the first data.tokens.max_tokens words of a document.
+  A stem counts more if few training documents have it, and if it occurs several
+  times. A name that is in the document as a phrase counts more than its stems
+  alone. The model reads the first data.tokens.max_tokens words of a document.
   """
 
   reads = (WordsConfig,)

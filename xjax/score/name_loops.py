@@ -4,14 +4,13 @@ from jaxtyping import Int32, Int64
 from numba import njit
 import numpy as np
 
-# A name whose matched units have this sum of idf gets half of the largest score
-# of an incomplete name. Two rare words have about this sum.
-_HALF = np.float32(10)
+ONE = np.float32(1)
 
 
 @njit(nogil=True, cache=True, error_model='numpy')
 def best_names(
   rows: Int64[np.ndarray, ' U'],
+  counts: Int32[np.ndarray, ' U'],
   postings: tuple,
   name_table: tuple,
   phrases: Int32[np.ndarray, ' P'],
@@ -24,26 +23,31 @@ def best_names(
 
   Args:
     rows: units of the text, ascending.
+    counts: how often each of these units is in the text, at least once.
     postings: indptr and indices of the names that have each unit (CSC), and
       float32, the idf of each unit, which is above 0.
     name_table: float32, the sum of idf of each name's units; int32, its label.
-    phrases: names whose words follow each other in the text.
-    memory: float32 with an entry for each name, and int32 with an entry for
-      each label. All entries must be 0, and are 0 at the end.
+    phrases: names whose words follow each other in the text, once for each
+      place where they do.
+    memory: float32 with two columns and a row for each name, int32 with an
+      entry for each name, and int32 with an entry for each label. All entries
+      must be 0, and are 0 at the end.
 
   Returns:
     The labels, in any order, their scores (float32) and their best names. If
     names have equal scores, the first of them is the best.
   """
   masses, owners = name_table
-  sums, best_of = memory
-  names = _add_idf(rows, postings, sums)
-  for name in names:
-    mass = sums[name]
-    score = mass * mass / masses[name]
-    sums[name] = score / (score + _HALF)
+  sums, places, best_of = memory
+  names = _add_idf(rows, counts, postings, sums)
   for name in phrases:
-    sums[name] += np.float32(1)
+    places[name] += 1
+  scores = sums[:, 0]
+  for name in names:
+    share = sums[name, 1] / masses[name]
+    scores[name] *= share * (ONE + np.log(np.float32(1 + places[name])))
+    places[name] = 0
+    sums[name, 1] = 0
   labels, n = np.empty(len(names), np.int32), 0
   for name in names:
     label = owners[name]
@@ -51,28 +55,33 @@ def best_names(
     if best < 0:
       labels[n] = label
       n += 1
-    if best < 0 or (sums[name], best) > (sums[best], name):
+    if best < 0 or (scores[name], best) > (scores[best], name):
       best_of[label] = name + 1
   labels = labels[:n]
   best = best_of[labels] - np.int32(1)
-  scores = sums[best]
+  best_scores = scores[best]
   best_of[labels] = 0
-  sums[names] = 0
-  return labels, scores, best
+  scores[names] = 0
+  return labels, best_scores, best
 
 
 @njit(nogil=True, cache=True, error_model='numpy')
-def _add_idf(rows, postings, sums):
-  """Adds the idf of units to the names that have them; returns these names."""
+def _add_idf(rows, counts, postings, sums):
+  """Adds units to the names that have them; returns these names.
+
+  Column 0 of `sums` gets idf (1 + ln count), and column 1 gets idf.
+  """
   indptr, indices, idf = postings
   n = 0
   for row in rows:
     n += indptr[row + 1] - indptr[row]
   names, size = np.empty(n, np.int32), 0
-  for row in rows:
+  for row, count in zip(rows, counts):
+    weight = idf[row] * (ONE + np.log(np.float32(count)))
     for name in indices[indptr[row] : indptr[row + 1]]:
-      if sums[name] == 0:
+      if sums[name, 1] == 0:
         names[size] = name
         size += 1
-      sums[name] += idf[row]
+      sums[name, 0] += weight
+      sums[name, 1] += idf[row]
   return names[:size]

@@ -1,10 +1,11 @@
 """Scores labels by how much of their names is in a text.
 
 Names and texts are compared by units: stems of words, or runs of characters. A
-unit that few training documents have counts more than a common unit. A name
-that is in the text as a phrase counts more than any name that is not.
+unit that few training documents have counts more than a common unit, and a name
+counts more if it is in the text as a phrase.
 """
 
+import collections
 from collections.abc import Collection, Iterable, Sequence
 import dataclasses
 import functools
@@ -140,12 +141,16 @@ class UnitCounts:
 class NameCoverage:
   """Turns texts into scores of labels, by the names that the texts have.
 
-  Let the mass of some units be the sum of their idf. A name whose units have
-  the mass t, and m of it in the text, has s = m^2 / t, and scores s / (s + 10).
-  If the words of the name follow each other in the text, 1 is added. A label
-  has the largest score of its names. Labels whose names share no unit with the
-  text have no score. At most 1,000 labels of a text have scores: those with the
-  largest scores, and then with the lowest numbers.
+  The score of a name is
+
+    (sum of idf (1 + ln f)) * share * (1 + ln(1 + n)).
+
+  The sum is over the units of the name that the text has, each f times. The
+  share is what these units have of the idf of all units of the name. The words
+  of the name follow each other in n places of the text. A label has the largest
+  score of its names. Labels whose names share no unit with the text have no
+  score. At most 1,000 labels of a text have scores: those with the largest
+  scores, and then with the lowest numbers.
 
   A text needs time for the names that share units with it, and memory for all
   names.
@@ -214,8 +219,8 @@ class NameCoverage:
   def word_shares(self, document: Document) -> WordShares:
     """Divides the score of each label among the words of its best name.
 
-    The score is divided among the units in proportion to their idf, and the
-    share of a unit equally among the words that have it.
+    The score is divided among the units in proportion to idf (1 + ln f), and
+    the share of a unit equally among the f words that have it.
     """
     words = self._splitter.words(document.text(), self._max_words)
     labels, scores, best = self._best(words, self._memory())
@@ -223,12 +228,13 @@ class NameCoverage:
     at, where, shares = [], [], []
     for place, (name, score) in enumerate(zip(best.tolist(), scores.tolist())):
       rows = [row for row in self._units_of(name) if row in places]
-      mass = float(self._idf[rows].sum(dtype=np.float64))
-      for row in rows:
-        n = len(places[row])
+      counts = [len(places[row]) for row in rows]
+      parts = self._idf[rows] * (1 + np.log(np.array(counts, np.float64)))
+      parts *= score / parts.sum()
+      for row, n, part in zip(rows, counts, parts.tolist()):
         at += places[row]
         where += [place] * n
-        shares += [score * float(self._idf[row]) / mass / n] * n
+        shares += [part / n] * n
     return WordShares(
       words,
       labels,
@@ -252,7 +258,7 @@ class NameCoverage:
     return self._names.indices[start:end].tolist()
 
   def _best(
-    self, words: Sequence[str], memory: tuple[np.ndarray, np.ndarray]
+    self, words: Sequence[str], memory: tuple[np.ndarray, ...]
   ) -> tuple[
     Int32[np.ndarray, ' K'], Float32[np.ndarray, ' K'], Int32[np.ndarray, ' K']
   ]:
@@ -262,12 +268,15 @@ class NameCoverage:
       words: the words of a text, as UnitSplitter.words returns them.
       memory: working memory of best_names.
     """
-    units = {unit for word in set(words) for unit in self._splitter.units(word)}
-    rows = sorted(
-      row for unit in units if (row := self._unit_rows.get(unit)) is not None
-    )
+    counts: dict[int, int] = {}
+    for word, n in collections.Counter(words).items():
+      for unit in self._splitter.units(word):
+        if (row := self._unit_rows.get(unit)) is not None:
+          counts[row] = counts.get(row, 0) + n
+    rows = sorted(counts)
     labels, scores, names = best_names(
       np.array(rows, np.int64),
+      np.array([counts[row] for row in rows], np.int32),
       (self._postings.indptr, self._postings.indices, self._idf),
       (self._masses, self._owners),
       np.array(self._find(words), np.int32),
@@ -276,21 +285,20 @@ class NameCoverage:
     kept = _largest(scores, labels, _KEPT)
     return labels[kept], scores[kept], names[kept]
 
-  def _memory(self) -> tuple[np.ndarray, np.ndarray]:
+  def _memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the working memory of best_names."""
     # Each call has its own memory, so that threads can share this object. The
     # operating system clears only the parts that are used.
     return (
-      np.zeros(len(self._owners), np.float32),
+      np.zeros((len(self._owners), 2), np.float32),
+      np.zeros(len(self._owners), np.int32),
       np.zeros(self.n_features, np.int32),
     )
 
   def _find(self, words: Sequence[str]) -> list[int]:
-    """Returns the names whose words follow each other in a text."""
+    """Returns a name for each place where its words follow each other."""
     text = f' {" ".join(words)} '
-    return sorted(
-      {name for _, names in self._phrases.iter(text) for name in names}
-    )
+    return [name for _, names in self._phrases.iter(text) for name in names]
 
 
 def _chain(lists: Iterable[Iterable[str]]) -> Iterable[str]:

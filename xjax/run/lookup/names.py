@@ -29,7 +29,8 @@ from xjax.train.workdir import Workdir
 
 _STEP = 0  # the only step, because nothing is trained
 _COUNTS = 'model/units.npz'
-_PHRASE = 1.0  # a label with a larger score has a name that is in the text
+# Two rare words that occur several times have about this score.
+_ASSIGNED_ABOVE = 20.0
 
 
 class NamePredictor(Predictor):
@@ -61,7 +62,7 @@ def name_predictor(
     DataError: no label has a name, or the counts are missing or damaged.
   """
   names = _names(config, space)
-  above = _PHRASE if isinstance(config.model, NamesModel) else 0.0
+  above = _ASSIGNED_ABOVE if isinstance(config.model, NamesModel) else 0.0
   inputs = TextInputs(config, _featuriser(config, names, folder))
   scorer = MatchedLabels(len(names), above)
   return NamePredictor(config, space, inputs, scorer, _STEP, folder)
