@@ -22,6 +22,7 @@ from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,
   OnError,
+  TextVectorsConfig,
   TfidfConfig,
   TokensConfig,
   WordsConfig,
@@ -45,6 +46,7 @@ from xjax.score.config import (
   ModelConfig,
   NamesModel,
   NeighboursModel,
+  PrototypesModel,
 )
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
@@ -169,8 +171,10 @@ LATER = {
   NamesModel,
   NeighboursModel,
   OwnData,
+  PrototypesModel,
   StackModel,
   StackTrain,
+  TextVectorsConfig,
   XLNetConfig,
 }
 

@@ -6,9 +6,11 @@ from typing import NoReturn
 import zipfile
 
 import numpy as np
+from scipy import sparse
 
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.texts import Texts
+from xjax.core.types import Ragged
 
 
 @dataclasses.dataclass
@@ -122,7 +124,50 @@ class Arrays:
       self.fail(name, f'should go from 0 to {end}')
     self.check(name, np.diff(offsets) < 0, 'falls')
 
+  def rows(self, name: str, end: int) -> Ragged:
+    """Returns rows of ascending int32 numbers from 0 to end - 1.
+
+    The file has them as the arrays name/indptr and name/indices.
+    """
+    indptr, indices = f'{name}/indptr', f'{name}/indices'
+    starts = self.take(indptr, np.int64, (None,))
+    numbers = self.take(indices, np.int32, (None,))
+    self.check_offsets(indptr, starts, len(numbers))
+    outside = (numbers < 0) | (numbers >= end)
+    self.check(indices, outside, f'is not in 0..{end - 1}')
+    falls = np.diff(numbers, prepend=np.int32(-1)) <= 0
+    falls[starts[:-1][np.diff(starts) > 0]] = False  # the first of each row
+    self.check(indices, falls, 'does not ascend')
+    return Ragged(starts, numbers)
+
+  def matrix(self, name: str, end: int) -> sparse.csr_array:
+    """Returns a float32 matrix with `end` columns and finite values.
+
+    The file has it as the arrays that matrix_arrays returns.
+    """
+    rows = self.rows(name, end)
+    values = self.take(f'{name}/values', np.float32, (len(rows.values),))
+    self.check(f'{name}/values', ~np.isfinite(values), 'is not finite')
+    parts = values, rows.values, rows.indptr
+    return sparse.csr_array(parts, (len(rows), end))
+
   def finish(self) -> None:
     """Raises a DataError if the file has an array that was not taken."""
     if self.left:
       self.fail(min(self.left), 'unknown array')
+
+
+def rows_arrays(name: str, rows: Ragged) -> dict[str, np.ndarray]:
+  """Returns the arrays that Arrays.rows reads."""
+  return {
+    f'{name}/indptr': rows.indptr.astype(np.int64),
+    f'{name}/indices': rows.values.astype(np.int32),
+  }
+
+
+def matrix_arrays(name: str, matrix: sparse.csr_array) -> dict[str, np.ndarray]:
+  """Returns the arrays that Arrays.matrix reads; columns ascend in each row."""
+  return {
+    **rows_arrays(name, Ragged(matrix.indptr, matrix.indices)),
+    f'{name}/values': matrix.data.astype(np.float32),
+  }

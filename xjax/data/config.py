@@ -166,6 +166,41 @@ class FeatureFilesConfig(PaddedConfig):
 
 
 @dataclasses.dataclass
+class TextVectorsConfig(TokensConfig):
+  """Gives a model one vector per text, from a pretrained encoder.
+
+  The encoder is not trained. A vector is the mean of the encoder's last states,
+  scaled to length 1. The encoder is copied to the workdir.
+  """
+
+  folder: str = field(
+    '',
+    "Folder of the encoder in Hugging Face's layout, with config.json, "
+    'model.safetensors and the tokenizer; or the name of a model in the local '
+    'Hugging Face cache. A run reads the folder only at its start. `xjax '
+    'export` makes such a folder from a trained model. An empty value works '
+    'only with SyntheticData; the encoder is then small and has fresh weights.',
+    may_change=True,
+    tiny='',
+  )
+  max_tokens: int = field(
+    128,
+    'The largest number of pieces that are read from the start of a text, '
+    'including special tokens.',
+    Bound(lambda n: n >= 3, 'at least 3, since two tokens are special'),
+    tiny=16,
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    if not self.folder and not config.data.generated:
+      yield (
+        f"{path}.folder='': give a pretrained encoder: a folder in the form of "
+        'Hugging Face (config.json, model.safetensors and the tokenizer), or '
+        'the name of a model in the local Hugging Face cache'
+      )
+
+
+@dataclasses.dataclass
 class NgramsConfig(TokensConfig, abstract=True):
   """Gives a model the word n-grams of a text.
 

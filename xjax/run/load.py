@@ -24,6 +24,7 @@ from xjax.score.config import (
   NamesModel,
   NeighboursModel,
   NodesModel,
+  PrototypesModel,
   TreeModel,
   is_neural,
 )
@@ -104,6 +105,10 @@ def kind_of_run(config: Config) -> 'type[Fit]':
       from xjax.run.lookup.names import NamesFit
 
       return NamesFit
+    case PrototypesModel():
+      from xjax.run.lookup.prototypes import PrototypesFit
+
+      return PrototypesFit
     case NeighboursModel():
       from xjax.run.lookup.neighbours import NeighboursFit
 

@@ -17,6 +17,7 @@ from xjax.core.progress import progress
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.config import TextVectorsConfig
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
@@ -34,6 +35,7 @@ from xjax.score.config import (
   ExactMatchModel,
   NamesModel,
   NeighboursModel,
+  PrototypesModel,
   is_neural,
 )
 from xjax.select.explanations import (
@@ -56,6 +58,10 @@ def check_explains(config: Config) -> None:
   if config.data.tokens.sparse:
     raise ConfigError(
       'labels cannot be explained: this run reads features, not words'
+    )
+  if isinstance(config.data.tokens, TextVectorsConfig):
+    raise ConfigError(
+      'labels cannot be explained: this run reads vectors of texts, not words'
     )
   if isinstance(config.model, EnsembleModel):
     raise ConfigError(
@@ -97,6 +103,8 @@ def check_describes(config: Config) -> None:
     ConfigError: the model does not read label names.
   """
   if isinstance(config.model, ExactMatchModel | NamesModel):
+    return
+  if isinstance(config.model, PrototypesModel) and config.model.names:
     return
   if isinstance(config.model, StackModel):
     stages = [x.run_config(config) for x in config.model.proposers]

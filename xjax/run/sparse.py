@@ -20,7 +20,6 @@ from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.data.text.tfidf import Tfidf
 from xjax.run.contract import Fit, Fitted
 from xjax.run.load import JUDGED, calibrated
 from xjax.run.predictor import Predictor
@@ -36,10 +35,11 @@ from xjax.select.tree_matcher import TreeMatcher
 from xjax.select.tree_scorer import TreeScorer
 from xjax.select.tree_search import Link, TreeSearch
 from xjax.train.sparse_inputs import (
-  RowInputs,
   SparseInputs,
   TextInputs,
-  fit_inputs,
+  check_features,
+  kept_inputs,
+  saved_inputs,
 )
 from xjax.train.workdir import Workdir
 
@@ -49,13 +49,15 @@ if typing.TYPE_CHECKING:
   from xjax.train.preemption import Preemption
 
 _STEP = 0  # the only step of models without optimizer steps
+# Features of texts, which do not depend on labels.
+FEATURE_FILES = 'features/tfidf.npz', 'features/text_vectors.npz'
 
 
 @dataclasses.dataclass(frozen=True)
 class SparseFit(Fit):
   """Fits linear classifiers over sparse features in the workdir of a run."""
 
-  label_free = ('features/tfidf.npz',)
+  label_free = FEATURE_FILES
 
   @classmethod
   def load(cls, folder: Workdir, config: Config) -> Predictor:
@@ -90,11 +92,7 @@ class SparseFit(Fit):
     Raises:
       DataError: a file is missing or damaged.
     """
-    if config.data.tokens.sparse:
-      return RowInputs(config, n_features)
-    texts = Tfidf.load(folder.tfidf)
-    folder.check(folder.tfidf)
-    return TextInputs(config, texts)
+    return saved_inputs(config, folder, n_features)
 
   @classmethod
   def scorer(
@@ -148,6 +146,7 @@ class SparseFit(Fit):
         'process: start the run on one host, or use LinearModel with '
         'config.train.solver=OnDevices(...), which can use several hosts'
       )
+    check_features(self.config, self.workdir)
 
   def check_corpus(
     self, corpus: Corpus, prior: 'Mapping[str, Metrics]'
@@ -199,16 +198,7 @@ class SparseFit(Fit):
       preemption: notices SIGTERM and Ctrl-C; its context has been entered.
     """
     del preemption
-    path = self.workdir.tfidf
-    if path.exists():
-      inputs = SparseFit.saved_inputs(self.workdir, self.config, 0)
-    else:
-      inputs = fit_inputs(corpus.splits[TRAIN], self.config)
-      if isinstance(inputs, TextInputs) and is_host0():
-        with self.workdir.recording(path):
-          inputs.featurise.save(path)
-      barrier('xjax:features')
-    return inputs
+    return kept_inputs(corpus.splits[TRAIN], self.config, self.workdir)
 
   def _train(
     self, data: TreeData, feature_seconds: float, between: Callable[[], None]

@@ -17,6 +17,7 @@ from xjax.core.config_part import (
 )
 from xjax.data.config import (
   GivenFeaturesConfig,
+  TextVectorsConfig,
   TfidfConfig,
   TokensConfig,
   WordsConfig,
@@ -161,12 +162,13 @@ class NamesModel(UntrainedModel):
 class NeighboursModel(UntrainedModel):
   """Scores labels by the votes of the most similar training documents (kNN).
 
-  The similarity is the cosine of features. A neighbour votes for all its
+  The similarity is the cosine of features: TF-IDF, features from files, or
+  vectors of a pretrained encoder. A neighbour votes for all its
   labels. The score of a label is the sum of its votes over the sum of all
   votes of one label, which is from 0 to 1.
   """
 
-  reads = (TfidfConfig, GivenFeaturesConfig)
+  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
 
   neighbours: int = field(
     30, 'Number of training documents that vote.', AT_LEAST_1, tiny=at_most(4)
@@ -177,6 +179,39 @@ class NeighboursModel(UntrainedModel):
     'count equally.',
     AMOUNT,
   )
+
+
+@dataclasses.dataclass
+class PrototypesModel(UntrainedModel):
+  """Scores labels by the cosine of the document and a prototype of the label.
+
+  The features of a text have length 1. The parts of a prototype are the
+  features of the label's name, and the mean features of its training documents
+  (its centroid). Each part is scaled to length 1, and so is their sum. A label
+  that lacks a part has the other part as its prototype.
+  """
+
+  reads = (TfidfConfig, TextVectorsConfig, GivenFeaturesConfig)
+
+  names: bool = field(
+    True,
+    'Whether names are parts of prototypes. The names of new labels are then '
+    'their prototypes.',
+    tiny=True,
+  )
+  centroids: bool = field(
+    True, 'Whether centroids are parts of prototypes.', tiny=True
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if not self.names and not self.centroids:
+      yield f'{path}: names or centroids must be True'
+    if self.names and config.data.sparse:
+      yield (
+        f'{path}.names=True: config.data={type(config.data).__name__}(...) has '
+        'features of documents, but none of names; set names=False'
+      )
 
 
 class Averaging(enum.Enum):
@@ -256,7 +291,7 @@ class SparseModel(ModelConfig, abstract=True):
     n_trees: number of trees of the ensemble; each tree has a file of its own.
   """
 
-  reads = (TfidfConfig, GivenFeaturesConfig)
+  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
   neural = False
   beam = 1
   exact = True

@@ -4,12 +4,14 @@ import abc
 from collections.abc import Sequence
 import dataclasses
 import functools
+import pathlib
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
+from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.core.mesh_config import WHOLE, own_share
 from xjax.core.progress import Progress
@@ -17,12 +19,13 @@ from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.shared import SharedDocuments
 from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
-from xjax.data.config import TfidfConfig
+from xjax.data.config import TextVectorsConfig, TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.word_shares import TextFeatures, WordShares
 from xjax.data.text.words import WordPlace
 from xjax.train.inputs import READS_TEXT, check_reads_features, read_zones
+from xjax.train.workdir import Workdir
 
 _CHUNK = 512  # documents whose features are computed at a time
 
@@ -207,15 +210,93 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
     DataError: no n-gram is left after min_count and max_share of
       config.data.tokens.
   """
-  tokens = config.data.tokens
+  tokens, documents = config.data.tokens, split.documents
   if tokens.sparse:
-    return RowInputs(config, split.documents.n_features)
+    return RowInputs(config, documents.n_features)
+  if isinstance(tokens, TextVectorsConfig):
+    from xjax.train.text_vectors import TextVectors  # loads JAX
+
+    vectors = TextVectors.fit(tokens, SplitTexts(documents))
+    return TextInputs(config, vectors)
   if not isinstance(tokens, TfidfConfig):
     raise ConfigError(
       f'config.data.tokens={type(tokens).__name__}(...): does not give the '
-      'sparse features that this model reads; TfidfConfig does'
+      'features that this model reads; TfidfConfig does'
     )
-  return TextInputs(config, Tfidf.fit(SplitTexts(split.documents), tokens))
+  return TextInputs(config, Tfidf.fit(SplitTexts(documents), tokens))
+
+
+def features_file(config: Config, folder: Workdir) -> pathlib.Path:
+  """Returns the file with what computes the features of texts."""
+  if isinstance(config.data.tokens, TextVectorsConfig):
+    return folder.text_vectors
+  return folder.tfidf
+
+
+def check_features(config: Config, folder: Workdir) -> None:
+  """Checks that the features of a new or resumed run can be computed.
+
+  Raises:
+    ConfigError, DataError: the encoder that computes vectors of texts is
+      missing or has a fault.
+  """
+  tokens = config.data.tokens
+  if not isinstance(tokens, TextVectorsConfig) or not tokens.folder:
+    return
+  if not features_file(config, folder).exists():
+    from xjax.train.text_vectors import check_folder  # loads JAX
+
+    check_folder(tokens)
+
+
+def kept_inputs(
+  split: Split, config: Config, folder: Workdir
+) -> TextInputs | RowInputs:
+  """Returns the inputs of a new or resumed run, which are saved.
+
+  Args:
+    split: training split.
+    config: config of a run whose model reads sparse features.
+    folder: workdir of the run.
+
+  Raises:
+    As fit_inputs and saved_inputs.
+  """
+  path = features_file(config, folder)
+  if path.exists():
+    return saved_inputs(config, folder, 0)
+  inputs = fit_inputs(split, config)
+  if isinstance(inputs, TextInputs) and is_host0():
+    with folder.recording(path):
+      inputs.featurise.save(path)
+  barrier('xjax:features')
+  return inputs
+
+
+def saved_inputs(
+  config: Config, folder: Workdir, n_features: int
+) -> TextInputs | RowInputs:
+  """Returns the inputs of a run, from the files of its workdir.
+
+  Args:
+    config: config of the run.
+    folder: workdir of the run.
+    n_features: number of features, if documents already have features.
+
+  Raises:
+    DataError: a file is missing or damaged.
+  """
+  if config.data.tokens.sparse:
+    return RowInputs(config, n_features)
+  path = features_file(config, folder)
+  if isinstance(config.data.tokens, TextVectorsConfig):
+    from xjax.train.text_vectors import TextVectors  # loads JAX
+
+    features = TextVectors.load(path)
+  else:
+    features = Tfidf.load(path)
+  folder.check(path)
+  return TextInputs(config, features)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -168,6 +168,11 @@ class Workdir:
     return self.path / 'features' / 'tfidf.npz'
 
   @property
+  def text_vectors(self) -> pathlib.Path:
+    """Returns the path of the encoder that computes vectors of texts."""
+    return self.path / 'features' / 'text_vectors.npz'
+
+  @property
   def model(self) -> pathlib.Path:
     """Returns the folder of linear models and label trees."""
     return self.path / 'model'

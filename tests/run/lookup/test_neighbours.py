@@ -216,7 +216,7 @@ def saved_arrays(path):
     return dict(file)
 
 
-ROWS, GOLD, ENDS = 'rows/indices', 'gold/values', 'gold/indptr'
+ROWS, GOLD, ENDS = 'rows/indices', 'gold/indices', 'gold/indptr'
 FAULTS = {
   'another number of features': (
     lambda x: x | {'features': x['features'] + 1},
@@ -236,7 +236,7 @@ FAULTS = {
   ),
   'a label that does not exist': (
     lambda x: x | {GOLD: x[GOLD] + 10**6},
-    'gold/values: is not in 0..',
+    'gold/indices: is not in 0..',
   ),
   'a value that is not finite': (
     lambda x: x | {'rows/values': x['rows/values'] * np.nan},
@@ -244,7 +244,7 @@ FAULTS = {
   ),
   'too few values': (
     lambda x: x | {'rows/values': x['rows/values'][1:]},
-    'rows/values: should have',
+    'rows/values: is float32',
   ),
   'an array that is missing': (
     lambda x: {name: y for name, y in x.items() if name != ROWS},

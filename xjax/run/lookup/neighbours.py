@@ -13,11 +13,11 @@ import numpy as np
 from scipy import sparse
 
 from xjax.config.run import Config
-from xjax.core.arrays import Arrays
+from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.progress import Progress
-from xjax.core.types import PAD, Ragged
+from xjax.core.types import Ragged
 from xjax.data.batches.sparse import Features, SparseBatches
 from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
@@ -27,12 +27,17 @@ from xjax.run.contract import Fit, Fitted, check_one_process
 from xjax.run.judging import Metrics
 from xjax.run.load import calibrated
 from xjax.run.predictor import Predictor
-from xjax.run.sparse import SparseFit
+from xjax.run.sparse import FEATURE_FILES
 from xjax.score.config import NeighboursModel
 from xjax.score.exact_match import MatchedLabels
 from xjax.score.neighbours import NearestDocuments, NeighbourVotes
 from xjax.train.preemption import Preemption
-from xjax.train.sparse_inputs import SparseInputs, TextInputs, fit_inputs
+from xjax.train.sparse_inputs import (
+  SparseInputs,
+  check_features,
+  kept_inputs,
+  saved_inputs,
+)
 from xjax.train.workdir import Workdir
 
 _STEP = 0  # the only step, because nothing is trained
@@ -57,11 +62,8 @@ class TrainedRows(NamedTuple):
     arrays = {
       'features': np.int64(self.rows.shape[1]),
       'labels': np.int64(self.n_labels),
-      'rows/indptr': self.rows.indptr.astype(np.int64),
-      'rows/indices': self.rows.indices.astype(np.int32),
-      'rows/values': self.rows.data.astype(np.float32),
-      'gold/indptr': self.gold.indptr.astype(np.int64),
-      'gold/values': self.gold.values.astype(np.int32),
+      **matrix_arrays('rows', self.rows),
+      **rows_arrays('gold', self.gold),
     }
     write_npz(path, arrays)
 
@@ -74,31 +76,12 @@ class TrainedRows(NamedTuple):
     """
     arrays = Arrays.read(path)
     n_features, n_labels = arrays.count('features'), arrays.count('labels')
-    values = arrays.take('rows/values', np.float32, (None,))
-    arrays.check('rows/values', ~np.isfinite(values), 'is not finite')
-    rows = _lists(arrays, 'rows/indptr', 'rows/indices', n_features)
-    gold = _lists(arrays, 'gold/indptr', 'gold/values', n_labels)
+    rows = arrays.matrix('rows', n_features)
+    gold = arrays.rows('gold', n_labels)
     arrays.finish()
-    if len(values) != len(rows.values):
-      arrays.fail('rows/values', f'should have {len(rows.values)} entries')
-    if len(rows) != len(gold):
-      arrays.fail('gold/indptr', f'should have {len(rows) + 1} entries')
-    parts = values, rows.values, rows.indptr
-    matrix = sparse.csr_array(parts, (len(rows), n_features))
-    return cls(matrix, gold, n_labels)
-
-
-def _lists(arrays: Arrays, indptr: str, values: str, end: int) -> Ragged:
-  """Takes rows of ascending numbers from 0 to end - 1."""
-  starts = arrays.take(indptr, np.int64, (None,))
-  numbers = arrays.take(values, np.int32, (None,))
-  arrays.check_offsets(indptr, starts, len(numbers))
-  outside = (numbers < 0) | (numbers >= end)
-  arrays.check(values, outside, f'is not in 0..{end - 1}')
-  falls = np.diff(numbers, prepend=PAD) <= 0
-  falls[starts[:-1][np.diff(starts) > 0]] = False  # the first one of each row
-  arrays.check(values, falls, 'does not ascend')
-  return Ragged(starts, numbers)
+    if rows.shape[0] != len(gold):
+      arrays.fail('gold/indptr', f'should have {rows.shape[0] + 1} entries')
+    return cls(rows, gold, n_labels)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -157,7 +140,7 @@ def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
     trained = TrainedRows.load(path)
     folder.check(path)
   n_features = trained.rows.shape[1]
-  inputs = SparseFit.saved_inputs(folder, config, n_features)
+  inputs = saved_inputs(config, folder, n_features)
   sizes = len(trained.gold), n_features, trained.n_labels
   expected = space.n_train, inputs.n_features, space.n_trained
   if sizes != expected:
@@ -194,16 +177,18 @@ class NeighboursFit(Fit):
   """Keeps the training documents in the workdir of a run."""
 
   models = (NeighboursModel,)
-  label_free = ('features/tfidf.npz',)
+  label_free = FEATURE_FILES
   load = staticmethod(load_neighbours)
 
   def check_start(self) -> None:
-    """Checks the number of processes.
+    """Checks the number of processes and the encoder of vectors, if any.
 
     Raises:
-      ConfigError: there are several processes.
+      ConfigError, DataError: there are several processes, or the encoder is
+        missing or has a fault.
     """
     check_one_process(self.config)
+    check_features(self.config, self.workdir)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Checks that at least one label has training documents.
@@ -219,7 +204,8 @@ class NeighboursFit(Fit):
     del preemption  # a signal stops the run at once; features are not kept
     path = _file(self.workdir)
     if not path.exists():
-      rows = self._inputs(corpus).split_rows(corpus.splits[TRAIN])
+      split = corpus.splits[TRAIN]
+      rows = kept_inputs(split, self.config, self.workdir).split_rows(split)
       n_labels = corpus.label_space.n_trained
       with self.workdir.recording(path):
         TrainedRows(rows, corpus.trained_gold, n_labels).save(path)
@@ -227,14 +213,3 @@ class NeighboursFit(Fit):
     model = dataclasses.replace(model, space=corpus.label_space)
     size = path.stat().st_size
     return Fitted(0, _STEP, model.score_kind, size, lambda: model)
-
-  def _inputs(self, corpus: Corpus) -> SparseInputs:
-    """Returns what computes or reads features; TF-IDF is saved."""
-    path = self.workdir.tfidf
-    if path.exists():
-      return SparseFit.saved_inputs(self.workdir, self.config, 0)
-    inputs = fit_inputs(corpus.splits[TRAIN], self.config)
-    if isinstance(inputs, TextInputs):
-      with self.workdir.recording(path):
-        inputs.featurise.save(path)
-    return inputs
