@@ -214,7 +214,7 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
   if tokens.sparse:
     return RowInputs(config, documents.n_features)
   if isinstance(tokens, TextVectorsConfig):
-    from xjax.train.text_vectors import TextVectors  # loads JAX
+    from xjax.train.initial.text_vectors import TextVectors  # loads JAX
 
     vectors = TextVectors.fit(tokens, SplitTexts(documents))
     return TextInputs(config, vectors)
@@ -244,7 +244,7 @@ def check_features(config: Config, folder: Workdir) -> None:
   if not isinstance(tokens, TextVectorsConfig) or not tokens.folder:
     return
   if not features_file(config, folder).exists():
-    from xjax.train.text_vectors import check_folder  # loads JAX
+    from xjax.train.initial.text_vectors import check_folder  # loads JAX
 
     check_folder(tokens)
 
@@ -290,7 +290,7 @@ def saved_inputs(
     return RowInputs(config, n_features)
   path = features_file(config, folder)
   if isinstance(config.data.tokens, TextVectorsConfig):
-    from xjax.train.text_vectors import TextVectors  # loads JAX
+    from xjax.train.initial.text_vectors import TextVectors  # loads JAX
 
     features = TextVectors.load(path)
   else:
