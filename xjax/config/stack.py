@@ -6,6 +6,7 @@ import enum
 import re
 from typing import Any
 
+from xjax.config.run import Config
 from xjax.config.stage import StageConfig
 from xjax.config.train import NoTrain, TrainConfig, TreeTrain
 from xjax.core.config_part import (
@@ -15,11 +16,17 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
-from xjax.data.config import TfidfConfig, TokensConfig, WordsConfig
+from xjax.data.config import (
+  TextVectorsConfig,
+  TfidfConfig,
+  TokensConfig,
+  WordsConfig,
+)
 from xjax.score.config import (
   ModelConfig,
   NamesModel,
   NeighboursModel,
+  PrototypesModel,
   TreeModel,
 )
 from xjax.score.rankers.boosted import BoostedTrees
@@ -57,7 +64,35 @@ class ProposerConfig(StageConfig):
     'needs, such as names of labels.',
   )
 
+  def run_config(self, config: Config) -> Config:
+    """Returns the config of the proposer's own run.
+
+    An encoder without a folder gets the folder that the stack names.
+
+    Args:
+      config: config of the run that the stack belongs to.
+    """
+    own, folder = super().run_config(config), config.model.encoder
+    data, model = own.data, own.model
+    if self.lacks_folder and isinstance(data.tokens, TextVectorsConfig):
+      tokens = dataclasses.replace(data.tokens, folder=folder)
+      data = dataclasses.replace(data, tokens=tokens)
+    elif self.lacks_folder:
+      encoder = dataclasses.replace(model.encoder, folder=folder)
+      model = dataclasses.replace(model, encoder=encoder)
+    return dataclasses.replace(own, data=data, model=model)
+
+  @property
+  def lacks_folder(self) -> bool:
+    """Returns whether the proposer has an encoder, but names no folder."""
+    if isinstance(self.tokens, TextVectorsConfig):
+      return not self.tokens.folder
+    return self.tokens.pretrained and not self.model.encoder.folder
+
   def check(self, config: Any, path: str) -> Iterator[str]:
+    stack = config.model
+    if isinstance(stack, StackModel) and stack.lacks_encoder(config):
+      return  # the stack says it once for all proposers
     yield from super().check(config, path)
     if self.scored < self.depth:
       yield (
@@ -112,6 +147,32 @@ def names_proposer(
   model = NamesModel(language=language)
   proposer = _sparse(words, zones, model, NoTrain(), name, depth)
   return dataclasses.replace(proposer, optional=optional)
+
+
+def vector_proposers(
+  zones: tuple[str, ...] = (), max_tokens: int = 128
+) -> tuple[ProposerConfig, ...]:
+  """Returns proposers that compare vectors of texts of a pretrained encoder.
+
+  They are the nearest training documents, the names of labels, and the
+  centroids of labels.
+
+  Args:
+    zones: zones of the text.
+    max_tokens: number of pieces that are read from the start of a text.
+  """
+  tokens = TextVectorsConfig(max_tokens=max_tokens)
+  names = PrototypesModel(centroids=False)
+  centroids = PrototypesModel(names=False)
+  models = {
+    'vector_neighbours': NeighboursModel(),
+    'name_vectors': names,
+    'centroids': centroids,
+  }
+  return tuple(
+    _sparse(tokens, zones, model, NoTrain(), name, 15)
+    for name, model in models.items()
+  )
 
 
 def _sparse(
@@ -170,6 +231,13 @@ class StackModel(ModelConfig):
   lesson: Lesson = field(
     Lesson.FOLDS, 'From which documents the ranker learns.'
   )
+  encoder: str = field(
+    '',
+    'Folder of a pretrained encoder (as in TextVectorsConfig), for proposers '
+    'that need an encoder and name no folder themselves.',
+    may_change=True,
+    tiny='',
+  )
   folds: int = field(4, 'Number of folds.', AT_LEAST_2, tiny=2)
   hidden: float = field(
     0.0,
@@ -188,6 +256,12 @@ class StackModel(ModelConfig):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
+    if self.lacks_encoder(config):
+      yield (
+        f"{path}.encoder='': give a pretrained encoder: a folder in the form "
+        'of Hugging Face (config.json, model.safetensors and the tokenizer), '
+        'or the name of a model in the local Hugging Face cache'
+      )
     names = [proposer.name for proposer in self.proposers]
     if not names:
       yield f'{path}.proposers=(): there must be at least one proposer'
@@ -204,6 +278,11 @@ class StackModel(ModelConfig):
         yield f'{where}: another proposer has this name'
     if not any(vars(self.features).values()):
       yield f'{path}.features: at least one group must be True'
+
+  def lacks_encoder(self, config: Config) -> bool:
+    """Returns whether no folder is named for the encoder of a proposer."""
+    lacks = any(proposer.lacks_folder for proposer in self.proposers)
+    return lacks and not self.encoder and not config.data.generated
 
   def check_tokens(self, config: Any) -> Iterator[str]:
     """Yields nothing, because each proposer reads documents in its own way."""

@@ -18,9 +18,12 @@ from xjax.config.stack import (
   StackTrain,
   names_proposer,
   neighbours_proposer,
+  vector_proposers,
 )
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.data.config import TfidfConfig
 from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
@@ -358,6 +361,19 @@ def test_wrong_fields_are_named(change, says):
   model = dataclasses.replace(config.model, **change)
   with pytest.raises(ConfigError, match=f'config.model.*{says}'):
     check_config(dataclasses.replace(config, model=model))
+
+
+def test_the_folder_of_an_encoder_is_asked_for_once():
+  data = JsonlData('somewhere', tokens=TfidfConfig())
+  config = dataclasses.replace(stack_of(*vector_proposers()), data=data)
+  with pytest.raises(ConfigError) as error:
+    check_config(config)
+  assert str(error.value).count('\n') == 0
+  assert "config.model.encoder='': give a pretrained" in str(error.value)
+  config.model.encoder = 'minilm'
+  check_config(config)
+  for proposer in config.model.proposers:
+    assert proposer.run_config(config).data.tokens.folder == 'minilm'
 
 
 def test_too_many_folds_are_refused(tmp_path):
