@@ -1,0 +1,336 @@
+r"""Measures what each part of a finished stack is worth.
+
+  python benchmarks/stack_ablation.py --workdir=DIR [--split=dev]
+
+DIR is a finished run of a stack that learned from folds. No proposer is trained
+again: each proposer lists the labels of the split once, and rankers learn from
+the lists in DIR/model. No file in DIR is changed. Each row of the first table
+has a ranker of its own:
+
+- `without tree`: without a proposer, its features and its vote in `agreement`.
+  The flag --without=names,title_names adds a row without both. If no proposer
+  is left that reads names, the lists still lack the labels that are hidden in
+  the folds. A stack that never had such proposers can then be much better.
+- `without gaps (features)`: without a group of features.
+- `lesson: half of dev`: learns from half of the judged documents, and ranks the
+  labels of the other half; then the halves change places.
+
+Differences are those from the row `everything`, with 95 % intervals of the
+paired bootstrap over documents. Rankers with other seeds would differ too; the
+intervals do not show this. The second table has the calibration error of the
+probabilities of `everything`. A row takes as long as the ranker of the run, and
+its features.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import time
+
+from absl import app, flags
+import numpy as np
+
+from xjax.config.stack import Lesson, StackModel
+from xjax.core.console import show_log
+from xjax.core.progress import progress
+from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.folds import make_folds, part_of
+from xjax.data.formats.draft import TRAIN
+from xjax.data.load import load_corpus
+from xjax.data.schema import Corpus, Split
+from xjax.judge.comparison import SystemDifference, compare
+from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.judge import ECE_ABOVE
+from xjax.judge.metrics.calibration_error import ABOVE, reliability
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.predict import predict
+from xjax.judge.predictions import Lists, Predictions, list_length
+from xjax.run.judging import judged_probabilities
+from xjax.run.load import DEV, load
+from xjax.run.stages.folds import Lessons
+from xjax.run.stages.stack import StackPredictor
+from xjax.score.rankers.pair_features import LabelFacts
+from xjax.select.ensembles.lists import member_lists
+from xjax.select.ensembles.stack import (
+  ProposedPairs,
+  Proposer,
+  StackPairs,
+  StackScorer,
+)
+from xjax.train.preemption import Preemption
+
+EVERYTHING, BATCH = 'everything', 512
+Result = tuple[Predictions, float]  # with the seconds of the ranker
+
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of the run.', required=True
+)
+_SPLIT = flags.DEFINE_string('split', DEV, 'Split of the judged documents.')
+_METRICS = flags.DEFINE_list(
+  'metrics', ['RP@5', 'nDCG@5'], 'The first metric is shown for slices too.'
+)
+_WITHOUT = flags.DEFINE_multi_string(
+  'without', [], 'Proposers to leave out together, separated by commas.'
+)
+_ONLY = flags.DEFINE_list(
+  'only', [], 'Shows only the rows whose names contain one of these texts.'
+)
+
+
+def main(argv: list[str]) -> None:
+  """Trains and judges all rankers, and prints both tables."""
+  del argv
+  show_log()
+  run = load(_WORKDIR.value)
+  check_lists(run)
+  config, splits = run.config, [TRAIN, _SPLIT.value]
+  corpus = load_corpus(config.data, config.seed, run.space, splits)
+  if run.workdir.digests().get(TRAIN) != corpus.splits[TRAIN].digest:
+    raise app.UsageError('the run was trained on other documents')
+  run = dataclasses.replace(run, space=corpus.label_space)
+  with Preemption() as preemption:
+    known = known_lists(run, corpus.split(_SPLIT.value))
+    results = dict(Study(run, corpus, known, preemption).results())
+  systems = {name: predictions for name, (predictions, _) in results.items()}
+  plan = ComparisonPlan(_METRICS.value, by_frequency=True, iterations=1)
+  usual, everything = config.eval.criteria(), systems[EVERYTHING]
+  criteria = plan.request().criteria(everything, usual=usual)
+  differences = compare(systems, criteria, plan).differences
+  print_table(rows_of(differences, results))
+  print_table(calibration_rows(run, everything))
+
+
+def check_lists(run: StackPredictor) -> None:
+  """Checks that a run is a stack that has the lists of its folds."""
+  model = run.config.model
+  if not isinstance(model, StackModel) or model.lesson is not Lesson.FOLDS:
+    raise app.UsageError('the run is no stack that learned from folds')
+  for name in run.stages:
+    for fold in range(model.folds):
+      path = run.workdir.model / f'fold_{fold}_{name}.npz'
+      if not path.exists():  # Lessons would train the proposer again
+        raise app.UsageError(f'{path} is missing')
+  for name in ','.join([*_WITHOUT.value, *run.stages]).split(','):
+    if name not in run.stages:
+      raise app.UsageError(f'--without: {name!r} is not in {[*run.stages]}')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KnownLists:
+  """Stands in for a proposer whose lists of a split are known.
+
+  Attributes:
+    masks: bool [L], the slices of the lists after list 0, for L labels.
+    ids: int32 [G, N, K], labels of N documents; list 0 is over all labels.
+    scores: float32 [G, N, K].
+    n_labels: L.
+  """
+
+  masks: Sequence[np.ndarray]
+  ids: np.ndarray
+  scores: np.ndarray
+  n_labels: int
+
+  def batches(self, split: Split) -> list[Batch]:
+    """Returns a batch of all documents."""
+    return [batch_of(np.arange(len(split)))]
+
+  def topk(
+    self, batch: Batch, k: int, slices: Sequence[np.ndarray] = ()
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the known lists of some documents; their length is k."""
+    place = {mask.tobytes(): 1 + at for at, mask in enumerate(self.masks)}
+    lists = [0, *(place[mask[: self.n_labels].tobytes()] for mask in slices)]
+    at = np.ix_(lists, batch.doc_B)
+    return self.ids[at], self.scores[at]
+
+  def part(self, rows: np.ndarray) -> 'KnownLists':
+    """Returns the lists of some documents."""
+    ids, scores = self.ids[:, rows], self.scores[:, rows]
+    return dataclasses.replace(self, ids=ids, scores=scores)
+
+
+class KnownPairs(StackPairs):
+  """Computes pairs from known lists."""
+
+  def of(
+    self, batch: Batch, slices: Sequence[np.ndarray] = (), allowed: None = None
+  ) -> ProposedPairs:
+    del allowed
+    lists = [x.scorer.topk(batch, x.scored, slices) for x in self.proposers]
+    return self.of_lists(lists)
+
+
+def batch_of(rows: np.ndarray) -> Batch:
+  """Returns a batch that only says which documents it has."""
+  none = np.zeros((len(rows), 0), np.int32)
+  return Batch(None, np.zeros_like(rows), none, rows >= 0, rows)
+
+
+def known_lists(run: StackPredictor, split: Split) -> dict[str, KnownLists]:
+  """Asks each proposer for its lists over all labels and over each slice."""
+  masks, parts = run.space.masks().values(), {name: [] for name in run.stages}
+  batches = run.inputs.split_batches(split)
+  with progress(batches, f'lists of {split.name}', unit='batch') as shown:
+    for batch in shown:
+      stack = zip(run.stages, run.scorer.pairs.proposers, batch.proposed)
+      for name, x, part in stack:
+        size = list_length(x.scored, n := x.scorer.n_labels)
+        asked = x.scorer, part.proposed, len(batch.doc_B), size
+        parts[name].append(member_lists(*asked, [mask[:n] for mask in masks]))
+  known = {}
+  for name, lists in parts.items():
+    ids, scores = (np.concatenate(arrays, axis=1) for arrays in zip(*lists))
+    n = run.stages[name].n_labels
+    known[name] = KnownLists([mask[:n] for mask in masks], ids, scores, n)
+  return known
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Study:
+  """Trains rankers, and predicts the labels of a split with each of them.
+
+  Attributes:
+    run: the stack, with all labels of the corpus.
+    corpus: the splits train and --split.
+    known: the lists of the proposers, by name.
+    preemption: notices Ctrl-C; its context has been entered.
+  """
+
+  run: StackPredictor
+  corpus: Corpus
+  known: Mapping[str, KnownLists]
+  preemption: Preemption
+
+  def results(self) -> Iterator[tuple[str, Result]]:
+    """Yields the names and results of all rows."""
+    features, rows = self.run.config.model.features, {}
+    for out in (*self.known, *_WITHOUT.value):
+      kept = {x: y for x, y in self.known.items() if x not in out.split(',')}
+      rows[f'without {out.replace(",", ", ")}'] = kept, features
+    for group in vars(features):
+      fewer = dataclasses.replace(features, **{group: False})
+      if any(vars(fewer).values()) and fewer != features:
+        rows[f'without {group} (features)'] = self.known, fewer
+    rows = {row: x for row, x in rows.items() if x[0] and is_wanted(row)}
+    halves = f'lesson: half of {_SPLIT.value}'
+    if not rows and not is_wanted(halves):
+      raise app.UsageError('--only: no row has such a name')
+    everything = self.result(self.corpus, self.known)
+    yield EVERYTHING, everything
+    for row, (kept, fewer) in rows.items():
+      yield row, self.result(self.corpus, kept, features=fewer)
+    if is_wanted(halves):
+      yield halves, self.from_halves()
+      yield 'lesson: folds', everything
+
+  def result(
+    self, corpus: Corpus, lists: Mapping[str, KnownLists], **model: object
+  ) -> Result:
+    """Trains a ranker, and predicts the whole split.
+
+    Args:
+      corpus: the documents that the ranker learns from.
+      lists: the proposers that are not left out. If the lesson is DEV, the
+        ranker learns from these lists, else from the lists of the folds.
+      **model: fields of the stack's config that change.
+    """
+    run, model = self.run, dataclasses.replace(self.run.config.model, **model)
+    config = dataclasses.replace(run.config, model=model)
+    numbers = [n for n, x in enumerate(model.proposers) if x.name in lists]
+    lessons = Lessons(config, run.workdir, corpus, numbers)
+    data, check = lessons.data(lists, self.preemption), self.preemption.check
+    start = time.perf_counter()
+    ranker = model.ranker.fit(data, config.seed, config.train.workers, check)
+    seconds = time.perf_counter() - start
+    facts = LabelFacts.of(run.space, max(x.n_labels for x in lists.values()))
+    proposers = [
+      Proposer(self.known[x.name], x.depth, x.scored) for x in lessons.proposers
+    ]
+    scorer = StackScorer(KnownPairs(proposers, facts, model.features), ranker)
+    split = self.corpus.split(_SPLIT.value)
+    starts = range(BATCH, len(split), BATCH)
+    batches = [*map(batch_of, np.split(np.arange(len(split)), starts))]
+    predictions = predict(scorer, batches, split, run.space, config.eval.depth)
+    return predictions, seconds
+
+  def from_halves(self) -> Result:
+    """Predicts each half with a ranker that learned from the other half."""
+    split, seed = self.corpus.split(_SPLIT.value), self.run.config.seed
+    whole = dataclasses.replace(self.corpus, splits={TRAIN: split})
+    # Documents with equal texts are in the same half.
+    halves = [fold.rows for fold in make_folds(whole, 2, None, seed)]
+    results = []
+    for rows in halves:
+      gold = Ragged.of([split.gold[row] for row in rows.tolist()])
+      part = {DEV: part_of(split, rows, gold)}
+      corpus = dataclasses.replace(self.corpus, splits=part)
+      lists = {name: known.part(rows) for name, known in self.known.items()}
+      results.append(self.result(corpus, lists, lesson=Lesson.DEV))
+    (first, seconds), (second, others) = results
+    learned = np.isin(np.arange(len(split)), halves[0])[:, None]
+    merged = {
+      name: Lists(
+        np.where(learned, second.lists[name].ids, one.ids),
+        np.where(learned, second.lists[name].scores, one.scores),
+      )
+      for name, one in first.lists.items()
+    }
+    return dataclasses.replace(first, lists=merged), seconds + others
+
+
+def is_wanted(row: str) -> bool:
+  """Returns whether --only asks for a row."""
+  return not _ONLY.value or any(text in row for text in _ONLY.value)
+
+
+def rows_of(
+  differences: Sequence[SystemDifference], results: Mapping[str, Result]
+) -> Iterator[list[str]]:
+  """Yields the rows of the first table."""
+  first, cells = _METRICS.value[0], {}
+  columns = {metric: (ALL, metric) for metric in _METRICS.value}
+  columns |= {f'{name} {first}': (name, first) for name in ('few', 'zero')}
+  for row in differences:
+    key, cell = (row.slice, row.metric), number(row.value)
+    if row.interval and row.metric == first:
+      ends = f'{row.interval.low:+.4f}, {row.interval.high:+.4f}'
+      cell += f' ({row.difference:+.4f} [{ends}])'
+    cells[row.system, key] = cell
+    cells[EVERYTHING, key] = number(row.baseline)
+  yield ['variant', *columns, 'ranker, s']
+  for name, (_, seconds) in results.items():
+    values = [cells[name, key] for key in columns.values()]
+    yield [name, *values, f'{seconds:.1f}']
+
+
+def calibration_rows(
+  run: StackPredictor, predictions: Predictions
+) -> Iterator[list[str]]:
+  """Yields the rows of the second table."""
+  asked = _SPLIT.value, run.config.eval.calibration, run.calibration
+  shown_NK, lists = judged_probabilities(predictions, *asked), predictions.lists
+  hits_NK = lists[ALL].hits(predictions.gold, len(predictions.labels))
+  yield ['slice', ECE_ABOVE, f'listed labels above {ABOVE}', 'gold among them']
+  for name, mask in predictions.masks.items():
+    inside_NK = (lists[ALL].ids != PAD) & mask[lists[ALL].ids]
+    shown, hits = shown_NK[inside_NK], hits_NK[inside_NK]
+    counts = (shown > ABOVE).sum(), hits[shown > ABOVE].sum()
+    error = reliability(shown, hits).ece_above
+    yield [name, number(error), *(f'{count:,}' for count in counts)]
+
+
+def number(value: float | None) -> str:
+  """Returns a value as text; '-' if it is missing."""
+  return '-' if value is None else f'{value:.4f}'
+
+
+def print_table(rows: Iterator[list[str]]) -> None:
+  """Prints a table in Markdown; its first row is the header."""
+  header, *others = rows
+  for row in header, ['---'] * len(header), *others:
+    print(f'| {" | ".join(row)} |')
+  print()
+
+
+if __name__ == '__main__':
+  app.run(main)
