@@ -8,6 +8,7 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.score.rankers.boosted import BoostedTrees
 from xjax.score.rankers.contract import RankerData
+from xjax.score.rankers.pair_features import NONE as NO_FEATURE
 
 NAMES = 'tree:score', 'knn:score', 'label:words'
 CONFIG = BoostedTrees(trees=10, leaves=8, rate=0.3, least_pairs=5)
@@ -45,6 +46,16 @@ def test_a_rule_is_learned(ranker):
   scores = ranker.scores(PAIRS)
   assert scores.dtype == np.float32 and scores.shape == (2000,)
   assert ((scores > 0) == GOLD).mean() > 0.97
+
+
+def test_a_feature_that_does_not_exist_is_smaller_than_all_numbers():
+  """No pair of the lesson lacks a feature here."""
+  whole = np.nan_to_num(PAIRS)
+  ranker = fitted(data=data_of(whole, whole[:, 0] > -1))
+  rows = np.zeros((3, 3), np.float32)
+  rows[:, 0] = NO_FEATURE, -4, 0
+  none, small, large = ranker.scores(rows)
+  assert none == small < 0 < large
 
 
 def test_a_ranker_depends_on_the_seed_alone(ranker):
@@ -101,7 +112,7 @@ def test_pairs_without_a_gold_label_are_ranked_last(tmp_path):
 
 
 def test_features_of_like_names_are_apart():
-  names = 'a:below best', 'a_below:best', 'label:words'
+  names = 'a:over best', 'a_over:best', 'label:words'
   assert len(fitted(data=data_of(names=names)).scores(PAIRS)) == 2000
 
 

@@ -11,6 +11,7 @@ import pytest
 from xjax.core.types import PAD
 from xjax.data.schema import Label, LabelSpace
 from xjax.score.rankers.pair_features import (
+  NONE,
   LabelFacts,
   PairFeatures,
   ScoreLists,
@@ -55,6 +56,7 @@ def table(keys, lists, facts, features, proposers):
   assert values_XF.dtype == np.float32
   names = feature_names(features, proposers)
   assert values_XF.shape == (len(keys), len(names))
+  values_XF = np.where(values_XF == NONE, NAN, values_XF)
   return [dict(zip(names, row, strict=True)) for row in values_XF.tolist()]
 
 
@@ -73,17 +75,17 @@ def test_features_by_hand():
   assert first == pytest.approx(
     {
       'tree:score': 2,
-      'tree:rank': 1,
-      'tree:below best': 2,
-      'tree:below fifth': -1.75,
+      'tree:rank': -1,
+      'tree:over best': -2,
+      'tree:over fifth': 1.75,
       'tree:best': 4,
       'tree:parent': 4,
       'tree:child': NAN,
       'tree:sibling': 1,
       'knn:score': 7,
       'knn:rank': NAN,
-      'knn:below best': 2,
-      'knn:below fifth': NAN,
+      'knn:over best': -2,
+      'knn:over fifth': NAN,
       'knn:best': 9,
       'knn:parent': NAN,
       'knn:child': NAN,
@@ -98,7 +100,7 @@ def test_features_by_hand():
     pytest.approx(
       {
         'knn:score': -1,
-        'knn:below best': 2,
+        'knn:over best': -2,
         'knn:best': 1,
         'label:documents': math.log(6),
         'label:words': 2,
@@ -147,10 +149,10 @@ def reference(keys, lists, parents, features, proposers):
       }
       listed += label in ranks
       row |= {f'{name}:score': own} if features.scores else {}
-      row |= {f'{name}:rank': ranks.get(label, NAN)} if features.ranks else {}
+      row |= {f'{name}:rank': -ranks.get(label, NAN)} if features.ranks else {}
       if features.gaps:
-        row[f'{name}:below best'] = best - own
-        row[f'{name}:below fifth'] = fifth - own
+        row[f'{name}:over best'] = own - best
+        row[f'{name}:over fifth'] = own - fifth
         row[f'{name}:best'] = best
       for kind, labels in relatives.items() if features.relatives else ():
         known = [scores[x] for x in labels if x in scores]

@@ -17,8 +17,8 @@ class RankerData:
   """Holds the pairs that a ranker learns from.
 
   Attributes:
-    features_XF: float32, the features of X pairs; NaN where there is none. The
-      pairs of a document are next to each other.
+    features_XF: float32, the features of X pairs (pair_features). The pairs of
+      a document are next to each other.
     gold_X: bool, True if the label is gold for the document.
     lengths_N: int, number of pairs of each of N documents.
     names: names of the F features.

@@ -14,6 +14,7 @@ from xjax.core.config_part import ConfigPart, field
 from xjax.core.types import PAD, Ragged
 from xjax.data.schema import LabelSpace
 
+NONE = np.float32(-1e30)  # a feature that does not exist
 _FIFTH = 4  # place of the fifth label of a list
 
 
@@ -25,7 +26,7 @@ class PairFeatures(ConfigPart):
   ranks: bool = field(True, "The label's place on the list of each proposer.")
   gaps: bool = field(
     True,
-    'How far the score is below the best score and the fifth score of the '
+    'How far the score is above the best score and the fifth score of the '
     "document's list, and this best score.",
   )
   frequency: bool = field(
@@ -163,7 +164,7 @@ def feature_names(
     'label:documents'.
   """
   own = ['score'] * features.scores + ['rank'] * features.ranks
-  own += ['below best', 'below fifth', 'best'] * features.gaps
+  own += ['over best', 'over fifth', 'best'] * features.gaps
   own += ['parent', 'child', 'sibling'] * features.relatives
   names = [f'{proposer}:{name}' for proposer in proposers for name in own]
   names += ['label:documents'] * features.frequency
@@ -180,8 +181,11 @@ def pair_features(
 ) -> Float32[np.ndarray, 'X F']:
   """Returns the features of pairs, in the order of feature_names.
 
-  A feature that does not exist, such as the score of a label that a proposer
-  does not list, is NaN.
+  Features grow with the evidence for the label: the rank counts down from 0,
+  and a score below the best score is a negative gap. A feature that does not
+  exist, such as the score of a label that a proposer does not list, is NONE,
+  which is smaller than all numbers. So a ranker judges it like a very small
+  number, even if it has learned from no pair without the feature.
 
   Args:
     keys: X pairs.
@@ -195,10 +199,10 @@ def pair_features(
   for part in lists:
     scores, ranks = part.find(keys)
     proposers += ~np.isnan(ranks)
-    columns += [scores] * features.scores + [ranks] * features.ranks
+    columns += [scores] * features.scores + [-ranks] * features.ranks
     if features.gaps:
       best, fifth = part.best[document], part.fifth[document]
-      columns += [best - scores, fifth - scores, best]
+      columns += [scores - best, scores - fifth, best]
     if features.relatives:
       columns += _relatives(part, document, label, labels)
   if features.frequency:
@@ -208,7 +212,7 @@ def pair_features(
   out = np.empty((len(keys), len(columns)), np.float32)
   for number, column in enumerate(columns):
     out[:, number] = column
-  return out
+  return np.nan_to_num(out, copy=False, nan=NONE)
 
 
 def _relatives(
