@@ -113,7 +113,11 @@ class TextVectors:
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the vectors of N texts, float32 [N, D]; no entry is left out."""
-    return dense_rows(self._encoder.vectors(texts))
+    return dense_rows(self.vectors(texts))
+
+  def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N D']:
+    """Returns the vectors of N texts."""
+    return self._encoder.vectors(texts)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes an .npz file, which load reads."""
