@@ -133,7 +133,7 @@ def test_what_cannot_be_read(given, made):
   with pytest.raises(ConfigError, match='this run reads the words'):
     inputs.text_batches(corpus.split('dev').documents, features=object())
   words = Config(data=SyntheticData(tokens=WordsConfig()))
-  with pytest.raises(ConfigError, match='does not give the sparse features'):
+  with pytest.raises(ConfigError, match='does not give the features that'):
     fit_inputs(made[1].split('train'), words)
 
 

@@ -23,7 +23,8 @@ _GROUPS = {
   },
   'More': {
     'sweep': 'Searches for the best values of config fields.',
-    'embeddings': 'Trains word vectors on the documents of a corpus.',
+    'embed': 'Writes vectors of documents and labels by an encoder.',
+    'embeddings': 'Trains vectors of single words (word2vec).',
     'export': 'Writes an encoder as a Hugging Face folder.',
   },
 }

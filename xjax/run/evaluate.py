@@ -139,7 +139,7 @@ def _judge_in(
   """Judges a split of a run whose workdir is locked; see evaluate_split."""
   predictor = load_run(home.path, step)
   config = predictor.config.eval
-  data = _data_of(predictor.config.data, data_dir)
+  data = moved_data(predictor.config.data, data_dir)
 
   def load(name: str) -> Corpus:
     seed = predictor.config.seed
@@ -249,7 +249,17 @@ def _judge_chosen(
   return name, chosen.predictions, metrics
 
 
-def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
+def moved_data(data: DataConfig, data_dir: str) -> DataConfig:
+  """Returns the config of a run's data, which may have moved since training.
+
+  Args:
+    data: the config of the data when the run was trained.
+    data_dir: the new folder of the data; '' if it has not moved.
+
+  Raises:
+    ConfigError: data_dir is set, but the corpus is not read from files.
+    DataError: there are no files at this path.
+  """
   if data_dir and data.generated:
     raise ConfigError(
       '--data_dir: the corpus of this run is generated, not read from files'

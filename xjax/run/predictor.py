@@ -59,7 +59,8 @@ def check_explains(config: Config) -> None:
     raise ConfigError(
       'labels cannot be explained: this run reads features, not words'
     )
-  if isinstance(config.data.tokens, TextVectorsConfig):
+  reads_vectors = isinstance(config.data.tokens, TextVectorsConfig)
+  if reads_vectors and not isinstance(config.model, StackModel):
     raise ConfigError(
       'labels cannot be explained: this run reads vectors of texts, not words'
     )

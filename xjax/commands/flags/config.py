@@ -53,8 +53,12 @@ def _strip_brackets(text: str) -> str:
   return text[1:-1]
 
 
-def define() -> 'flags.FlagHolder[Config]':
-  """Defines --config=NAME|FILE.py[:VARIANT] and --config.<field>=<value>."""
+def define(required: bool = True) -> 'flags.FlagHolder[Config]':
+  """Defines --config=NAME|FILE.py[:VARIANT] and --config.<field>=<value>.
+
+  Args:
+    required: whether the command needs a config.
+  """
   for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
       tuple[element, ...], TupleParser(element)
@@ -67,7 +71,8 @@ def define() -> 'flags.FlagHolder[Config]':
     '--config.FIELD=VALUE changes a field, such as --config.train.steps=100.',
     lock_config=True,
   )
-  require('config', 'give the name of a config; `xjax configs` lists them')
+  if required:
+    require('config', 'give the name of a config; `xjax configs` lists them')
   return holder
 
 
@@ -101,14 +106,15 @@ def file() -> str:
 
 
 def check() -> None:
-  """Checks the values of the config that the flags give.
+  """Checks the values of the config that the flags give, if there is one.
 
   Raises:
     ConfigError: a value is wrong; the message names its field.
   """
   from xjax.config.check import check_config
 
-  check_config(flags.FLAGS['config'].value)
+  if flags.FLAGS['config'].value is not None:
+    check_config(flags.FLAGS['config'].value)
 
 
 def check_overrides(argv: Sequence[str]) -> None:

@@ -65,16 +65,11 @@ class PrototypePredictor(Predictor):
     The prototypes of the new labels are the features of their names.
     """
     check_describes(self.config)
-    names = [label.name for label in labels]
-    rows = _name_rows(self.inputs, names)
+    space = add_new_labels(self.space, labels)
+    rows = _scaled(_name_rows(self.inputs, [label.name for label in labels]))
     prototypes = sparse.vstack([self.prototypes, rows], format='csr')
-    predictor = _predictor(
-      self.config,
-      add_new_labels(self.space, labels),
-      self.inputs,
-      prototypes,
-      self.workdir,
-    )
+    parts = self.config, space, self.inputs, prototypes, self.workdir
+    predictor = _predictor(*parts)
     return dataclasses.replace(predictor, calibration=self.calibration)
 
 

@@ -16,14 +16,17 @@ from scipy import sparse
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.config_part import kinds
-from xjax.core.errors import DAMAGE, ConfigError, DataError
+from xjax.core.errors import ConfigError
 from xjax.data.config import TextVectorsConfig
+from xjax.data.files.faults import Fault
+from xjax.data.files.json_lines import parse_object
 from xjax.data.text.subwords import Subwords
 
 # Encoders are found among the classes that are imported.
 from xjax.score.encoders import bert, xlnet  # noqa: F401
 from xjax.score.encoders.contract import EncoderInputs, PretrainedConfig
 from xjax.score.pretrained.architecture import (
+  Architecture,
   BertArchitecture,
   architecture_of,
   small_encoder,
@@ -110,7 +113,11 @@ class TextVectors:
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the vectors of N texts, float32 [N, D]; no entry is left out."""
-    return dense_rows(self._encoder.vectors(texts))
+    return dense_rows(self.vectors(texts))
+
+  def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N D']:
+    """Returns the vectors of N texts."""
+    return self._encoder.vectors(texts)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes an .npz file, which load reads."""
@@ -133,11 +140,17 @@ class TextVectors:
       DataError: the file is missing or damaged.
     """
     arrays = Arrays.read(path)
-    sizes = _object(arrays, 'sizes', path)
-    tokenizer = Subwords(_object(arrays, 'tokenizer', path), str(path))
+    sizes, where = _object(arrays, 'sizes'), f'{path}: tokenizer'
+    tokenizer = Subwords(_object(arrays, 'tokenizer'), where)
+    architecture = architecture_of(sizes, f'{path}: sizes')
+    check_vocabulary(len(tokenizer), architecture, where, True)
     max_tokens = arrays.count('max_tokens')
-    shapes = parameter_shapes(architecture_of(sizes, str(path)))
-    weights = {p: arrays.take(p, np.float32, x) for p, x in shapes.items()}
+    if fault := _length_fault(max_tokens, architecture, tokenizer):
+      arrays.fail('max_tokens', f'is {max_tokens}; {fault}')
+    weights = {}
+    for name, shape in parameter_shapes(architecture).items():
+      weights[name] = arrays.take(name, np.float32, shape)
+      arrays.check(name, ~np.isfinite(weights[name]), 'is not finite')
     arrays.finish()
     return cls(sizes, tokenizer, weights, max_tokens)
 
@@ -161,27 +174,36 @@ def check_folder(config: TextVectorsConfig) -> tuple[ModelFolder, Subwords]:
   check_vocabulary(len(tokenizer), architecture, where, True)
   before, after = len(tokenizer.before), len(tokenizer.after)
   check_special_tokens(before, after, architecture, where)
-  longest = architecture.max_tokens
-  if longest is not None and config.max_tokens > longest:
+  if fault := _length_fault(config.max_tokens, architecture, tokenizer):
     raise ConfigError(
-      f'config.data.tokens.max_tokens={config.max_tokens}: the encoder of '
-      f'{folder.path} reads at most {longest} tokens'
-    )
-  if config.max_tokens <= before + after:
-    raise ConfigError(
-      f'config.data.tokens.max_tokens={config.max_tokens}: must be more than '
-      f'{before + after}, the number of special tokens that the tokenizer of '
-      f'{folder.path} puts around a text'
+      f'config.data.tokens.max_tokens={config.max_tokens}: {folder.path}: '
+      f'{fault}'
     )
   folder.paths()
   return folder, tokenizer
 
 
+def _length_fault(
+  max_tokens: int, architecture: Architecture, tokenizer: Subwords
+) -> str | None:
+  """Returns why an encoder cannot read texts of this length, or None."""
+  longest, special = architecture.max_tokens, tokenizer.n_special
+  if longest is not None and max_tokens > longest:
+    return f'the encoder reads at most {longest} tokens'
+  if max_tokens <= special:
+    return (
+      f'max_tokens must be more than {special}, the number of special tokens '
+      'that the tokenizer puts around a text'
+    )
+  return None
+
+
 def dense_rows(vectors_ND: Float32[np.ndarray, 'N D']) -> sparse.csr_array:
   """Returns vectors as rows of features, in which no entry is left out."""
   n, dim = vectors_ND.shape
-  columns = np.tile(np.arange(dim, dtype=np.int32), n)
-  indptr = np.arange(n + 1, dtype=np.int64) * dim
+  index = sparse.get_index_dtype(maxval=n * dim)
+  columns = np.tile(np.arange(dim, dtype=index), n)
+  indptr = np.arange(n + 1, dtype=index) * dim
   return sparse.csr_array((vectors_ND.reshape(-1), columns, indptr), (n, dim))
 
 
@@ -205,7 +227,7 @@ def _fresh(sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
   return {f'{_ENCODER}{path}': np.asarray(x) for path, x in params.items()}
 
 
-def _object(arrays: Arrays, name: str, path: str | os.PathLike) -> Any:
+def _object(arrays: Arrays, name: str) -> dict[str, Any]:
   """Reads a JSON object that is stored as bytes.
 
   Raises:
@@ -213,6 +235,6 @@ def _object(arrays: Arrays, name: str, path: str | os.PathLike) -> Any:
   """
   text = arrays.take(name, np.uint8, (None,)).tobytes()
   try:
-    return json.loads(text)
-  except DAMAGE as error:
-    raise DataError(f'{path}: {name}: cannot be read: {error}') from error
+    return parse_object(text)
+  except Fault as fault:
+    arrays.fail(name, f'cannot be read: {fault}')

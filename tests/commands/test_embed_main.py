@@ -1,0 +1,169 @@
+"""xjax embed as a user has it: flags, files, a run that reads the files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.fixtures.encoders import write_encoder
+
+FROZEN = (
+  '--config=frozen_features',
+  '--config.data.workers=1',
+  '--config.train.batch_size=4',
+  '--config.train.steps=2',
+  '--config.train.checkpoint_every=2',
+  '--config.train.judge_every=2',
+  '--config.eval.batch_size=4',
+)
+DIM = 8
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A folder with documents, labels and an encoder."""
+  folder = tmp_path_factory.mktemp('embed')
+  write_encoder(folder / 'encoder', pooler=False)
+  (folder / 'data').mkdir()
+  files = {'train': 12, 'dev': 4, 'test': 3}
+  for name, n in files.items():
+    rows = [
+      {'id': f'{name}-{i}', 'text': 'pa te ' * (i + 1), 'labels': ['ab'[i % 2]]}
+      for i in range(n)
+    ]
+    lines = ''.join(json.dumps(row) + '\n' for row in rows)
+    (folder / 'data' / f'{name}.jsonl').write_text(lines)
+  labels = '{"id": "a", "name": "pa"}\n{"id": "b", "name": "te ko"}\n'
+  (folder / 'data' / 'labels.jsonl').write_text(labels)
+  return folder
+
+
+@pytest.fixture(scope='module')
+def embedded(run_main, folder):
+  """What the command printed; the vectors are in folder/vectors."""
+  done = run_main(
+    'embed',
+    '--config=frozen_features',
+    f'--config.data.dir={folder}/data',
+    f'--folder={folder}/encoder',
+    '--max_tokens=16',
+    f'--output={folder}/vectors',
+  )
+  assert done.returncode == 0, done.stderr
+  return done
+
+
+def test_the_command_says_what_it_has_written(embedded, folder):
+  assert embedded.stdout.splitlines() == [
+    f'{folder}/vectors/{name}.npy: {n} vectors of size {DIM}'
+    for name, n in (('train', 12), ('dev', 4), ('test', 3), ('labels', 2))
+  ]
+
+
+def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
+  done = run_main(
+    'train',
+    *FROZEN,
+    f'--config.data.dir={folder}/data',
+    f'--config.data.tokens.dir={folder}/vectors',
+    f'--config.model.embedding.dim={DIM}',
+    f'--workdir={tmp_path}/run',
+  )
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'run/eval/test/metrics.json').exists()
+  source = folder / 'data' / 'test.jsonl'
+  done = run_main(
+    'predict',
+    f'--workdir={tmp_path}/run',
+    f'--input={source}',
+    f'--features={folder}/vectors/test',
+    '--k=1',
+  )
+  assert done.returncode == 0, done.stderr
+  assert len(done.stdout.splitlines()) == 3
+
+
+def test_the_same_command_again_writes_nothing(run_main, embedded, folder):
+  before = {x: x.stat().st_mtime_ns for x in (folder / 'vectors').iterdir()}
+  done = run_main(
+    'embed',
+    '--config=frozen_features',
+    f'--config.data.dir={folder}/data',
+    f'--folder={folder}/encoder',
+    '--max_tokens=16',
+    f'--output={folder}/vectors',
+    '--splits=dev,test,dev',
+  )
+  assert done.returncode == 0, done.stderr
+  assert [x.rsplit('/')[-1][:3] for x in done.stdout.splitlines()] == [
+    'dev',
+    'tes',
+    'lab',
+  ]
+  assert 'dev.npy: is complete already' in done.stderr
+  after = {x: x.stat().st_mtime_ns for x in (folder / 'vectors').iterdir()}
+  assert after == before
+
+
+def test_a_run_gives_vectors_too(run_main, tmp_path):
+  quick = (
+    '--config=quickstart',
+    '--config.data.n_train=60',
+    '--config.data.n_dev=9',
+    '--config.data.n_test=0',
+    '--config.data.n_labels=16',
+    '--config.train.steps=1',
+  )
+  done = run_main('train', *quick, f'--workdir={tmp_path}/run')
+  assert done.returncode == 0, done.stderr
+  flags = f'--workdir={tmp_path}/run@1', f'--output={tmp_path}/vectors'
+  done = run_main('embed', *flags, '--splits=dev')
+  assert done.returncode == 0, done.stderr
+  assert np.load(tmp_path / 'vectors' / 'dev.npy').shape[0] == 9
+  assert 'labels.npy is left out' in done.stderr
+  names = sorted(path.name for path in (tmp_path / 'vectors').iterdir())
+  assert names == ['dev.ids.txt', 'dev.npy', 'embed.json']
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'says'),
+  [
+    ((), '--output is missing; give the folder to write'),
+    (('--output=x',), 'give either --config and --folder, or --workdir'),
+    (
+      ('--output=x', '--config=quickstart', '--workdir=y'),
+      'give either --config and --folder, or --workdir',
+    ),
+    (
+      ('--output=x', '--config=quickstart'),
+      '--folder is missing; give the folder of an encoder',
+    ),
+    (
+      ('--output=x', '--config=quickstart', '--folder=y', '--data_dir=z'),
+      '--data_dir works only with --workdir',
+    ),
+    (
+      ('--output=x', '--workdir=y', '--folder=z'),
+      '--folder works only with --config',
+    ),
+    (
+      ('--output=x', '--workdir=y', '--max_tokens=9'),
+      '--max_tokens works only with --config',
+    ),
+    (('--output=x', '--config.seed=3'), '--config.seed needs --config=NAME'),
+    (
+      ('--output=x', '--config=quickstart', '--folder=y', '--max_tokens=2'),
+      'max_tokens',
+    ),
+    (
+      ('--output=x', '--config=quickstart', '--folder=absent_encoder/y/z'),
+      'neither a folder nor the name of a Hugging Face model',
+    ),
+    (('--output=x', '--workdir=absent'), 'this folder has no run of xjax'),
+  ],
+)
+def test_a_mistake_is_one_line_and_exit_code_1(run_main, arguments, says):
+  done = run_main('embed', *arguments)
+  assert done.returncode == 1 and not done.stdout
+  *_, last = done.stderr.strip().splitlines()
+  assert last.startswith('error: ') and says in last

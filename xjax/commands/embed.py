@@ -1,0 +1,84 @@
+r"""Writes vectors of documents and labels, computed by an encoder.
+
+  xjax embed --config=NAME [--config.data.dir=DIR ...] --folder=ENCODER \
+    --output=FOLDER
+  xjax embed --workdir=RUN[@step] --output=FOLDER [--data_dir=DIR]
+
+ENCODER is a pretrained encoder in Hugging Face's layout, which is not trained.
+With --workdir, the encoder of a trained neural model is used. FOLDER gets
+{split}.npy and {split}.ids.txt for each split, and labels.npy and
+labels.ids.txt with the vectors of label names. A model on these vectors is
+trained by:
+
+  xjax train --config=frozen_features --config.data.dir=DIR \
+    --config.data.tokens.dir=FOLDER --config.model.embedding.dim=384 \
+    --workdir=runs/frozen
+
+If you start the same command again, it writes only the files that are missing.
+Vectors of single words are trained by `xjax embeddings`.
+"""
+
+from absl import flags
+
+from xjax.commands.flags import config, program, required
+from xjax.core.console import show
+from xjax.core.errors import ConfigError
+from xjax.core.loading import loading_libraries
+
+_CONFIG = config.define(required=False)
+_FOLDER = flags.DEFINE_string(
+  'folder',
+  '',
+  'Folder of a pretrained encoder, or the name of a model in the local Hugging '
+  'Face cache.',
+)
+_MAX_TOKENS = flags.DEFINE_integer(
+  'max_tokens',
+  128,
+  'Number of tokens that the encoder in --folder reads from the start of a '
+  'text, including special tokens.',
+  3,
+)
+_WORKDIR = flags.DEFINE_string(
+  'workdir', '', 'Folder of a run whose encoder is used, as RUN or RUN@step.'
+)
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', '', 'Folder of the data of the run, if it has moved.'
+)
+_SPLITS = flags.DEFINE_list(
+  'splits',
+  ['train', 'dev', 'test'],
+  'Splits. By default, those of train, dev and test that exist.',
+)
+_OUTPUT = flags.DEFINE_string('output', None, 'Folder to write.')
+required.require('output', 'give the folder to write')
+
+
+def main() -> None:
+  """Writes the files and says what is in them."""
+  if bool(_WORKDIR.value) == (_CONFIG.value is not None):
+    raise ConfigError('give either --config and --folder, or --workdir')
+  wrong = ('folder', 'max_tokens') if _WORKDIR.value else ('data_dir',)
+  for name in wrong:
+    if flags.FLAGS[name].present:
+      other = 'config' if _WORKDIR.value else 'workdir'
+      raise ConfigError(f'--{name} works only with --{other}')
+  if not _WORKDIR.value and not _FOLDER.value:
+    raise ConfigError('--folder is missing; give the folder of an encoder')
+  with loading_libraries():
+    from xjax.data.config import TextVectorsConfig
+    from xjax.run.stages.vector_files import embed_corpus, embed_run
+
+  splits = _SPLITS.value if _SPLITS.present else ()
+  splits = tuple(dict.fromkeys(splits))
+  if _WORKDIR.value:
+    parts = _WORKDIR.value, _OUTPUT.value, _DATA_DIR.value
+    lines = embed_run(*parts, splits)
+  else:
+    encoder = TextVectorsConfig(_FOLDER.value, _MAX_TOKENS.value)
+    lines = embed_corpus(_CONFIG.value, encoder, _OUTPUT.value, splits)
+  show('\n'.join(lines))
+
+
+if __name__ == '__main__':
+  program.run(main)
