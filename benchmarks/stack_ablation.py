@@ -156,7 +156,8 @@ class KnownPairs(StackPairs):
     self, batch: Batch, slices: Sequence[np.ndarray] = (), allowed: None = None
   ) -> ProposedPairs:
     del allowed
-    lists = [x.scorer.topk(batch, x.scored, slices) for x in self.proposers]
+    masks = self.labels.documents == 0, *slices
+    lists = [x.scorer.topk(batch, x.scored, masks) for x in self.proposers]
     return self.of_lists(lists)
 
 
@@ -168,7 +169,8 @@ def batch_of(rows: np.ndarray) -> Batch:
 
 def known_lists(run: StackPredictor, split: Split) -> dict[str, KnownLists]:
   """Asks each proposer for its lists over all labels and over each slice."""
-  masks, parts = run.space.masks().values(), {name: [] for name in run.stages}
+  masks = [run.space.train_counts == 0, *run.space.masks().values()]
+  parts = {name: [] for name in run.stages}
   batches = run.inputs.split_batches(split)
   with progress(batches, f'lists of {split.name}', unit='batch') as shown:
     for batch in shown:

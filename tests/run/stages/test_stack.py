@@ -68,15 +68,25 @@ def dev_of(result):
 
 def test_the_stack_is_better_than_what_it_learns_from(stacked):
   ours = stacked.metrics['dev']['xjax']['all']['P@1']
-  split, members = stacked.corpus.split('dev'), load(stacked.workdir).stages
+  split, stack = stacked.corpus.split('dev'), load(stacked.workdir)
   gold = [set(split.gold[row].tolist()) for row in range(len(split))]
   for name in ('tree', 'neighbours'):
-    ids_NK = members[name].lists(list(split.documents), 1).ids
+    ids_NK = stack.stages[name].lists(list(split.documents), 1).ids
     hits = [row[0] in labels for row, labels in zip(ids_NK.tolist(), gold)]
     assert np.mean(hits) <= ours
   dev = dev_of(stacked)
   assert dev.selected_by == 'proposers=3'
-  assert 0.5 < dev.recalls['all']['union recall@40'] <= 1
+  size = stack.scorer.union_size
+  assert 0.5 < dev.recalls['all'][f'union recall@{size}'] <= 1
+
+
+def test_names_always_propose_labels_without_training_documents(stacked):
+  stack = load(stacked.workdir)
+  (batch,) = stack.text_batches([TEXTS[0]])
+  pairs, n_trained = stack.scorer.pairs, stack.space.n_trained
+  names = stack.stages['names'].lists([TEXTS[0]], 20).ids[0]
+  unseen = [x for x in names if x >= n_trained]
+  assert unseen and set(unseen[:10]) <= set(pairs.of(batch).keys.tolist())
 
 
 def test_labels_without_training_documents_are_ranked(stacked):

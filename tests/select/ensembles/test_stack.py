@@ -9,7 +9,11 @@ from tests.select.ensembles.test_average import Table, batch_for
 from xjax.core.types import PAD, ScoreKind, Scorer
 from xjax.data.schema import Label, LabelSpace
 from xjax.score.rankers.contract import PairRanker
-from xjax.score.rankers.pair_features import LabelFacts, PairFeatures
+from xjax.score.rankers.pair_features import (
+  NONE as FEATURE_NONE,
+  LabelFacts,
+  PairFeatures,
+)
 from xjax.select.ensembles.stack import Proposer, StackPairs, StackScorer
 
 L, DOCUMENTS = 30, 5
@@ -22,7 +26,7 @@ class Sums(PairRanker):
 
   def scores(self, features_XF):
     factors = 1 - 0.3 * np.arange(features_XF.shape[1])
-    known = np.nan_to_num(features_XF, nan=-1.0)
+    known = np.where(features_XF == FEATURE_NONE, -1, features_XF)
     return (np.round(2 * (known * factors).sum(axis=1)) / 2).astype(np.float32)
 
   def contributions(self, features_XF):
@@ -34,7 +38,7 @@ class Sums(PairRanker):
 
 def stack_of(tables, depth=4, scored=7, features=SIMPLE, n_labels=L):
   labels = [Label(f'{x}', parents=(f'{x // 2}',)) for x in range(n_labels)]
-  counts = np.arange(n_labels, dtype=np.int32)
+  counts = np.maximum(np.arange(n_labels, dtype=np.int32) - 3, 0)
   space = LabelSpace(labels, counts, 99, n_labels)
   proposers = [Proposer(table, depth, scored) for table in tables]
   facts = LabelFacts.of(space, n_labels)
@@ -63,17 +67,20 @@ def reference(
   tables, document, k, weights=None, slices=(), allowed=None, depth=4, scored=7
 ):
   """Returns the lists of a document as [[(label, score), ...], ...]."""
-  every = np.ones(L, bool)
+  every, unseen = np.ones(L, bool), np.arange(L) <= 3
   inside = every if allowed is None else allowed
   inside = inside[document] if inside.ndim == 2 else inside
   masks = [*slices] if allowed is None else [every, *slices]
   usual, permitted, others = set(), set(), set()
-  first, middle, known = [], [], []
+  ranks, first, middle, known = [], [], [], []
   for table in tables:
     own = ranked(table.scores[document], scored, every)
-    first.append(own)
+    ranks.append({x: place for place, x in enumerate(own)})
     usual |= set(list(own)[:depth])
-    own = dict(own)
+    new = ranked(table.scores[document], scored, unseen)
+    usual |= set(list(new)[: min(depth, 10)])
+    own = own | new
+    first.append(own)
     middle.append(own)
     for number, mask in enumerate(masks):
       more = ranked(table.scores[document], scored, inside, mask)
@@ -89,10 +96,10 @@ def reference(
     row, lists = [], known
     if label in usual | permitted:
       lists = first if label in usual else middle
-    for own, ranks in zip(lists, first):
-      places = {x: place for place, x in enumerate(ranks)}
-      row += [own.get(label, math.nan), places.get(label, math.nan)]
-    row.append(sum(label in ranks for ranks in first))
+    for own, places in zip(lists, ranks):
+      row += [own.get(label, math.nan), -places.get(label, math.nan)]
+    row.append(sum(label in places for places in ranks))
+    row = [float(FEATURE_NONE) if math.isnan(x) else x for x in row]
     (z,) = Sums().scores(np.array([row], np.float32)).tolist()
     if weights is None:
       return z
@@ -258,4 +265,4 @@ def test_a_stack_is_a_scorer(tables):
   assert isinstance(stack, Scorer)
   assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
   assert stack.selected_by == 'proposers=3' and stack.n_labels == L
-  assert stack.union_size == 12
+  assert stack.union_size == 24

@@ -17,8 +17,9 @@ from xjax.score.rankers.pair_features import (
 )
 from xjax.select.ensembles.lists import best_cells, member_lists
 
-# A label beyond a document's usual candidates can only enter the list of a
-# slice, where few labels of each proposer are enough.
+# Number of labels that each proposer adds for a slice, and among the labels
+# without training documents. Those would else have no chance beside the labels
+# that a proposer has learned.
 _DEPTH_OF_SLICES = 10
 
 
@@ -43,8 +44,9 @@ class ProposedPairs:
 
   Attributes:
     keys: int64 [X], document * L + label, ascending; see pair_features.
-    usual: bool [X], whether the pair is proposed among all labels, or among all
-      allowed labels. The other pairs are only on lists of slices.
+    usual: bool [X], whether the pair is proposed among all labels, among the
+      labels without training documents, or among all allowed labels. The other
+      pairs are only on lists of slices.
     features: float32 [X, F].
   """
 
@@ -96,7 +98,7 @@ class StackPairs:
         labels are proposed too.
     """
     lists = self._all_lists(batch, tuple(slices), allowed)
-    return self.of_lists(lists, 1 if allowed is None else 2)
+    return self.of_lists(lists, 2 if allowed is None else 3)
 
   def features_of(
     self, batch: Batch, keys: Int64[np.ndarray, ' X']
@@ -117,24 +119,25 @@ class StackPairs:
     ]
 
   def of_lists(
-    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], n_usual: int = 1
+    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], n_usual: int = 2
   ) -> ProposedPairs:
     """Returns the pairs that the lists of the proposers propose.
 
     Args:
       lists: for each proposer, ids_GBK and scores_GBK. List 0 is over all
-        labels.
-      n_usual: the number of lists that are not over slices: 2 if list 1 is over
-        all allowed labels, else 1.
+        labels, and list 1 over the labels without training documents.
+      n_usual: the number of lists that are not over slices: 3 if list 2 is over
+        all allowed labels, else 2.
     """
+    unseen = self._proposed(lists, slice(1, 2), _DEPTH_OF_SLICES)
     groups = [
-      self._proposed(lists, slice(0, 1)),
-      self._proposed(lists, slice(1, n_usual)),
+      np.union1d(self._proposed(lists, slice(0, 1)), unseen),
+      self._proposed(lists, slice(2, n_usual)),
       self._proposed(lists, slice(n_usual, None), _DEPTH_OF_SLICES),
     ]
     known = np.zeros(0, np.int64)
     keys, features = [], []
-    for group, n_lists in zip(groups, (1, n_usual, None)):
+    for group, n_lists in zip(groups, (2, n_usual, None)):
       new = np.setdiff1d(group, known, assume_unique=True)
       known = np.union1d(known, new)
       keys.append(new)
@@ -156,18 +159,18 @@ class StackPairs:
     slices: tuple[np.ndarray, ...],
     allowed: np.ndarray | None,
   ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
-    """Returns the lists of a proposer; list 0 is over all labels.
-
-    If `allowed` is given, list 1 is over all labels that are allowed.
-    """
+    """Returns the lists of a proposer, in the order of of_lists."""
     scorer = proposer.scorer
     size = list_length(proposer.scored, scorer.n_labels)
-    masks = [_resized(mask, scorer.n_labels) for mask in slices]
+    unseen, *masks = [
+      _resized(mask, scorer.n_labels)
+      for mask in (self.labels.documents == 0, *slices)
+    ]
     asked = scorer, part.proposed, rows, size
     if allowed is None:
-      return member_lists(*asked, masks)
+      return member_lists(*asked, [unseen, *masks])
     allowed = _resized(allowed, scorer.n_labels)
-    ids, scores = member_lists(*asked)
+    ids, scores = member_lists(*asked, [unseen])
     more, others = member_lists(*asked, masks, allowed=allowed)
     return np.concatenate([ids, more]), np.concatenate([scores, others])
 
@@ -220,9 +223,13 @@ class StackScorer:
   @property
   def union_size(self) -> int:
     """Returns the largest number of labels that are proposed together."""
-    return sum(
-      list_length(x.depth, x.scorer.n_labels) for x in self.pairs.proposers
-    )
+    size, documents = 0, self.pairs.labels.documents
+    for proposer in self.pairs.proposers:
+      n_labels = proposer.scorer.n_labels
+      unseen = int((documents[:n_labels] == 0).sum())
+      size += list_length(proposer.depth, n_labels)
+      size += min(unseen, _DEPTH_OF_SLICES)
+    return size
 
   def topk(
     self,
