@@ -46,6 +46,7 @@ from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists, Predictions, list_length
 from xjax.run.judging import judged_probabilities
 from xjax.run.load import DEV, load
+from xjax.run.predictor import describes
 from xjax.run.stages.folds import Lessons
 from xjax.run.stages.stack import StackPredictor
 from xjax.score.rankers.pair_features import LabelFacts
@@ -246,7 +247,13 @@ class Study:
     seconds = time.perf_counter() - start
     facts = LabelFacts.of(run.space, max(x.n_labels for x in lists.values()))
     proposers = [
-      Proposer(self.known[x.name], x.depth, x.scored) for x in lessons.proposers
+      Proposer(
+        self.known[x.name],
+        x.depth,
+        x.scored,
+        describes(run.stages[x.name].config),
+      )
+      for x in lessons.proposers
     ]
     scorer = StackScorer(KnownPairs(proposers, facts, model.features), ranker)
     split = self.corpus.split(_SPLIT.value)

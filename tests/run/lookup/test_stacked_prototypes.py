@@ -101,7 +101,7 @@ def test_a_stack_of_prototypes_takes_new_labels(stacked, tmp_path):
   labels.write_text(json.dumps({'id': 'new', 'name': name}) + '\n')
   source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   source.write_text(json.dumps({'text': name}) + '\n')
-  tag_file(result.workdir, str(source), str(output), 10, labels=str(labels))
+  tag_file(result.workdir, str(source), str(output), 40, labels=str(labels))
   (line,) = output.read_text().splitlines()
   found = [label['id'] for label in json.loads(line)['labels']]
   assert 'new' in found

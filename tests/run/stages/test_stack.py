@@ -82,11 +82,14 @@ def test_the_stack_is_better_than_what_it_learns_from(stacked):
 
 def test_names_always_propose_labels_without_training_documents(stacked):
   stack = load(stacked.workdir)
-  (batch,) = stack.text_batches([TEXTS[0]])
-  pairs, n_trained = stack.scorer.pairs, stack.space.n_trained
-  names = stack.stages['names'].lists([TEXTS[0]], 20).ids[0]
-  unseen = [x for x in names if x >= n_trained]
-  assert unseen and set(unseen[:10]) <= set(pairs.of(batch).keys.tolist())
+  unseen = {*np.flatnonzero(stack.space.train_counts == 0)}
+  names = stack.space.labels.names
+  seen = [names[x][0] for x in range(len(names)) if x not in unseen]
+  text = ' '.join(seen * 9 + [names[x][0] for x in unseen])
+  (batch,) = stack.text_batches([text])
+  listed = stack.stages['names'].lists([text], 10).ids[0]
+  assert not unseen & {*listed}
+  assert len(unseen & {*stack.scorer.pairs.of(batch).keys}) == 10
 
 
 def test_labels_without_training_documents_are_ranked(stacked):

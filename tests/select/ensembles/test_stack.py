@@ -40,7 +40,10 @@ def stack_of(tables, depth=4, scored=7, features=SIMPLE, n_labels=L):
   labels = [Label(f'{x}', parents=(f'{x // 2}',)) for x in range(n_labels)]
   counts = np.maximum(np.arange(n_labels, dtype=np.int32) - 3, 0)
   space = LabelSpace(labels, counts, 99, n_labels)
-  proposers = [Proposer(table, depth, scored) for table in tables]
+  proposers = [
+    Proposer(table, depth, scored, number != 1)
+    for number, table in enumerate(tables)
+  ]
   facts = LabelFacts.of(space, n_labels)
   return StackScorer(StackPairs(proposers, facts, features), Sums())
 
@@ -77,7 +80,8 @@ def reference(
     own = ranked(table.scores[document], scored, every)
     ranks.append({x: place for place, x in enumerate(own)})
     usual |= set(list(own)[:depth])
-    new = ranked(table.scores[document], scored, unseen)
+    by_name = unseen & (table is not tables[1])
+    new = ranked(table.scores[document], scored, by_name)
     usual |= set(list(new)[: min(depth, 10)])
     own = own | new
     first.append(own)
@@ -265,4 +269,4 @@ def test_a_stack_is_a_scorer(tables):
   assert isinstance(stack, Scorer)
   assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
   assert stack.selected_by == 'proposers=3' and stack.n_labels == L
-  assert stack.union_size == 24
+  assert stack.union_size == 20

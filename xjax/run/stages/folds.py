@@ -285,7 +285,10 @@ class Lessons:
       judged: bool [L], the labels whose pairs the ranker learns from.
     """
     features: PairFeatures = self.config.model.features
-    proposers = [Proposer(None, x.depth, x.scored) for x in self.proposers]
+    proposers = [
+      Proposer(None, x.depth, x.scored, describes(x.run_config(self.config)))
+      for x in self.proposers
+    ]
     pairs = StackPairs(proposers, labels, features)
     n = len(gold)
     with Progress('features of pairs', n) as shown:

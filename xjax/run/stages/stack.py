@@ -108,7 +108,12 @@ def stack_predictor(
   model = config.model
   n_labels = max(member.n_labels for member in members.values())
   chosen = [x for x in model.proposers if x.name in members]
-  proposers = [Proposer(members[x.name], x.depth, x.scored) for x in chosen]
+  proposers = [
+    Proposer(
+      members[x.name], x.depth, x.scored, describes(members[x.name].config)
+    )
+    for x in chosen
+  ]
   pairs = StackPairs(proposers, LabelFacts.of(space, n_labels), model.features)
   inputs = MemberInputs(config, members, max(x.scored for x in chosen))
   scorer = StackScorer(pairs, ranker)

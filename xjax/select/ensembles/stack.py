@@ -17,9 +17,8 @@ from xjax.score.rankers.pair_features import (
 )
 from xjax.select.ensembles.lists import best_cells, member_lists
 
-# Number of labels that each proposer adds for a slice, and among the labels
-# without training documents. Those would else have no chance beside the labels
-# that a proposer has learned.
+# Number of labels that each proposer adds for a slice. Proposers that read
+# names add as many labels without training documents to all lists.
 _DEPTH_OF_SLICES = 10
 
 
@@ -31,11 +30,13 @@ class Proposer:
     scorer: the model; None if its lists are given (StackPairs.of_lists).
     depth: number of labels that it proposes for a document.
     scored: number of labels whose scores the ranker sees, at least depth.
+    describes: whether it scores labels without training documents by name.
   """
 
   scorer: Scorer | None
   depth: int
   scored: int
+  describes: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -129,7 +130,7 @@ class StackPairs:
       n_usual: the number of lists that are not over slices: 3 if list 2 is over
         all allowed labels, else 2.
     """
-    unseen = self._proposed(lists, slice(1, 2), _DEPTH_OF_SLICES)
+    unseen = self._proposed(lists, slice(1, 2), _DEPTH_OF_SLICES, True)
     groups = [
       np.union1d(self._proposed(lists, slice(0, 1)), unseen),
       self._proposed(lists, slice(2, n_usual)),
@@ -166,6 +167,7 @@ class StackPairs:
       _resized(mask, scorer.n_labels)
       for mask in (self.labels.documents == 0, *slices)
     ]
+    unseen = unseen & proposer.describes
     asked = scorer, part.proposed, rows, size
     if allowed is None:
       return member_lists(*asked, [unseen, *masks])
@@ -179,6 +181,7 @@ class StackPairs:
     lists: Sequence[tuple[np.ndarray, np.ndarray]],
     which: slice,
     most: int | None = None,
+    by_name: bool = False,
   ) -> Int64[np.ndarray, ' X']:
     """Returns the pairs that some lists propose, ascending.
 
@@ -186,9 +189,12 @@ class StackPairs:
       lists: the lists of each proposer.
       which: the lists that propose.
       most: the largest number of labels from each list; None for `depth`.
+      by_name: whether only proposers that read names count.
     """
     parts = [np.zeros(0, np.int64)]
     for proposer, (ids_GBK, _) in zip(self.proposers, lists, strict=True):
+      if by_name and not proposer.describes:
+        continue
       depth = min(proposer.depth, most or proposer.depth)
       ids = ids_GBK[which, :, :depth]
       _, document, _ = at = np.nonzero(ids != PAD)
@@ -226,9 +232,9 @@ class StackScorer:
     size, documents = 0, self.pairs.labels.documents
     for proposer in self.pairs.proposers:
       n_labels = proposer.scorer.n_labels
-      unseen = int((documents[:n_labels] == 0).sum())
+      unseen = int((documents[:n_labels] == 0).sum()) * proposer.describes
       size += list_length(proposer.depth, n_labels)
-      size += min(unseen, _DEPTH_OF_SLICES)
+      size += min(unseen, proposer.depth, _DEPTH_OF_SLICES)
     return size
 
   def topk(
