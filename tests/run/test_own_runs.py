@@ -1,5 +1,6 @@
 """Runs on a table of one's own, from the file to tagged documents."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -19,6 +20,7 @@ from xjax.config.check import check_config
 from xjax.config.json import load_config, to_json
 from xjax.config.neural_train import NeuralTrain
 from xjax.config.run import Config, EvalConfig
+from xjax.config.stack import StackModel, StackTrain
 from xjax.config.train import LinearTrain, TreeTrain
 from xjax.configs import auto
 from xjax.core.atomic import write_json
@@ -228,17 +230,32 @@ def space_of(n_train, counts, names=False) -> LabelSpace:
   [
     (2400, 200, LinearModel, LinearTrain, 1),
     (6000, 3000, LinearModel, LinearTrain, 2),
-    (40_000, 4000, TreeModel, TreeTrain, 2),
+    (4000, 6000, TreeModel, TreeTrain, 1),
+    (40_000, 4000, StackModel, StackTrain, 2),
     (900_000, 30_000, TreeModel, TreeTrain, 2),
   ],
 )
-def test_sizes_choose_a_linear_model_or_a_tree(
+def test_sizes_choose_a_linear_model_a_tree_or_a_stack(
   n_train, n_labels, model, train, max_ngram, accelerator
 ):
   space = space_of(n_train, [1] * n_labels)
   chosen = choose(auto.get_config(), space, accelerator).config
   assert isinstance(chosen.model, model) and isinstance(chosen.train, train)
   assert chosen.data.tokens.max_ngram == max_ngram
+
+
+def test_a_stack_reads_the_tokens_that_the_user_set():
+  config = auto.get_config()
+  config.data.tokens.min_count = 7
+  chosen = choose(config, space_of(40_000, [1] * 4000), False)
+  assert 'a tenth of the time' in chosen.other
+  tokens = {x.name: x.tokens for x in chosen.config.model.proposers}
+  assert tokens['tree'] == tokens['neighbours'] == TfidfConfig(min_count=7)
+  check_config(chosen.config)
+  sparse = dataclasses.replace(config, data=XcFeaturesData())
+  sparse.data.tokens = GivenFeaturesConfig()
+  chosen = choose(sparse, space_of(40_000, [1] * 4000), False)
+  assert isinstance(chosen.config.model, TreeModel)
 
 
 def test_tokens_that_the_user_set_are_kept():

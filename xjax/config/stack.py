@@ -188,6 +188,15 @@ def _sparse(
   )
 
 
+def text_proposers() -> tuple[ProposerConfig, ...]:
+  """Returns a tree, neighbours and, if labels have names, names over texts."""
+  return (
+    tree_proposer(),
+    neighbours_proposer(depth=25),
+    names_proposer(depth=25, optional=True),
+  )
+
+
 def text_and_title_proposers(
   text: tuple[str, ...], title: tuple[str, ...]
 ) -> tuple[ProposerConfig, ...]:

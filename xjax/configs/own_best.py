@@ -18,26 +18,15 @@ own_linear.
 """
 
 from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import (
-  StackModel,
-  StackTrain,
-  names_proposer,
-  neighbours_proposer,
-  tree_proposer,
-)
+from xjax.config.stack import StackModel, StackTrain, text_proposers
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.own.own import OwnData
 
 
 def get_config() -> Config:
-  proposers = (
-    tree_proposer(),
-    neighbours_proposer(depth=25),
-    names_proposer(depth=25, optional=True),
-  )
   return Config(
     data=OwnData(tokens=TfidfConfig()),
-    model=StackModel(proposers),
+    model=StackModel(text_proposers()),
     train=StackTrain(),
     eval=EvalConfig(batch_size=512),
   )

@@ -9,6 +9,7 @@ import numpy as np
 from xjax.config.check import check_config
 from xjax.config.json import load_config
 from xjax.config.run import Config
+from xjax.config.stack import StackModel, StackTrain, text_proposers
 from xjax.config.train import LinearTrain, TrainConfig, TreeTrain
 from xjax.core.errors import DataError
 from xjax.data.config import (
@@ -38,6 +39,10 @@ _ONE_VS_ALL = 20_000_000
 _PAIRS_FROM = 5_000
 # From here, the weights of a large tree would take too much memory.
 _SMALL_FROM = 100_000
+# A stack trains five times as many models as a tree alone. Its ranker needs
+# documents to learn from, and its time should stay below about an hour.
+_STACK_FROM, _STACK_TO = 5_000, 100_000
+_STACK_LABELS = 100_000
 _RARE = 20  # training documents of a label that the unified head may hide
 _HIDDEN = 200
 _BATCH = 32
@@ -172,7 +177,7 @@ def linear_parts(
 
 
 def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
-  """Chooses a linear model, or a label tree if there are many labels."""
+  """Chooses a linear model, or a tree or a stack if there are many labels."""
   model, train, tokens = linear_parts(
     space.n_train, space.n_trained, config.data.tokens
   )
@@ -184,6 +189,8 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
     if tokens.max_ngram != getattr(config.data.tokens, 'max_ngram', 0):
       pairs = 'pay' if tokens.max_ngram > 1 else 'need more documents'
       why = f'{has}: word pairs {pairs}'
+  if isinstance(model, TreeModel) and _fits_stack(config, space):
+    return _stack(config, tokens, reads, why)
   chosen = _with(config, model, train, tokens)
   if isinstance(model, LinearModel):
     what = 'LinearModel, one linear classifier per label'
@@ -197,6 +204,31 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
   # The configs own_... read no features.
   other = '' if config.data.sparse else other
   return _Choice(chosen, f'{what}, over {reads}', why, other)
+
+
+def _fits_stack(config: Config, space: LabelSpace) -> bool:
+  """Returns whether a stack can be trained in about an hour on two cores."""
+  enough = _STACK_FROM <= space.n_train <= _STACK_TO
+  return enough and len(space) <= _STACK_LABELS and not config.data.sparse
+
+
+def _stack(
+  config: Config, tokens: TfidfConfig, reads: str, why: str
+) -> _Choice:
+  """Chooses the stack of the config own_best."""
+  proposers = tuple(
+    dataclasses.replace(proposer, tokens=tokens)
+    if isinstance(proposer.tokens, TfidfConfig)
+    else proposer
+    for proposer in text_proposers()
+  )
+  return _Choice(
+    _with(config, StackModel(proposers), StackTrain(), tokens),
+    'StackModel, a label tree, nearest documents and label names, whose labels '
+    f'boosted trees rank, over {reads}',
+    f'{why}, and there are enough documents to learn from all of them',
+    'the label tree alone, in a tenth of the time (the config own_linear)',
+  )
 
 
 def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
