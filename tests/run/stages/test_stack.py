@@ -306,6 +306,20 @@ def test_the_ranker_can_learn_from_dev(tmp_path):
   assert result.metrics['dev']['xjax']['all']['P@1'] > 0.5
 
 
+@pytest.mark.parametrize('lesson', Lesson)
+def test_proposers_list_labels_by_their_zones(lesson, tmp_path, monkeypatch):
+  zones, propose = [], folds._propose
+
+  def watched(member, proposer, split, *rest):
+    zones.append({zone for x in split.documents for zone in x.zones})
+    return propose(member, proposer, split, *rest)
+
+  monkeypatch.setattr(folds, '_propose', watched)
+  proposer = dataclasses.replace(names_proposer(depth=10), zones=('recitals',))
+  fit(stack_of(proposer, lesson=lesson), tmp_path / 'run')
+  assert zones == [{'recitals'}] * (1 if lesson is Lesson.DEV else 3)
+
+
 def test_the_ranker_can_learn_from_some_documents(tmp_path):
   fit(stack_of(documents=60), tmp_path / 'run')
   path = tmp_path / 'run' / 'model' / 'fold_2_tree.npz'

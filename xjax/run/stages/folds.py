@@ -160,8 +160,8 @@ class Lessons:
       judged = np.ones(len(judged), bool)
       judged[space.held_out[space.held_out < len(judged)]] = False
       lists = [
-        _propose(members[x.name], x, split, unseen, x.name)
-        for x in self.proposers
+        _propose(members[x.name], x, self._cut(n, split), unseen, x.name)
+        for n, x in zip(self.numbers, self.proposers)
       ]
       yield from self._pairs(lists, split.gold, labels, judged)
       return
@@ -245,13 +245,18 @@ class Lessons:
     member = train_proposer(stage, [whole], corpus, preemption)
     no_gold = Ragged.of([()] * len(rows))
     part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
-    if proposer.zones:
-      cut = Corpus(corpus.label_space, {TRAIN: part}, corpus.fingerprint)
-      part = stage.corpus(cut).splits[TRAIN]
+    part = self._cut(number, part)
     unseen = corpus.label_space.train_counts == 0
     ids, scores = _propose(member, proposer, part, unseen, stage.name)
     ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
     return ids, scores
+
+  def _cut(self, number: int, split: Split) -> Split:
+    """Returns a split whose documents have only the zones of a proposer."""
+    stage = proposer_stage(self.config, self.folder, number)
+    stage = dataclasses.replace(stage, checks_zones=False)
+    parts = self.corpus.label_space, {TRAIN: split}, self.corpus.fingerprint
+    return stage.corpus(Corpus(*parts)).splits[TRAIN]
 
   def _read(self, path: pathlib.Path, n: int) -> ProposedLists:
     """Reads the lists of a fold.
