@@ -315,9 +315,9 @@ def test_proposers_list_labels_by_their_zones(lesson, tmp_path, monkeypatch):
     return propose(member, proposer, split, *rest)
 
   monkeypatch.setattr(folds, '_propose', watched)
-  proposer = dataclasses.replace(names_proposer(depth=10), zones=('recitals',))
+  proposer = dataclasses.replace(names_proposer(depth=10), zones=('title',))
   fit(stack_of(proposer, lesson=lesson), tmp_path / 'run')
-  assert zones == [{'recitals'}] * (1 if lesson is Lesson.DEV else 3)
+  assert zones == [{'title'}] * (1 if lesson is Lesson.DEV else 3)
 
 
 def test_the_ranker_can_learn_from_some_documents(tmp_path):
