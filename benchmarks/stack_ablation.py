@@ -308,7 +308,7 @@ def rows_of(
     cells[EVERYTHING, key] = number(row.baseline)
   yield ['variant', *columns, 'ranker, s']
   for name, (_, seconds) in results.items():
-    values = [cells[name, key] for key in columns.values()]
+    values = [cells.get((name, key), '-') for key in columns.values()]
     yield [name, *values, f'{seconds:.1f}']
 
 

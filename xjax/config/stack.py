@@ -87,7 +87,8 @@ class ProposerConfig(StageConfig):
     """Returns whether the proposer has an encoder, but names no folder."""
     if isinstance(self.tokens, TextVectorsConfig):
       return not self.tokens.folder
-    return self.tokens.pretrained and not self.model.encoder.folder
+    encoder = getattr(self.model, 'encoder', None)
+    return self.tokens.pretrained and getattr(encoder, 'folder', None) == ''
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     stack = config.model
@@ -270,6 +271,11 @@ class StackModel(ModelConfig):
         f"{path}.encoder='': give a pretrained encoder: a folder in the form "
         'of Hugging Face (config.json, model.safetensors and the tokenizer), '
         'or the name of a model in the local Hugging Face cache'
+      )
+    if self.encoder and not any(x.lacks_folder for x in self.proposers):
+      yield (
+        f'{path}.encoder={self.encoder!r}: is not used, because each proposer '
+        'has no encoder or names its folder itself; leave it empty'
       )
     names = [proposer.name for proposer in self.proposers]
     if not names:

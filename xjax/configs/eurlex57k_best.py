@@ -16,8 +16,8 @@ eurlex57k_best:gpu reads 512 pieces of each document. It also trains the encoder
 with a dense layer, as one more proposer: once for each of the four folds, and
 once on all training documents.
 
-Data: EURLEX57K. Hardware: two CPU cores and 8 GB. Expected: the metrics in
-docs/results.md, on dev. Time: an hour; most of it is for the vectors.
+Data: EURLEX57K. Hardware: two CPU cores and 8 GB. Expected: not measured yet.
+Time: not measured yet.
 """
 
 from xjax.config.neural_train import Dtype, NeuralTrain, Schedule

@@ -112,7 +112,8 @@ def check_describes(config: Config) -> None:
     if not any(map(describes, stages)):
       raise ConfigError(
         'this stack cannot score new labels: none of its proposers reads label '
-        'names; add a proposer with NamesModel'
+        'names; add a proposer with NamesModel or '
+        'PrototypesModel'
       )
     return
   if isinstance(config.model, EnsembleModel):

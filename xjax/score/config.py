@@ -17,6 +17,7 @@ from xjax.core.config_part import (
 )
 from xjax.data.config import (
   GivenFeaturesConfig,
+  Norm,
   TextVectorsConfig,
   TfidfConfig,
   TokensConfig,
@@ -205,6 +206,12 @@ class PrototypesModel(UntrainedModel):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
+    tokens = config.data.tokens
+    if isinstance(tokens, GivenFeaturesConfig) and tokens.norm is not Norm.L2:
+      yield (
+        f'config.data.tokens.norm={tokens.norm.name}: prototypes are compared '
+        'with rows of length 1; set config.data.tokens.norm=L2'
+      )
     if not self.names and not self.centroids:
       yield f'{path}: names or centroids must be True'
     if self.names and config.data.sparse:

@@ -35,8 +35,8 @@ def check_letters(names: Iterable[Iterable[str]]) -> None:
   """
   if not any(has_letters(name) for label in names for name in label):
     raise DataError(
-      'no label has a name that contains a letter, but this model searches for '
-      'the names of labels'
+      'no label has a name that contains a letter, but this model needs the '
+      'names of labels'
     )
 
 

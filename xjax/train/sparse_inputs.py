@@ -151,6 +151,11 @@ class TextInputs(SparseInputs):
       return features(np.arange(len(documents)))
     return _in_chunks(features, len(documents), 'features of documents')
 
+  def warmup(self) -> None:
+    """Compiles the programs that compute features, if there are any."""
+    if isinstance(self.config.data.tokens, TextVectorsConfig):
+      self.featurise.warmup()
+
   def document(self, document: str | Document) -> Document:
     """Returns a document with only the zones that the run reads."""
     return read_zones(document, self.config.data)

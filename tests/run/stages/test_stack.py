@@ -18,10 +18,11 @@ from xjax.config.stack import (
   StackTrain,
   names_proposer,
   neighbours_proposer,
+  tree_proposer,
   vector_proposers,
 )
 from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.data.config import TfidfConfig
+from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
@@ -38,6 +39,9 @@ from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 RANKER = BoostedTrees(trees=60, leaves=7, rate=0.2, least_pairs=5)
+
+
+TREE = tree_proposer()
 
 
 def stack_of(*proposers, **options):
@@ -205,6 +209,27 @@ def test_a_document_must_not_be_its_own_neighbour(tmp_path, monkeypatch):
   assert shares['leaking'] > shares['honest'] + 0.15
 
 
+def test_the_ranker_learns_from_what_it_sees_when_it_predicts(
+  tmp_path, monkeypatch
+):
+  lessons, learn = [], BoostedTrees.fit
+
+  def watched(self, data, *rest):
+    lessons.append(data)
+    return learn(self, data, *rest)
+
+  monkeypatch.setattr(BoostedTrees, 'fit', watched)
+  config = everything()
+  config.model.lesson = Lesson.DEV
+  result = fit(config, tmp_path / 'run')
+  stack, parts = load(result.workdir), []
+  for batch in stack.batches(result.corpus.split('dev')):
+    pairs = stack.scorer.pairs.of(batch)
+    judged = ~np.isin(pairs.keys % stack.n_labels, stack.space.held_out)
+    parts.append(pairs.features[judged])
+  np.testing.assert_array_equal(lessons[0].features_XF, np.concatenate(parts))
+
+
 def test_counts_do_not_say_whether_a_document_has_a_label(tmp_path):
   """The ranker must not see counts that include the document itself."""
   config = everything()
@@ -272,6 +297,11 @@ def test_shares_of_features_add_up_to_the_score(stacked):
       total = sum(part.weight for part in label.features)
       np.testing.assert_allclose(total, score, rtol=1e-4, atol=1e-4)
       assert {part.name for part in label.features} >= {'base'}
+      values = {part.name: part.value for part in label.features}
+      known = [x for x in values.values() if x is not None]
+      assert len(known) < len(values) and min(known) > -1e9
+      ranks = [values.get(f'{name}:rank') for name in model.stages]
+      assert all(x is None or x >= 1 for x in ranks)
       assert all(word.word in TEXTS[row] for word in label.why)
   assert model.explain(TEXTS[:1], k=2)[0][0].why
 
@@ -381,6 +411,11 @@ def test_a_stack_that_ranks_with_a_changed_stage_is_refused(stacked, tmp_path):
       r'proposers\[0\].scored=3: must be at least',
     ),
     ({'proposers': (names_proposer(language='klingon'),)}, 'must be one of'),
+    ({'encoder': 'minilm'}, 'encoder=.minilm.: is not used'),
+    (
+      {'proposers': (dataclasses.replace(TREE, tokens=SubwordsConfig()),)},
+      r'proposers\[0\].tokens=SubwordsConfig.*: TreeModel.* reads only',
+    ),
   ],
 )
 def test_wrong_fields_are_named(change, says):

@@ -1,7 +1,8 @@
 """Defines runs that compare documents with prototypes of labels.
 
-A prototype is what the name and the training documents of a label have in
-common. Nothing is trained. The workdir keeps one prototype per label.
+A prototype is the sum of two vectors, those of the label's name and of its
+training documents. Nothing is trained. The workdir keeps one prototype per
+label.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +85,8 @@ def _predictor(
   # Cosines are the scores of linear classifiers whose weights are prototypes.
   n_labels = prototypes.shape[0]
   flat = complete_tree(n_labels, max(2, n_labels))
-  bias = np.zeros(n_labels, np.float32)
+  # Labels without a prototype rank last. No cosine is below -1.
+  bias = np.where(np.diff(prototypes.indptr) > 0, 0, -2).astype(np.float32)
   columns = sparse.csc_array(prototypes.T)
   columns.sort_indices()
   parts = [Classifiers(columns, bias)]
@@ -112,8 +114,8 @@ def _prototypes(
   space, parts = corpus.label_space, []
   n_labels = space.n_inside if model.names else space.n_trained
   if model.names:
-    names = space.labels[:n_labels].names
-    parts.append(_name_rows(inputs, [x[0] if x else '' for x in names]))
+    names = [label.name for label in space.labels[:n_labels]]
+    parts.append(_name_rows(inputs, names))
   if model.centroids:
     rows = inputs.split_rows(corpus.splits[TRAIN])
     parts.append(_centroids(rows, corpus.trained_gold, n_labels))
@@ -214,8 +216,7 @@ class PrototypesFit(Fit):
     del prior
     if self.config.model.names:
       space = corpus.label_space
-      names = space.labels[: space.n_inside].names
-      check_letters([x[:1] for x in names])
+      check_letters([label.name] for label in space.labels[: space.n_inside])
     if self.config.model.centroids:
       check_train_labels(corpus)
 

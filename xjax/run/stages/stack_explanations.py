@@ -9,6 +9,7 @@ from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch
 from xjax.data.schema import Document
 from xjax.run.predictor import Predictor
+from xjax.score.rankers.pair_features import NONE
 from xjax.select.ensembles.stack import StackScorer
 from xjax.select.explanations import (
   BEYOND,
@@ -32,17 +33,21 @@ def feature_shares(
     names: names of the F features.
   """
   values = np.full((*ids_NK.shape, len(names)), np.nan, np.float32)
+  is_rank = np.array([name.endswith(':rank') for name in names])
   weights = np.zeros(values.shape, np.float32)
   base = 0.0
-  with progress(batches, 'explaining', unit='batch') as shown:
-    for batch in shown:
+  with progress(batches, 'explaining', unit='batch') as batches_left:
+    for batch in batches_left:
       ids_BK = ids_NK[batch.doc_B]
       listed = document, _ = np.nonzero(ids_BK != PAD)
       keys = document * np.int64(scorer.n_labels) + ids_BK[listed]
       features = scorer.pairs.features_of(batch, keys)
       shares = scorer.ranker.contributions(features)
       rows = batch.doc_B[document], listed[1]
-      values[rows], weights[rows] = features, shares[:, :-1]
+      # Readers count the places of a list from 1.
+      shown = np.where(is_rank, 1 - features, features)
+      values[rows] = np.where(features == NONE, np.nan, shown)
+      weights[rows] = shares[:, :-1]
       if len(shares):
         base = float(shares[0, -1])
   return FeatureShares(names, values, weights, base)

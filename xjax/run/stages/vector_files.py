@@ -323,11 +323,11 @@ class _Files:
     ids_path = path.with_suffix('.ids.txt')
     lengths_path = path.with_suffix('.lengths.npy')
     line = f'{path}: {len(ids)} vectors of size {self.source.dim}'
-    other = next(filter(pathlib.Path.exists, (path, ids_path)), None)
-    if lengths_path.exists() or (other and stem not in self.done):
+    others = lengths_path, *(() if stem in self.done else (path, ids_path))
+    if other := next(filter(pathlib.Path.exists, others), None):
       raise ConfigError(
-        f'{other or lengths_path}: exists, but xjax embed has not written it; '
-        'choose another folder'
+        f'{other}: exists, but xjax embed has not written it; choose another '
+        'folder'
       )
     if self.done.get(stem) not in (None, digest):
       raise ConfigError(

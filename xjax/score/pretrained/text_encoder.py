@@ -62,6 +62,15 @@ class TextEncoder:
       vectors_NE[rows] = program(params, ids_BT, lengths_B)[: len(rows)]
     return vectors_NE
 
+  def warmup(self) -> None:
+    """Compiles the program for all shapes of batches."""
+    program, params = self._program
+    lengths = np.arange(1, self.max_tokens + 1)
+    for n in _ROWS:
+      for width in np.unique(_widths(lengths, self.max_tokens)).tolist():
+        ids_BT = np.full((n, width), self.tokenizer.pad_id, np.int32)
+        program(params, ids_BT, np.ones(n, np.int32))
+
   @functools.cached_property
   def _program(self) -> tuple:
     """Returns the compiled function and its parameters."""
@@ -69,13 +78,20 @@ class TextEncoder:
     return jax.jit(functools.partial(_embed, graphdef)), params
 
 
+def _widths(
+  lengths: Int[np.ndarray, ' N'], max_tokens: int
+) -> Int[np.ndarray, ' N']:
+  """Returns the widths of the batches in which texts are encoded."""
+  # Widths are powers of 2, so that the program is compiled for few widths.
+  powers = np.ceil(np.log2(np.maximum(lengths, 8))).astype(np.int64)
+  return np.minimum(2**powers, max_tokens)
+
+
 def _batches(
   lengths: Int[np.ndarray, ' N'], max_tokens: int
 ) -> Iterator[tuple[Int[np.ndarray, ' B'], int]]:
   """Yields the rows and the width of each batch, short texts first."""
-  # Widths are powers of 2, so that the program is compiled for few widths.
-  powers = np.ceil(np.log2(np.maximum(lengths, 8))).astype(np.int64)
-  widths = np.minimum(2**powers, max_tokens)
+  widths = _widths(lengths, max_tokens)
   for width in np.unique(widths):
     rows = np.flatnonzero(widths == width)
     for start in range(0, len(rows), _ROWS[-1]):

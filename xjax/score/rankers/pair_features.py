@@ -13,6 +13,7 @@ import numpy as np
 from xjax.core.config_part import ConfigPart, field
 from xjax.core.types import PAD, Ragged
 from xjax.data.schema import LabelSpace
+from xjax.data.text.words import has_letters
 
 NONE = np.float32(-1e30)  # a feature that does not exist
 _FIFTH = 4  # place of the fifth label of a list
@@ -72,7 +73,8 @@ class LabelFacts:
     for label, above in enumerate(parents):
       for parent in above:
         children[parent].append(label)
-    words = [len(names[0].split()) if names else 0 for names in labels.names]
+    names = [label.name for label in labels]
+    words = [len(x.split()) if has_letters(x) else 0 for x in names]
     return cls(
       np.asarray(space.train_counts[:n_labels]),
       np.array(words, np.int32),

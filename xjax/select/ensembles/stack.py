@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 
 from jaxtyping import Bool, Float, Float32, Int32, Int64
 import numpy as np
@@ -130,7 +131,12 @@ class StackPairs:
       n_usual: the number of lists that are not over slices: 3 if list 2 is over
         all allowed labels, else 2.
     """
-    unseen = self._proposed(lists, slice(1, 2), _DEPTH_OF_SLICES, True)
+    # Scores of labels that a proposer has not learned say nothing.
+    lists = [
+      part if proposer.describes else _without_unseen(*part)
+      for proposer, part in zip(self.proposers, lists, strict=True)
+    ]
+    unseen = self._proposed(lists, slice(1, 2), _DEPTH_OF_SLICES)
     groups = [
       np.union1d(self._proposed(lists, slice(0, 1)), unseen),
       self._proposed(lists, slice(2, n_usual)),
@@ -163,25 +169,32 @@ class StackPairs:
     """Returns the lists of a proposer, in the order of of_lists."""
     scorer = proposer.scorer
     size = list_length(proposer.scored, scorer.n_labels)
-    unseen, *masks = [
-      _resized(mask, scorer.n_labels)
-      for mask in (self.labels.documents == 0, *slices)
-    ]
-    unseen = unseen & proposer.describes
+    masks = [_resized(mask, scorer.n_labels) for mask in slices]
+    unseen = [_resized(self._unseen_L, scorer.n_labels)]
+    unseen = unseen if proposer.describes else []
     asked = scorer, part.proposed, rows, size
     if allowed is None:
-      return member_lists(*asked, [unseen, *masks])
-    allowed = _resized(allowed, scorer.n_labels)
-    ids, scores = member_lists(*asked, [unseen])
-    more, others = member_lists(*asked, masks, allowed=allowed)
-    return np.concatenate([ids, more]), np.concatenate([scores, others])
+      ids, scores = member_lists(*asked, [*unseen, *masks])
+    else:
+      allowed = _resized(allowed, scorer.n_labels)
+      first = member_lists(*asked, unseen)
+      more = member_lists(*asked, masks, allowed=allowed)
+      ids, scores = (np.concatenate(parts) for parts in zip(first, more))
+    if not unseen:
+      ids = np.insert(ids, 1, PAD, axis=0)
+      scores = np.insert(scores, 1, -np.inf, axis=0)
+    return ids, scores
+
+  @functools.cached_property
+  def _unseen_L(self) -> Bool[np.ndarray, ' L']:
+    """The labels without training documents."""
+    return self.labels.documents == 0
 
   def _proposed(
     self,
     lists: Sequence[tuple[np.ndarray, np.ndarray]],
     which: slice,
     most: int | None = None,
-    by_name: bool = False,
   ) -> Int64[np.ndarray, ' X']:
     """Returns the pairs that some lists propose, ascending.
 
@@ -189,12 +202,9 @@ class StackPairs:
       lists: the lists of each proposer.
       which: the lists that propose.
       most: the largest number of labels from each list; None for `depth`.
-      by_name: whether only proposers that read names count.
     """
     parts = [np.zeros(0, np.int64)]
     for proposer, (ids_GBK, _) in zip(self.proposers, lists, strict=True):
-      if by_name and not proposer.describes:
-        continue
       depth = min(proposer.depth, most or proposer.depth)
       ids = ids_GBK[which, :, :depth]
       _, document, _ = at = np.nonzero(ids != PAD)
@@ -276,6 +286,15 @@ class StackScorer:
       lists.append(best(inside))
     ids_GBK, scores_GBK = (np.stack(arrays) for arrays in zip(*lists))
     return ids_GBK, scores_GBK
+
+
+def _without_unseen(
+  ids_GBK: Int32[np.ndarray, 'G B K'], scores_GBK: Float32[np.ndarray, 'G B K']
+) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+  """Returns the lists of a proposer, with an empty list 1."""
+  ids_GBK, scores_GBK = ids_GBK.copy(), scores_GBK.copy()
+  ids_GBK[1], scores_GBK[1] = PAD, -np.inf
+  return ids_GBK, scores_GBK
 
 
 def _resized(mask: np.ndarray, n: int) -> Bool[np.ndarray, '*documents n']:

@@ -119,6 +119,10 @@ class TextVectors:
     """Returns the vectors of N texts."""
     return self._encoder.vectors(texts)
 
+  def warmup(self) -> None:
+    """Compiles the programs for all shapes of batches."""
+    self._encoder.warmup()
+
   def save(self, path: str | os.PathLike) -> None:
     """Writes an .npz file, which load reads."""
     write_npz(path, self._arrays())
