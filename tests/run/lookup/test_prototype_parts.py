@@ -12,6 +12,7 @@ from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import (
   GivenFeaturesConfig,
+  Norm,
   TextVectorsConfig,
   TfidfConfig,
 )
@@ -44,6 +45,23 @@ LABELS = [
   {'id': '8', 'name': 'olive oil'},
   {'id': '9', 'name': '2003 !'},
 ]
+
+
+def test_labels_that_are_words_are_their_own_names(tmp_path):
+  labels = [{'id': '6'}, {'id': '7'}, {'id': 'olive oil'}]
+  config = own_corpus(tmp_path, labels, centroids=False)
+  predictor = load(fit(config, tmp_path / 'run').workdir)
+  (first, *_) = predictor.predict(['some olive oil'], 3)[0]
+  assert first.id == 'olive oil'
+
+
+def test_labels_without_a_prototype_come_last(tmp_path):
+  config = own_corpus(tmp_path, LABELS, names=False)
+  predictor = load(fit(config, tmp_path / 'run').workdir)
+  lists = predictor.lists(['nothing known', 'fish'], 4)
+  ids = [[predictor.space.ids[x] for x in row] for row in lists.ids]
+  assert [row[2:] for row in ids] == [['8', '9']] * 2
+  assert (lists.scores[:, 2:] == -2).all() and (lists.scores[:, :2] >= 0).all()
 
 
 @pytest.mark.parametrize('centroids', [False, True])
@@ -128,6 +146,9 @@ def test_sparse_features_have_no_names(tmp_path):
   config = Config(data=data, model=PrototypesModel(), train=NoTrain())
   with pytest.raises(ConfigError, match='config.model.names=True: config.data'):
     check_config(config)
+  with pytest.raises(ConfigError, match='norm=NONE: .*; set .*norm=L2'):
+    check_config(config)
+  config.data.tokens.norm = Norm.L2
   config.model.names = False
   result = fit(config, tmp_path / 'run')
   assert result.metrics['test']['xjax']['all']['P@1'] == 1

@@ -90,7 +90,9 @@ def scores_by_definition(result, model, texts):
   whole = of_length_1(model.names * named + model.centroids * centroids)
   rows = load(result.workdir).inputs.featurise(texts).toarray()
   n_labels = space.n_inside if model.names else space.n_trained
-  return of_length_1(rows.astype(np.float64)) @ whole[:n_labels].T
+  scores_NL = of_length_1(rows.astype(np.float64)) @ whole[:n_labels].T
+  scores_NL[:, ~whole[:n_labels].any(axis=1)] = -2  # no prototype
+  return scores_NL
 
 
 def scores_of(lists):
