@@ -91,9 +91,6 @@ class ProposerConfig(StageConfig):
     return self.tokens.pretrained and getattr(encoder, 'folder', None) == ''
 
   def check(self, config: Any, path: str) -> Iterator[str]:
-    stack = config.model
-    if isinstance(stack, StackModel) and stack.lacks_encoder(config):
-      return  # the stack says it once for all proposers
     yield from super().check(config, path)
     if self.scored < self.depth:
       yield (
@@ -266,12 +263,6 @@ class StackModel(ModelConfig):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
-    if self.lacks_encoder(config):
-      yield (
-        f"{path}.encoder='': give a pretrained encoder: a folder in the form "
-        'of Hugging Face (config.json, model.safetensors and the tokenizer), '
-        'or the name of a model in the local Hugging Face cache'
-      )
     if self.encoder and not any(x.lacks_folder for x in self.proposers):
       yield (
         f'{path}.encoder={self.encoder!r}: is not used, because each proposer '

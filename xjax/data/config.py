@@ -191,14 +191,6 @@ class TextVectorsConfig(TokensConfig):
     tiny=16,
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    if not self.folder and not config.data.generated:
-      yield (
-        f"{path}.folder='': give a pretrained encoder: a folder in the form of "
-        'Hugging Face (config.json, model.safetensors and the tokenizer), or '
-        'the name of a model in the local Hugging Face cache'
-      )
-
 
 @dataclasses.dataclass
 class NgramsConfig(TokensConfig, abstract=True):

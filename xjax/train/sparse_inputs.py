@@ -27,6 +27,11 @@ from xjax.data.text.words import WordPlace
 from xjax.train.inputs import READS_TEXT, check_reads_features, read_zones
 from xjax.train.workdir import Workdir
 
+GIVE_ENCODER = (
+  'give a pretrained encoder: a folder in the form of Hugging Face '
+  '(config.json, model.safetensors and the tokenizer), or the name of a model '
+  'in the local Hugging Face cache'
+)
 _CHUNK = 512  # documents whose features are computed at a time
 
 
@@ -246,12 +251,16 @@ def check_features(config: Config, folder: Workdir) -> None:
       missing or has a fault.
   """
   tokens = config.data.tokens
-  if not isinstance(tokens, TextVectorsConfig) or not tokens.folder:
+  if not isinstance(tokens, TextVectorsConfig):
     return
-  if not features_file(config, folder).exists():
+  if features_file(config, folder).exists():
+    return
+  if tokens.folder:
     from xjax.train.initial.text_vectors import check_folder  # loads JAX
 
     check_folder(tokens)
+  elif not config.data.generated:
+    raise ConfigError(f"config.data.tokens.folder='': {GIVE_ENCODER}")
 
 
 def kept_inputs(

@@ -134,7 +134,7 @@ def test_settings_that_do_not_fit_are_named(tmp_path, data, options, says):
   config = own_corpus(tmp_path, LABELS, **options)
   changed = dataclasses.replace(config.data, **data)
   with pytest.raises(ConfigError) as raised:
-    check_config(dataclasses.replace(config, data=changed))
+    fit(dataclasses.replace(config, data=changed), tmp_path / 'run')
   assert str(raised.value).startswith(says)
 
 

@@ -282,11 +282,12 @@ def test_wrong_fields_are_named(change, says):
     check_config(dataclasses.replace(config, model=model))
 
 
-def test_the_folder_of_an_encoder_is_asked_for_once():
+def test_the_folder_of_an_encoder_is_asked_for_once(tmp_path):
   data = JsonlData('somewhere', tokens=TfidfConfig())
   config = dataclasses.replace(stack_of(*vector_proposers()), data=data)
+  check_config(config)
   with pytest.raises(ConfigError) as error:
-    check_config(config)
+    fit(config, tmp_path / 'run')
   assert str(error.value).count('\n') == 0
   assert "config.model.encoder='': give a pretrained" in str(error.value)
   config.model.encoder = 'minilm'

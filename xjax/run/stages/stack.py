@@ -40,6 +40,7 @@ from xjax.score.rankers.pair_features import LabelFacts, feature_names
 from xjax.select.ensembles.stack import Proposer, StackPairs, StackScorer
 from xjax.select.explanations import LabelExplanations
 from xjax.train.preemption import Preemption
+from xjax.train.sparse_inputs import GIVE_ENCODER
 from xjax.train.workdir import Workdir
 
 _STEP = 0  # the only step of models without optimizer steps
@@ -177,6 +178,8 @@ class StackFit(Fit):
       ConfigError: there are several processes, or a stage cannot start.
     """
     check_one_process(self.config)
+    if self.config.model.lacks_encoder(self.config):
+      raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
     for stage in self.stages.values():
       stage.check_start()
 
