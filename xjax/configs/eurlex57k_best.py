@@ -40,15 +40,15 @@ from xjax.score.text_model import NeuralModel
 
 TITLE = ('title',)
 TEXT = ('header', 'recitals', 'main_body', 'attachments')
-SIZES = 'cpu', 'gpu'
+SYSTEMS = 'cpu', 'gpu'
 
 
-def get_config(size: str = 'cpu') -> Config:
-  if size not in SIZES:
-    raise ValueError(f'{size!r} is not one of {", ".join(SIZES)}')
+def get_config(system: str = 'cpu') -> Config:
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   proposers = text_and_title_proposers(TEXT, TITLE)
-  proposers += vector_proposers(max_tokens=512 if size == 'gpu' else 128)
-  if size == 'gpu':
+  proposers += vector_proposers(max_tokens=512 if system == 'gpu' else 128)
+  if system == 'gpu':
     proposers += (_trained_encoder(),)
   return Config(
     data=Eurlex57kData(zones=TITLE + TEXT, tokens=TfidfConfig()),
