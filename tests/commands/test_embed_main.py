@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def embedded(run_main, folder):
-  """What the command printed; the vectors are in folder/vectors."""
+  """Returns the finished command, whose vectors are in folder/vectors."""
   done = run_main(
     'embed',
     '--config=frozen_features',

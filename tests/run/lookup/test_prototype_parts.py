@@ -68,9 +68,9 @@ def test_labels_without_a_prototype_come_last(tmp_path):
 def test_names_without_a_letter_are_no_part(tmp_path, centroids):
   config = own_corpus(tmp_path, LABELS, centroids=centroids)
   predictor = load(fit(config, tmp_path / 'run').workdir)
-  found = predictor.prototypes.toarray()
+  rows = predictor.prototypes.toarray()
   named = predictor.inputs.featurise(['olive oil']).toarray()[0]
-  row_of = dict(zip(predictor.space.ids, found, strict=True))
+  row_of = dict(zip(predictor.space.ids, rows, strict=True))
   np.testing.assert_allclose(row_of['8'], named, atol=1e-6)
   assert not row_of['9'].any()
   for id_, n in (('6', 4), ('7', 2)):

@@ -109,8 +109,8 @@ def test_scores_are_cosines_of_documents_and_prototypes(fitted, reads, parts):
   expected = scores_by_definition(result, PARTS[parts], texts)
   predictor, dev = load(result.workdir), dev_of(result)
   n_labels = expected.shape[1]
-  found = scores_of(predictor.lists(texts, n_labels))
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  values = scores_of(predictor.lists(texts, n_labels))
+  np.testing.assert_allclose(values, expected, atol=1e-5)
   assert dev.n_scored == predictor.n_labels == n_labels
   assert dev.score_kind is ScoreKind.MARGIN and dev.assigned_above == 0.5
   assert dev.selected_by == 'exact'
@@ -134,8 +134,8 @@ def test_labels_without_documents_are_scored_by_name(fitted, reads, parts):
   assert set(space.held_out) < set(unseen)
   named, centroids = parts_by_definition(result)
   assert not centroids[unseen].any() and named[unseen].any(axis=1).all()
-  found = load(result.workdir).prototypes.toarray()
-  np.testing.assert_allclose(found[unseen], named[unseen], atol=1e-6)
+  values = load(result.workdir).prototypes.toarray()
+  np.testing.assert_allclose(values[unseen], named[unseen], atol=1e-6)
 
 
 def test_held_out_labels_are_found(fitted):

@@ -103,5 +103,5 @@ def test_a_stack_of_prototypes_takes_new_labels(stacked, tmp_path):
   source.write_text(json.dumps({'text': name}) + '\n')
   tag_file(result.workdir, str(source), str(output), 40, labels=str(labels))
   (line,) = output.read_text().splitlines()
-  found = [label['id'] for label in json.loads(line)['labels']]
-  assert 'new' in found
+  ids = [label['id'] for label in json.loads(line)['labels']]
+  assert 'new' in ids

@@ -4,12 +4,20 @@ import dataclasses
 
 import pytest
 
+from tests.fixtures.encoders import write_encoder
 from tests.fixtures.shortlist_runs import by_levels, reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
+from tests.fixtures.vector_files import write_corpus
 from xjax.config.neural_train import NeuralTrain
+from xjax.config.run import Config, shrink
 from xjax.config.stage import StageConfig
 from xjax.config.stages import StageVectors
-from xjax.data.config import WordsConfig
+from xjax.data.config import (
+  FeatureFilesConfig,
+  TextVectorsConfig,
+  WordsConfig,
+)
+from xjax.data.formats.jsonl import JsonlData
 from xjax.run.fit import fit
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
@@ -73,3 +81,23 @@ def bootstrapped(devices, tmp_path_factory):
   folder = tmp_path_factory.mktemp('bootstrapped') / 'run'
   with devices(1):
     return fit(by_levels(bootstrap=True), folder)
+
+
+@pytest.fixture(scope='module')
+def encoder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('encoder') / 'model'
+  write_encoder(folder, pooler=True)
+  return TextVectorsConfig(str(folder), max_tokens=16)
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory):
+  return write_corpus(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture
+def settings(data_dir):
+  """A config that reads vectors, which do not exist yet."""
+  tokens = FeatureFilesConfig()
+  data = JsonlData(dir=str(data_dir), tokens=tokens, labels='all', workers=1)
+  return dataclasses.replace(shrink(Config()), data=data)

@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.fixtures.encoders import write_encoder
 from tests.fixtures.sparse_runs import RUNS, config_of
 from tests.fixtures.vector_files import (
   DIM,
@@ -15,7 +14,6 @@ from tests.fixtures.vector_files import (
   SPLITS,
   texts_of,
   vectors_in,
-  write_corpus,
 )
 from xjax.config.run import Config, shrink
 from xjax.core.errors import ConfigError
@@ -36,26 +34,6 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig, MeanConfig
 from xjax.score.text_model import NeuralModel
 from xjax.train.initial.text_vectors import TextVectors
-
-
-@pytest.fixture(scope='module')
-def encoder(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('encoder') / 'model'
-  write_encoder(folder, pooler=True)
-  return TextVectorsConfig(str(folder), max_tokens=16)
-
-
-@pytest.fixture(scope='module')
-def data_dir(tmp_path_factory):
-  return write_corpus(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture
-def settings(data_dir):
-  """A config that reads vectors, which do not exist yet."""
-  tokens = FeatureFilesConfig()
-  data = JsonlData(dir=str(data_dir), tokens=tokens, labels='all', workers=1)
-  return dataclasses.replace(shrink(Config()), data=data)
 
 
 def neural(config, **parts):
@@ -94,9 +72,9 @@ def test_vectors_of_a_run_are_those_of_its_encoder(tuned, encoder, tmp_path):
   ]
   predictor = load(tuned)
   for name in SPLITS:
-    found = vectors_in(tmp_path / 'vectors', name)
+    vectors = vectors_in(tmp_path / 'vectors', name)
     np.testing.assert_allclose(
-      found, encoded(predictor, texts_of(name)), atol=1e-5
+      vectors, encoded(predictor, texts_of(name)), atol=1e-5
     )
   labels = vectors_in(tmp_path / 'vectors', 'labels')
   names = encoded(predictor, [*LABELS.values()])[[0, 2]]
@@ -134,23 +112,23 @@ def test_a_tuned_encoder_that_is_exported_gives_vectors_too(
   embed_run(str(tuned), tmp_path / 'run', splits=('dev',))
   ours = vectors_in(tmp_path / 'run', 'dev')
   ours /= np.linalg.norm(ours, axis=1, keepdims=True)
-  found = vectors_in(tmp_path / 'exported', 'dev')
-  np.testing.assert_allclose(found, ours, atol=1e-5)
+  vectors = vectors_in(tmp_path / 'exported', 'dev')
+  np.testing.assert_allclose(vectors, ours, atol=1e-5)
   labels = [vectors_in(tmp_path / x, 'labels') for x in ('exported', 'run')]
   np.testing.assert_allclose(*labels, atol=1e-5)
 
 
 def test_the_data_may_have_moved(tuned, data_dir, tmp_path):
-  there = shutil.copytree(data_dir, tmp_path / 'data')
-  (there / 'dev.jsonl').write_text(
+  changed = shutil.copytree(data_dir, tmp_path / 'data')
+  (changed / 'dev.jsonl').write_text(
     '{"id": "new", "text": "te", "labels": ["b"]}\n'
   )
-  embed_run(str(tuned), tmp_path / 'vectors', str(there), ('dev',))
+  embed_run(str(tuned), tmp_path / 'vectors', str(changed), ('dev',))
   folder = tmp_path / 'vectors'
   assert (folder / 'dev.ids.txt').read_text() == 'new\n'
   expected = encoded(load(tuned), ['te'])
-  found = np.load(folder / 'dev.npy')
-  np.testing.assert_allclose(found, expected, atol=1e-6)
+  vectors = np.load(folder / 'dev.npy')
+  np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 def test_labels_are_left_out_if_the_encoder_is_not_pretrained(
@@ -163,10 +141,10 @@ def test_labels_are_left_out_if_the_encoder_is_not_pretrained(
   names = {path.name for path in (tmp_path / 'vectors').iterdir()}
   assert 'labels.npy' not in names and 'train.npy' in names
   split = finished.corpus.split('dev')
-  found = np.load(tmp_path / 'vectors' / 'dev.npy')
+  vectors = np.load(tmp_path / 'vectors' / 'dev.npy')
   texts = [split.documents[row].text() for row in range(len(split))]
   expected = encoded(load(finished.workdir), texts)
-  np.testing.assert_allclose(found, expected, atol=1e-6)
+  np.testing.assert_allclose(vectors, expected, atol=1e-6)
   assert len(lines) == len(finished.corpus.splits)
 
 
@@ -195,7 +173,7 @@ def test_a_pooler_is_part_of_the_vectors(encoder, settings, tmp_path):
   )
   fit(settings, tmp_path / 'run')
   embed_run(str(tmp_path / 'run'), tmp_path / 'vectors', splits=('dev',))
-  found = vectors_in(tmp_path / 'vectors', 'dev')
+  vectors = vectors_in(tmp_path / 'vectors', 'dev')
   expected = encoded(load(tmp_path / 'run'), texts_of('dev'))
-  np.testing.assert_allclose(found, expected, atol=1e-5)
-  assert (np.abs(found) < 1).all()  # the pooler ends with tanh
+  np.testing.assert_allclose(vectors, expected, atol=1e-5)
+  assert (np.abs(vectors) < 1).all()  # the pooler ends with tanh

@@ -1,4 +1,4 @@
-"""What the ranker of a stack learns from: folds of train, or dev."""
+"""The ranker of a stack learns from folds of train, or from dev."""
 
 import dataclasses
 

@@ -14,15 +14,12 @@ from tests.fixtures.vector_files import (
   SPLITS,
   texts_of,
   vectors_in,
-  write_corpus,
 )
 from xjax.config.run import Config, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.data.config import (
-  FeatureFilesConfig,
   GivenFeaturesConfig,
-  TextVectorsConfig,
 )
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -30,26 +27,6 @@ from xjax.data.load import load_corpus
 from xjax.run.stages import vector_files
 from xjax.run.stages.vector_files import embed_corpus, embed_run
 from xjax.train.initial.text_vectors import TextVectors
-
-
-@pytest.fixture(scope='module')
-def encoder(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('encoder') / 'model'
-  write_encoder(folder, pooler=True)
-  return TextVectorsConfig(str(folder), max_tokens=16)
-
-
-@pytest.fixture(scope='module')
-def data_dir(tmp_path_factory):
-  return write_corpus(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture
-def settings(data_dir):
-  """A config that reads vectors, which do not exist yet."""
-  tokens = FeatureFilesConfig()
-  data = JsonlData(dir=str(data_dir), tokens=tokens, labels='all', workers=1)
-  return dataclasses.replace(shrink(Config()), data=data)
 
 
 @pytest.fixture(scope='module')
@@ -70,18 +47,18 @@ def test_a_folder_has_vectors_of_all_splits_and_of_labels(embedded, encoder):
   assert set(files_in(embedded)) == names | {'embed.json'}
   expected = TextVectors.fit(encoder, [])
   for name in SPLITS:
-    found = vectors_in(embedded, name)
-    assert found.shape == (SPLITS[name], DIM)
+    vectors = vectors_in(embedded, name)
+    assert vectors.shape == (SPLITS[name], DIM)
     np.testing.assert_allclose(
-      found, expected.vectors(texts_of(name)), atol=1e-6
+      vectors, expected.vectors(texts_of(name)), atol=1e-6
     )
 
 
 def test_names_without_a_letter_have_the_vector_0(embedded, encoder):
-  found = vectors_in(embedded, 'labels')
+  vectors = vectors_in(embedded, 'labels')
   expected = TextVectors.fit(encoder, []).vectors([*LABELS.values()])
-  np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=1e-6)
-  assert not found[1].any()
+  np.testing.assert_allclose(vectors[[0, 2]], expected[[0, 2]], atol=1e-6)
+  assert not vectors[1].any()
 
 
 def test_only_labels_of_the_label_space_have_vectors(
@@ -101,8 +78,8 @@ def test_small_chunks_give_the_same_vectors(
   monkeypatch.setattr(vector_files, '_CHUNK', 2)
   embed_corpus(settings, encoder, tmp_path / 'vectors')
   for name in (*SPLITS, 'labels'):
-    found = vectors_in(tmp_path / 'vectors', name)
-    np.testing.assert_allclose(found, vectors_in(embedded, name), atol=1e-6)
+    vectors = vectors_in(tmp_path / 'vectors', name)
+    np.testing.assert_allclose(vectors, vectors_in(embedded, name), atol=1e-6)
 
 
 def test_lines_say_what_is_in_the_files(settings, encoder, embedded, tmp_path):
@@ -261,5 +238,5 @@ def test_the_synthetic_corpus_has_vectors(encoder, tmp_path):
   config = copy.deepcopy(shrink(Config()))
   embed_corpus(config, encoder, tmp_path / 'vectors', ('train',))
   corpus = load_corpus(config.data, config.seed)
-  found = np.load(tmp_path / 'vectors' / 'train.npy')
-  assert found.shape == (len(corpus.split('train')), DIM)
+  vectors = np.load(tmp_path / 'vectors' / 'train.npy')
+  assert vectors.shape == (len(corpus.split('train')), DIM)

@@ -23,18 +23,17 @@ from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Document, Split
-from xjax.run.contract import Fit, Fitted, check_one_process
+from xjax.run.contract import Fitted
 from xjax.run.judging import Metrics
 from xjax.run.load import calibrated
+from xjax.run.lookup.untrained import UntrainedFit
 from xjax.run.predictor import Predictor
-from xjax.run.sparse import FEATURE_FILES
 from xjax.score.config import NeighboursModel
 from xjax.score.exact_match import MatchedLabels
 from xjax.score.neighbours import NearestDocuments, NeighbourVotes
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import (
   SparseInputs,
-  check_features,
   kept_inputs,
   saved_inputs,
 )
@@ -173,22 +172,11 @@ def _file(folder: Workdir) -> pathlib.Path:
 
 
 @dataclasses.dataclass(frozen=True)
-class NeighboursFit(Fit):
+class NeighboursFit(UntrainedFit):
   """Keeps the training documents in the workdir of a run."""
 
   models = (NeighboursModel,)
-  label_free = FEATURE_FILES
   load = staticmethod(load_neighbours)
-
-  def check_start(self) -> None:
-    """Checks the number of processes and the encoder of vectors, if any.
-
-    Raises:
-      ConfigError, DataError: there are several processes, or the encoder is
-        missing or has a fault.
-    """
-    check_one_process(self.config)
-    check_features(self.config, self.workdir)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Checks that at least one label has training documents.

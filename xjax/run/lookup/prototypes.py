@@ -23,11 +23,11 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.quality import check_train_labels
 from xjax.data.schema import Corpus, Label, LabelSpace
 from xjax.data.text.words import has_letters
-from xjax.run.contract import Fit, Fitted, check_one_process
+from xjax.run.contract import Fitted
 from xjax.run.judging import Metrics
 from xjax.run.load import calibrated
+from xjax.run.lookup.untrained import UntrainedFit
 from xjax.run.predictor import Predictor, check_describes
-from xjax.run.sparse import FEATURE_FILES
 from xjax.score.config import PrototypesModel
 from xjax.score.exact_match import check_letters
 from xjax.score.linear.block_weights import BlockWeights
@@ -39,7 +39,6 @@ from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import (
   SparseInputs,
   TextInputs,
-  check_features,
   kept_inputs,
   saved_inputs,
 )
@@ -190,22 +189,11 @@ def _file(folder: Workdir) -> pathlib.Path:
 
 
 @dataclasses.dataclass(frozen=True)
-class PrototypesFit(Fit):
+class PrototypesFit(UntrainedFit):
   """Computes the prototypes of labels in the workdir of a run."""
 
   models = (PrototypesModel,)
-  label_free = FEATURE_FILES
   load = staticmethod(load_prototypes)
-
-  def check_start(self) -> None:
-    """Checks the number of processes and the encoder of vectors, if any.
-
-    Raises:
-      ConfigError, DataError: there are several processes, or the encoder is
-        missing or has a fault.
-    """
-    check_one_process(self.config)
-    check_features(self.config, self.workdir)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Checks that labels have names or training documents.
