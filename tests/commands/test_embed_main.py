@@ -38,16 +38,23 @@ def folder(tmp_path_factory):
   return folder
 
 
-@pytest.fixture(scope='module')
-def embedded(run_main, folder):
-  """Returns the finished command, whose vectors are in folder/vectors."""
-  done = run_main(
+def command(folder):
+  """Returns the words of a command that writes folder/vectors."""
+  return (
     'embed',
     '--config=frozen_features',
     f'--config.data.dir={folder}/data',
     f'--folder={folder}/encoder',
     '--max_tokens=16',
     f'--output={folder}/vectors',
+  )
+
+
+@pytest.fixture(scope='module')
+def embedded(run_main, folder):
+  """Returns the finished command, whose vectors are in folder/vectors."""
+  done = run_main(
+    *command(folder),
   )
   assert done.returncode == 0, done.stderr
   return done
@@ -86,12 +93,7 @@ def test_the_vectors_are_frozen_features(run_main, embedded, folder, tmp_path):
 def test_the_same_command_again_writes_nothing(run_main, embedded, folder):
   before = {x: x.stat().st_mtime_ns for x in (folder / 'vectors').iterdir()}
   done = run_main(
-    'embed',
-    '--config=frozen_features',
-    f'--config.data.dir={folder}/data',
-    f'--folder={folder}/encoder',
-    '--max_tokens=16',
-    f'--output={folder}/vectors',
+    *command(folder),
     '--splits=dev,test,dev',
   )
   assert done.returncode == 0, done.stderr

@@ -165,11 +165,11 @@ def reference(names, text, splitter, counts):
       wanted = words_of(name)
       units = set().union(*map(units_of, wanted))
       often = {u: sum(u in units_of(word) for word in words) for u in units}
-      found = [u for u in units if often[u]]
-      if not found:
+      present = [u for u in units if often[u]]
+      if not present:
         continue
-      score = sum(idf(u) * (1 + math.log(often[u])) for u in found)
-      score *= sum(map(idf, found)) / sum(map(idf, units))
+      score = sum(idf(u) * (1 + math.log(often[u])) for u in present)
+      score *= sum(map(idf, present)) / sum(map(idf, units))
       places = range(len(words))
       score *= phrase(sum(words[i : i + len(wanted)] == wanted for i in places))
       scores[label] = max(score, scores.get(label, 0))
@@ -217,10 +217,10 @@ def test_rare_words_have_larger_shares_than_frequent_words():
   coverage = coverage_of(['fish of the sea'], STEMS, counts_of(of=7, sea=3))
   shares = coverage.word_shares(Document('d', {'text': 'of sea of of sea of'}))
   of, sea = 0.1, math.log(2)
-  found = of * (1 + math.log(4)), sea * (1 + math.log(2))
+  sums = of * (1 + math.log(4)), sea * (1 + math.log(2))
   share = (of + sea) / (of + sea + 2 * math.log(8))
   parts_T = shares.contributions(np.ones((1, 1)))[0]
-  by_of, by_sea = np.array(found) * share / (4, 2)
+  by_of, by_sea = np.array(sums) * share / (4, 2)
   wanted = [by_of, by_sea, by_of, by_of, by_sea, by_of]
   np.testing.assert_allclose(parts_T, wanted, rtol=1e-5)
 

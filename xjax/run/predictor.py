@@ -1,6 +1,6 @@
 """Predicts labels for text with a trained model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -112,8 +112,7 @@ def check_describes(config: Config) -> None:
     if not any(map(describes, stages)):
       raise ConfigError(
         'this stack cannot score new labels: none of its proposers reads label '
-        'names; add a proposer with NamesModel or '
-        'PrototypesModel'
+        'names; add a proposer with NamesModel or PrototypesModel'
       )
     return
   if isinstance(config.model, EnsembleModel):
@@ -150,17 +149,18 @@ def check_describes(config: Config) -> None:
 
 def explains(config: Config) -> bool:
   """Returns whether words can explain the labels of a run."""
-  try:
-    check_explains(config)
-  except ConfigError:
-    return False
-  return True
+  return _passes(check_explains, config)
 
 
 def describes(config: Config) -> bool:
   """Returns whether the model of a run can score new labels by their names."""
+  return _passes(check_describes, config)
+
+
+def _passes(check: Callable[[Config], None], config: Config) -> bool:
+  """Returns whether a check of a config raises no ConfigError."""
   try:
-    check_describes(config)
+    check(config)
   except ConfigError:
     return False
   return True

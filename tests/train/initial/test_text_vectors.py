@@ -84,9 +84,9 @@ def test_a_pooler_does_not_count(fitted, tmp_path):
 
 def test_without_a_folder_a_small_encoder_is_made():
   config = TextVectorsConfig(max_tokens=16)
-  made = TextVectors.fit(config, TEXTS)
-  assert made.digest == TextVectors.fit(config, TEXTS).digest
-  rows = made(TEXTS).toarray()
+  vectors = TextVectors.fit(config, TEXTS)
+  assert vectors.digest == TextVectors.fit(config, TEXTS).digest
+  rows = vectors(TEXTS).toarray()
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
   assert not np.allclose(rows[0], rows[2])
 
@@ -192,8 +192,8 @@ def test_folders_are_checked_without_their_weights(folder, monkeypatch):
   monkeypatch.setattr(
     'xjax.score.pretrained.model_folder.ModelFolder.parameters', None
   )
-  found, tokenizer = check_folder(TextVectorsConfig(folder, max_tokens=20))
-  assert str(found.path) == folder and tokenizer.n_special == 2
+  model, tokenizer = check_folder(TextVectorsConfig(folder, max_tokens=20))
+  assert str(model.path) == folder and tokenizer.n_special == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Defines what runs without training have in common."""
+"""Defines what untrained models over features of documents share."""
 
 import dataclasses
 
