@@ -115,12 +115,16 @@ class Lesson(enum.Enum):
 
 
 def tree_proposer(
-  name: str = 'tree', zones: tuple[str, ...] = (), depth: int = 40
+  name: str = 'tree',
+  zones: tuple[str, ...] = (),
+  depth: int = 40,
+  n_trees: int = 1,
 ) -> ProposerConfig:
-  """Returns a label tree over TF-IDF features, as own_linear trains it."""
+  """Returns label trees over TF-IDF features, as own_linear trains them."""
   from xjax.score.trees.clusters import ClusterTree
 
-  model = TreeModel(tree=ClusterTree(arity=100, max_leaf=100))
+  tree = ClusterTree(arity=100, max_leaf=100)
+  model = TreeModel(tree=tree, n_trees=n_trees)
   train = TreeTrain(threshold=0.01)
   return _sparse(TfidfConfig(), zones, model, train, name, depth)
 
@@ -198,7 +202,9 @@ def text_proposers() -> tuple[ProposerConfig, ...]:
 def text_and_title_proposers(
   text: tuple[str, ...], title: tuple[str, ...]
 ) -> tuple[ProposerConfig, ...]:
-  """Returns a tree over texts, and neighbours and names by text and by title.
+  """Returns trees, neighbours and names, each by text and by title.
+
+  Titles are short, so three trees over them take less time than one over texts.
 
   Args:
     text: zones of the text.
@@ -206,6 +212,7 @@ def text_and_title_proposers(
   """
   return (
     tree_proposer('tree', text),
+    tree_proposer('title_tree', title, depth=20, n_trees=3),
     neighbours_proposer('neighbours', text, depth=25),
     neighbours_proposer('title_neighbours', title, depth=15),
     names_proposer('names', text, depth=25),
