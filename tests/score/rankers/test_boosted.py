@@ -1,5 +1,6 @@
 """Boosted trees rank pairs, and are saved and loaded."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -61,6 +62,13 @@ def test_a_feature_that_does_not_exist_is_smaller_than_all_numbers():
 def test_a_ranker_depends_on_the_seed_alone(ranker):
   assert fitted().scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
   assert (fitted(seed=4).scores(PAIRS) != ranker.scores(PAIRS)).any()
+
+
+def test_the_score_is_the_mean_of_models(ranker):
+  one = dataclasses.replace(CONFIG, models=1)
+  alone = [fitted(one, seed).scores(PAIRS) for seed in (3, 4)]
+  assert (alone[0] != alone[1]).any()
+  np.testing.assert_allclose(ranker.scores(PAIRS), sum(alone) / 2, atol=1e-5)
 
 
 def test_workers_do_not_change_the_ranker(tmp_path):

@@ -20,7 +20,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import plural
 from xjax.data.folds import Fold, make_folds, part_of
 from xjax.data.formats.draft import TRAIN
-from xjax.data.schema import Corpus, Split
+from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.predictions import list_length
 from xjax.run.load import DEV
 from xjax.run.predictor import Predictor, describes
@@ -31,7 +31,11 @@ from xjax.score.rankers.pair_features import (
   PairFeatures,
   feature_names,
 )
-from xjax.select.ensembles.stack import Proposer, StackPairs
+from xjax.select.ensembles.stack import (
+  Proposer,
+  StackPairs,
+  with_empty_list,
+)
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
@@ -156,11 +160,16 @@ class Lessons:
     judged = labels.documents > 0
     if self.config.model.lesson is Lesson.DEV:
       split, space = self.corpus.split(DEV), self.corpus.label_space
-      unseen = space.train_counts == 0
       judged = np.ones(len(judged), bool)
       judged[space.held_out[space.held_out < len(judged)]] = False
       lists = [
-        _propose(members[x.name], x, self._cut(n, split), unseen, x.name)
+        _propose(
+          members[x.name],
+          x,
+          self._cut(n, split),
+          self._unseen(x, space),
+          x.name,
+        )
         for n, x in zip(self.numbers, self.proposers)
       ]
       yield from self._pairs(lists, split.gold, labels, judged)
@@ -246,10 +255,22 @@ class Lessons:
     no_gold = Ragged.of([()] * len(rows))
     part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
     part = self._cut(number, part)
-    unseen = corpus.label_space.train_counts == 0
+    unseen = self._unseen(proposer, corpus.label_space)
     ids, scores = _propose(member, proposer, part, unseen, stage.name)
     ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
     return ids, scores
+
+  def _unseen(
+    self, proposer: ProposerConfig, space: LabelSpace
+  ) -> np.ndarray | None:
+    """Returns which labels are unseen; None if the proposer cannot score them.
+
+    Args:
+      proposer: a proposer.
+      space: the labels, with the counts of the proposer's training documents.
+    """
+    reads_names = describes(proposer.run_config(self.config))
+    return space.train_counts == 0 if reads_names else None
 
   def _cut(self, number: int, split: Split) -> Split:
     """Returns a split whose documents have only the zones of a proposer."""
@@ -324,12 +345,15 @@ def _propose(
   member: Predictor,
   proposer: ProposerConfig,
   split: Split,
-  unseen: np.ndarray,
+  unseen: np.ndarray | None,
   name: str,
 ) -> ProposedLists:
-  """Lists the labels of documents, among all labels and among unseen labels."""
+  """Lists the labels of documents, among all labels and among unseen labels.
+
+  The second list is empty if unseen is None.
+  """
   size = list_length(proposer.scored, member.n_labels)
-  masks = [unseen[: member.n_labels]]
+  masks = [] if unseen is None else [unseen[: member.n_labels]]
   batches = member.batches(split)
   logging.info('%s lists labels of %d documents', name, len(split))
   with progress(batches, f'lists of {name}', unit='batch') as shown:
@@ -338,6 +362,6 @@ def _propose(
       lambda batch: member.topk(batch, size, slices=masks),
       len(split),
       size,
-      2,
+      1 + len(masks),
     )
-  return ids, scores
+  return (ids, scores) if masks else with_empty_list(ids, scores)

@@ -34,6 +34,7 @@ if typing.TYPE_CHECKING:
   import lightgbm
 
 _END = '\nend of trees\n'
+_TREE = '\n\nTree='
 # The lines of a tree: lists of integers, lists of numbers, and single numbers.
 _INTEGERS = {
   'split_feature',
@@ -63,7 +64,15 @@ class BoostedTrees(RankerConfig):
   The loss is the log loss of each pair, so the scores are logits.
   """
 
-  trees: int = field(400, 'Number of trees.', AT_LEAST_1, tiny=at_most(4))
+  models: int = field(
+    2,
+    'Number of models. They differ in what is drawn at random, and the score is '
+    'the mean of their scores.',
+    AT_LEAST_1,
+  )
+  trees: int = field(
+    400, 'Number of trees of a model.', AT_LEAST_1, tiny=at_most(4)
+  )
   leaves: int = field(
     63, 'Largest number of leaves of a tree.', AT_LEAST_2, tiny=at_most(4)
   )
@@ -98,19 +107,23 @@ class BoostedTrees(RankerConfig):
       feature_name=names,
       params={'verbose': -1, 'num_threads': workers},
     )
-    with Progress('training the ranker', self.trees) as shown:
+    n_trees = self.models * self.trees
+    with Progress('training the ranker', n_trees) as shown:
 
       def after_tree(_: Any) -> None:
         between()
         shown.update(1)
 
-      booster = lightgbm.train(
-        self._parameters(seed, workers),
-        pairs,
-        self.trees,
-        callbacks=[after_tree],
-      )
-    return BoostedRanker(booster)
+      boosters = [
+        lightgbm.train(
+          self._parameters(seed + number, workers),
+          pairs,
+          self.trees,
+          callbacks=[after_tree],
+        )
+        for number in range(self.models)
+      ]
+    return BoostedRanker(_mean(boosters))
 
   def _parameters(self, seed: int, workers: int) -> dict[str, Any]:
     """Returns the parameters of LightGBM, which do not depend on threads."""
@@ -136,10 +149,7 @@ class BoostedTrees(RankerConfig):
     try:
       text = path.read_bytes().decode('ascii')
       own_names = _check_model(text)
-      # LightGBM reads trees of given sizes in threads, where an error ends the
-      # process. Without the sizes, it reads one tree after the other.
-      text = re.sub('\ntree_sizes=.*', '', text)
-      booster = lightgbm.Booster(model_str=text)
+      booster = _booster(text)
     except (*DAMAGE, lightgbm.basic.LightGBMError) as error:
       raise DataError(f'{path}: cannot be read as a ranker: {error}') from error
     if own_names != list(map(_plain, names)):
@@ -184,6 +194,37 @@ class BoostedRanker(PairRanker):
       file.write(text + end)
 
 
+def _mean(boosters: 'Sequence[lightgbm.Booster]') -> 'lightgbm.Booster':
+  """Returns a model whose score is the mean of the scores of some models."""
+  n_models = len(boosters)
+  if n_models == 1:
+    return boosters[0]
+  head, trees = '', []
+  for booster in boosters:
+    for number in range(booster.num_trees()):
+      leaves = booster.dump_model(1, number)['tree_info'][0]['num_leaves']
+      for leaf in range(leaves):
+        value = booster.get_leaf_output(number, leaf)
+        booster.set_leaf_output(number, leaf, value / n_models)
+    text = booster.model_to_string().partition(_END)[0]
+    first, *blocks = text.rstrip('\n').split(_TREE)
+    head = head or first
+    trees += [block.partition('\n')[2] for block in blocks]
+  blocks = [f'{number}\n{block}' for number, block in enumerate(trees)]
+  return _booster(_TREE.join([head, *blocks]) + '\n\n' + _END)
+
+
+def _booster(text: str) -> 'lightgbm.Booster':
+  """Reads a model.
+
+  LightGBM reads trees of given sizes in threads, where an error ends the
+  process. Without the sizes, it reads one tree after the other.
+  """
+  import lightgbm
+
+  return lightgbm.Booster(model_str=re.sub('\ntree_sizes=.*', '', text))
+
+
 def _plain(name: str) -> str:
   """Returns the name of a feature without the characters of JSON.
 
@@ -207,7 +248,7 @@ def _check_model(text: str) -> list[str]:
   """
   if not text.endswith(_END) or re.search(r'[^\n -~]', text):
     raise ValueError('the file is cut short, or is not text')
-  head, *trees = text.removesuffix(_END).rstrip('\n').split('\n\nTree=')
+  head, *trees = text.removesuffix(_END).rstrip('\n').split(_TREE)
   lines = _fields(head.removeprefix('tree\n'))
   names = lines['feature_names'].split(' ')
   wanted = {

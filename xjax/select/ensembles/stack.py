@@ -180,10 +180,7 @@ class StackPairs:
       first = member_lists(*asked, unseen)
       more = member_lists(*asked, masks, allowed=allowed)
       ids, scores = (np.concatenate(parts) for parts in zip(first, more))
-    if not unseen:
-      ids = np.insert(ids, 1, PAD, axis=0)
-      scores = np.insert(scores, 1, -np.inf, axis=0)
-    return ids, scores
+    return (ids, scores) if unseen else with_empty_list(ids, scores)
 
   @functools.cached_property
   def _unseen_L(self) -> Bool[np.ndarray, ' L']:
@@ -286,6 +283,14 @@ class StackScorer:
       lists.append(best(inside))
     ids_GBK, scores_GBK = (np.stack(arrays) for arrays in zip(*lists))
     return ids_GBK, scores_GBK
+
+
+def with_empty_list(
+  ids_GBK: Int32[np.ndarray, 'G B K'], scores_GBK: Float32[np.ndarray, 'G B K']
+) -> tuple[Int32[np.ndarray, 'H B K'], Float32[np.ndarray, 'H B K']]:
+  """Returns the lists of a proposer, with an empty list 1; H is G + 1."""
+  ids = np.insert(ids_GBK, 1, PAD, axis=0)
+  return ids, np.insert(scores_GBK, 1, -np.inf, axis=0)
 
 
 def _without_unseen(
