@@ -14,7 +14,7 @@ LIST is a file with the ids of all labels, also of those that no training
 document has.
 
 Data: EURLEX57K. Hardware: two CPU cores and 6 GB. Expected: the metrics in
-docs/results.md, on dev. Time: 20 minutes.
+docs/results.md, on dev. Time: half an hour.
 """
 
 from xjax.config.run import Config, EvalConfig

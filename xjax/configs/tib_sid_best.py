@@ -1,9 +1,9 @@
 r"""Trains the best system without a neural part on TIB-SID library records.
 
 The proposers and the ranker (LightGBM, Ke et al. 2017) are those of
-eurlex57k_best_cpu. A sixth of the
-26,976 labels have no training documents, and half of the others have one. So
-names that are found in titles and abstracts matter more than on EURLEX57K.
+eurlex57k_best_cpu. A sixth of the 26,976 labels have no training documents, and
+half of the others have one. So names that are found in titles and abstracts
+matter more than on EURLEX57K.
 
   xjax train --config=tib_sid_best \
     --config.data.dir=DIR --workdir=runs/tib_sid_best
