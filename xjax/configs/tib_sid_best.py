@@ -9,7 +9,7 @@ matter more than on EURLEX57K.
     --config.data.dir=DIR --workdir=runs/tib_sid_best
 
 Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: the
-metrics in docs/configs.md, on dev. Time: 20 minutes on busy cores.
+metrics in docs/configs.md, on dev. Time: about half an hour.
 """
 
 from xjax.config.run import Config, EvalConfig

@@ -66,7 +66,7 @@ def test_a_ranker_depends_on_the_seed_alone(ranker):
 
 def test_the_score_is_the_mean_of_models(ranker):
   one = dataclasses.replace(CONFIG, models=1)
-  alone = [fitted(one, seed).scores(PAIRS) for seed in (3, 4)]
+  alone = [fitted(one, seed).scores(PAIRS) for seed in (6, 7)]
   assert (alone[0] != alone[1]).any()
   np.testing.assert_allclose(ranker.scores(PAIRS), sum(alone) / 2, atol=1e-5)
 

@@ -116,7 +116,7 @@ class BoostedTrees(RankerConfig):
 
       boosters = [
         lightgbm.train(
-          self._parameters(seed + number, workers),
+          self._parameters(seed * self.models + number, workers),
           pairs,
           self.trees,
           callbacks=[after_tree],
@@ -215,7 +215,7 @@ def _mean(boosters: 'Sequence[lightgbm.Booster]') -> 'lightgbm.Booster':
 
 
 def _booster(text: str) -> 'lightgbm.Booster':
-  """Reads a model.
+  """Returns the model that a text describes.
 
   LightGBM reads trees of given sizes in threads, where an error ends the
   process. Without the sizes, it reads one tree after the other.
