@@ -21,6 +21,7 @@ from xjax.config.stack import (
   vector_proposers,
 )
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
@@ -60,6 +61,14 @@ def everything():
 @pytest.fixture(scope='module')
 def stacked(tmp_path_factory):
   return fit(everything(), tmp_path_factory.mktemp('stacked') / 'run')
+
+
+def test_in_folds_only_names_list_labels_that_are_not_trained(stacked):
+  empty = {}
+  for path in (stacked.workdir / 'model').glob('fold_0_*.npz'):
+    with np.load(path) as file:
+      empty[path.stem.removeprefix('fold_0_')] = (file['ids'][1] == PAD).all()
+  assert empty == {'tree': True, 'neighbours': True, 'names': False}
 
 
 def dev_of(result):

@@ -12,7 +12,6 @@ from xjax.config.stack import (
   names_proposer,
   neighbours_proposer,
 )
-from xjax.core.types import PAD
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
 from xjax.run.fit import fit
@@ -160,12 +159,3 @@ def test_the_ranker_can_learn_from_some_documents(tmp_path):
   path = tmp_path / 'run' / 'model' / 'fold_2_tree.npz'
   with np.load(path) as file:
     assert file['ids'].shape[:2] == (2, 20)
-
-
-def test_only_proposers_that_read_names_list_unseen_labels_in_folds(tmp_path):
-  fit(stack_of(), tmp_path / 'run')
-  empty = {}
-  for name in ('tree', 'names'):
-    with np.load(tmp_path / 'run' / 'model' / f'fold_0_{name}.npz') as file:
-      empty[name] = (file['ids'][1] == PAD).all()
-  assert empty == {'tree': True, 'names': False}

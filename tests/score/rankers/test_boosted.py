@@ -71,6 +71,13 @@ def test_the_score_is_the_mean_of_models(ranker):
   np.testing.assert_allclose(ranker.scores(PAIRS), sum(alone) / 2, atol=1e-5)
 
 
+def test_models_that_would_be_equal_are_an_error():
+  alike = dataclasses.replace(CONFIG, feature_share=1.0, pair_share=1.0)
+  [error] = alike.check(None, 'config.ranker')
+  assert 'config.ranker.models=2: must be 1' in error
+  assert not [*dataclasses.replace(alike, models=1).check(None, '')]
+
+
 def test_workers_do_not_change_the_ranker(tmp_path):
   config = BoostedTrees(trees=2, leaves=8, least_pairs=5)
   rankers = [fitted(config, workers=workers) for workers in (1, 2)]

@@ -200,10 +200,8 @@ class Lessons:
   def _folds(self) -> list[Fold]:
     model = self.config.model
     # Hidden labels teach the ranker nothing if no proposer can list them.
-    readers = [
-      x for x in self.proposers if describes(x.run_config(self.config))
-    ]
-    share = model.hidden if readers else None
+    readable = any(map(self._describes, self.proposers))
+    share = model.hidden if readable else None
     folds = make_folds(self.corpus, model.folds, share, self.config.seed)
     hidden = plural(len(folds[0].hidden), 'label')
     logging.info('%d folds; %s hidden in each', len(folds), hidden)
@@ -269,8 +267,11 @@ class Lessons:
       proposer: a proposer.
       space: the labels, with the counts of the proposer's training documents.
     """
-    reads_names = describes(proposer.run_config(self.config))
-    return space.train_counts == 0 if reads_names else None
+    return space.train_counts == 0 if self._describes(proposer) else None
+
+  def _describes(self, proposer: ProposerConfig) -> bool:
+    """Returns whether a proposer scores labels by their names."""
+    return describes(proposer.run_config(self.config))
 
   def _cut(self, number: int, split: Split) -> Split:
     """Returns a split whose documents have only the zones of a proposer."""
@@ -312,7 +313,7 @@ class Lessons:
     """
     features: PairFeatures = self.config.model.features
     proposers = [
-      Proposer(None, x.depth, x.scored, describes(x.run_config(self.config)))
+      Proposer(None, x.depth, x.scored, self._describes(x))
       for x in self.proposers
     ]
     pairs = StackPairs(proposers, labels, features)

@@ -4,7 +4,7 @@ Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree",
 NeurIPS 2017.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import pathlib
 import re
@@ -61,13 +61,14 @@ _REAL = r'-?([0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?|inf|nan)'
 class BoostedTrees(RankerConfig):
   """Adds up many small decision trees, each of which corrects the sum so far.
 
-  The loss is the log loss of each pair, so the scores are logits.
+  The score is the mean of several such sums. The loss is the log loss of each
+  pair, so the scores are logits.
   """
 
   models: int = field(
     2,
-    'Number of models. They differ in what is drawn at random, and the score is '
-    'the mean of their scores.',
+    'Number of models. They differ in what is drawn at random, and the score '
+    'is the mean of their scores.',
     AT_LEAST_1,
   )
   trees: int = field(
@@ -94,6 +95,14 @@ class BoostedTrees(RankerConfig):
   pair_share: float = field(
     0.7, 'Share of the pairs that a tree learns from, drawn at random.', SHARE
   )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    if self.models > 1 and self.feature_share == self.pair_share == 1:
+      yield (
+        f'{path}.models={self.models}: must be 1 with {path}.feature_share=1 '
+        f'and {path}.pair_share=1, since nothing is drawn, and all models '
+        'would be equal'
+      )
 
   def fit(
     self, data: RankerData, seed: int, workers: int, between: Callable[[], Any]
@@ -195,23 +204,29 @@ class BoostedRanker(PairRanker):
 
 
 def _mean(boosters: 'Sequence[lightgbm.Booster]') -> 'lightgbm.Booster':
-  """Returns a model whose score is the mean of the scores of some models."""
-  n_models = len(boosters)
-  if n_models == 1:
-    return boosters[0]
-  head, trees = '', []
-  for booster in boosters:
-    for number in range(booster.num_trees()):
-      leaves = booster.dump_model(1, number)['tree_info'][0]['num_leaves']
-      for leaf in range(leaves):
-        value = booster.get_leaf_output(number, leaf)
-        booster.set_leaf_output(number, leaf, value / n_models)
-    text = booster.model_to_string().partition(_END)[0]
-    first, *blocks = text.rstrip('\n').split(_TREE)
-    head = head or first
-    trees += [block.partition('\n')[2] for block in blocks]
-  blocks = [f'{number}\n{block}' for number, block in enumerate(trees)]
-  return _booster(_TREE.join([head, *blocks]) + '\n\n' + _END)
+  """Returns a model whose score is the mean of the scores of some models.
+
+  It has the trees of all models, with smaller values at their leaves.
+
+  Args:
+    boosters: models that were trained on the same Dataset.
+  """
+  parts = [_split(booster.model_to_string()) for booster in boosters]
+  blocks = [tree.partition('\n')[2] for _, trees in parts for tree in trees]
+  numbered = [f'{number}\n{block}' for number, block in enumerate(blocks)]
+  text = _TREE.join([parts[0][0], *numbered])
+
+  def smaller(values: re.Match) -> str:
+    return ' '.join(repr(float(x) / len(parts)) for x in values[0].split())
+
+  text = re.sub('(?<=\nleaf_value=).*', smaller, text)
+  return _booster(text + '\n\n' + _END)
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+  """Returns the header of a model, and its trees from their numbers on."""
+  head, *trees = text.partition(_END)[0].rstrip('\n').split(_TREE)
+  return head, trees
 
 
 def _booster(text: str) -> 'lightgbm.Booster':
@@ -248,7 +263,7 @@ def _check_model(text: str) -> list[str]:
   """
   if not text.endswith(_END) or re.search(r'[^\n -~]', text):
     raise ValueError('the file is cut short, or is not text')
-  head, *trees = text.removesuffix(_END).rstrip('\n').split(_TREE)
+  head, trees = _split(text)
   lines = _fields(head.removeprefix('tree\n'))
   names = lines['feature_names'].split(' ')
   wanted = {

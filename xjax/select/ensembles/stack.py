@@ -288,7 +288,14 @@ class StackScorer:
 def with_empty_list(
   ids_GBK: Int32[np.ndarray, 'G B K'], scores_GBK: Float32[np.ndarray, 'G B K']
 ) -> tuple[Int32[np.ndarray, 'H B K'], Float32[np.ndarray, 'H B K']]:
-  """Returns the lists of a proposer, with an empty list 1; H is G + 1."""
+  """Inserts an empty list 1, for labels without training documents.
+
+  Args:
+    ids_GBK, scores_GBK: the other lists of a proposer.
+
+  Returns:
+    ids_HBK, scores_HBK: one list more, with PAD and -inf in list 1.
+  """
   ids = np.insert(ids_GBK, 1, PAD, axis=0)
   return ids, np.insert(scores_GBK, 1, -np.inf, axis=0)
 
@@ -296,7 +303,7 @@ def with_empty_list(
 def _without_unseen(
   ids_GBK: Int32[np.ndarray, 'G B K'], scores_GBK: Float32[np.ndarray, 'G B K']
 ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
-  """Returns the lists of a proposer, with an empty list 1."""
+  """Returns the lists of a proposer, with list 1 emptied."""
   ids_GBK, scores_GBK = ids_GBK.copy(), scores_GBK.copy()
   ids_GBK[1], scores_GBK[1] = PAD, -np.inf
   return ids_GBK, scores_GBK
