@@ -8,7 +8,12 @@ import numpy as np
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.data.batches.sparse import batch_rows
 from xjax.select.proposer import Proposer
-from xjax.select.tree_search import SearchResult, Squash, TreeSearch
+from xjax.select.tree_search import (
+  OpenNodes,
+  SearchResult,
+  Squash,
+  TreeSearch,
+)
 
 
 class MatchedScorer:
@@ -74,7 +79,9 @@ class MatchedScorer:
       for part in parts:
         inside_L = allowed[part][0] if each else allowed
         log_L = self._logs(weights, mask_L, inside_L)
-        opened = self._search.below(rows[part], nodes_BK[part])
+        document, place = np.nonzero(nodes_BK[part] != PAD)
+        nodes = nodes_BK[part][document, place]
+        opened = OpenNodes(self._search, rows[part], document, nodes)
         result = self._search.beam(rows[part], k, 1, log_L, squash, opened)
         each_part.append(result)
       results.append(SearchResult.concatenate(each_part))

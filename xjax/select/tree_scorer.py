@@ -5,13 +5,14 @@ import concurrent.futures
 import dataclasses
 from typing import Self
 
-from jaxtyping import Bool, Float, Float32, Float64, Int32
+from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
-from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
+from xjax.core.types import AS_LOGITS, Batch, ScoreKind
 from xjax.data.batches.sparse import batch_rows
 from xjax.select.tree_search import Link, SearchResult, Squash, TreeSearch
+from xjax.select.tree_search_loops import fill_lists, mean_scores
 
 _DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
 
@@ -236,41 +237,41 @@ def combine_trees(
 class _Scores:
   """Holds the scores that are combined from several trees.
 
-  A cell is a pair of a document and a label, stored as the number document *
-  n_labels + label.
-
   Attributes:
-    cells: int64 [cells], in any order.
-    means: float64 [cells], the combined scores of the cells (see
-      combine_trees).
+    documents: int64 [cells].
+    labels: int32 [cells], different labels of each document.
+    means: float64 [cells], the combined scores (see combine_trees).
     n_labels: L.
   """
 
-  cells: np.ndarray
+  documents: np.ndarray
+  labels: np.ndarray
   means: np.ndarray
   n_labels: int
 
   @classmethod
   def of(cls, trees: Sequence[Sequence[SearchResult]], n_labels: int) -> Self:
     """Combines the scores of trees; each tree has one or more results."""
-    parts = [_cells(results, n_labels) for results in trees]
-    cells, listed = (np.concatenate(arrays) for arrays in zip(*parts))
-    cells, which = np.unique(cells, return_inverse=True)
-    # The exponentials are relative to the best score of a cell. If they were
-    # not, all exponentials of a cell might be rounded to 0.
-    best_score = np.full(len(cells), -np.inf)
-    np.maximum.at(best_score, which, listed)
-    sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
-    return cls(cells, best_score + np.log(sums / len(trees)), n_labels)
+    results = [result for each in trees for result in each]
+    ids = np.concatenate([result.ids for result in results], axis=1)
+    scores = np.concatenate([result.scores for result in results], axis=1)
+    sizes = [sum(x.ids.shape[1] for x in each) for each in trees]
+    numbers = np.repeat(np.arange(len(trees)), sizes)
+    return cls(*mean_scores(ids, scores, numbers, n_labels), n_labels)
 
   def with_missing(self, others: '_Scores') -> '_Scores':
     """Adds the scores of `others` for cells that have no score here."""
-    new = ~np.isin(others.cells, self.cells)
-    return dataclasses.replace(
-      self,
-      cells=np.append(self.cells, others.cells[new]),
-      means=np.append(self.means, others.means[new]),
+    new = ~np.isin(others._cells, self._cells, assume_unique=True)
+    return _Scores(
+      np.append(self.documents, others.documents[new]),
+      np.append(self.labels, others.labels[new]),
+      np.append(self.means, others.means[new]),
+      self.n_labels,
     )
+
+  @property
+  def _cells(self) -> Int64[np.ndarray, ' cells']:
+    return self.documents * self.n_labels + self.labels
 
   def best(
     self,
@@ -280,32 +281,13 @@ class _Scores:
     squash: Squash | None,
   ) -> SearchResult:
     """Returns the k best labels of n documents."""
-    document, label = np.divmod(self.cells, self.n_labels)
     keys = squash(self.means) if squash else self.means
     if log_weights_L is not None:
-      keys = log_weights_L[label] + keys
-    order = np.lexsort((label, -keys, document))
-    order = order[keys[order] > -np.inf]
-    document = document[order]
-    rank = np.arange(len(order)) - np.searchsorted(document, document)
-    top = rank < k
-    order, at = order[top], (document[top], rank[top])
-    result = SearchResult.none(n, k)
-    result.ids[at], result.keys[at] = label[order], keys[order]
-    result.scores[at] = self.means[order]
-    return result
-
-
-def _cells(
-  results: Sequence[SearchResult], n_labels: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the distinct cells of a tree's results, and the cells' scores."""
-  ids = np.concatenate([result.ids for result in results], axis=1)
-  scores = np.concatenate([result.scores for result in results], axis=1)
-  document, place = np.nonzero(ids != PAD)
-  cells = document * np.int64(n_labels) + ids[document, place]
-  cells, at = np.unique(cells, return_index=True)
-  return cells, scores[document[at], place[at]]
+      keys = log_weights_L[self.labels] + keys
+    found = SearchResult.none(n, k)
+    lists = found.ids, found.keys, found.scores
+    fill_lists(self.documents, self.labels, keys, self.means, lists)
+    return found
 
 
 def _logits(logs: np.ndarray) -> np.ndarray:

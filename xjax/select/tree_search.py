@@ -3,7 +3,8 @@
 A search goes from the root down, for all documents of a batch together. To open
 a node for a document means to score all children of the node. If several
 documents open the same node, the features of the children's classifiers are
-looked up only once. A link is a function of a classifier's score (see Link).
+looked up only once. Searches of the same documents share the nodes that they
+open. A link is a function of a classifier's score (see Link).
 The score of a label is the sum of the links of the nodes on the label's path.
 If a label has a weight w, the label is ranked by log w + score.
 
@@ -26,7 +27,7 @@ import functools
 import math
 from typing import Self
 
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
@@ -34,7 +35,7 @@ from xjax.core.types import PAD
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import csr_arrays
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.select.tree_search_loops import open_next, score_children
+from xjax.select.tree_search_loops import open_next, score_children, sort_lists
 
 
 class Link(enum.Enum):
@@ -174,11 +175,9 @@ class TreeSearch:
     search = self.exact
     if width is not None:
       search = functools.partial(self.beam, width=width)
-    # All searches share the scores of the root's children. In one-vs-all, these
-    # are the scores of all labels.
-    root = self._root(rows)
+    opened = OpenNodes.root(self, rows)
     return [
-      search(rows, k, log_weights_L=log_weights_L, squash=squash, root=root)
+      search(rows, k, log_weights_L=log_weights_L, squash=squash, opened=opened)
       for log_weights_L in logs
     ]
 
@@ -230,7 +229,7 @@ class TreeSearch:
     width: int,
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
-    root: tuple | None = None,
+    opened: 'OpenNodes | None' = None,
   ) -> SearchResult:
     """Returns the best labels by beam search.
 
@@ -241,10 +240,12 @@ class TreeSearch:
       width: width of the beam, the number of nodes to open at each depth.
       log_weights_L: float64, log weights, -inf for labels that must not be
         listed. None stands for log weights of 0.
-      root: the return value of _root, or None to compute it.
+      opened: nodes that earlier searches have opened for these documents, and
+        the nodes where the search starts. None to start at the root.
     """
     floors = np.full(rows.shape[0], -np.inf)
-    return self._run(rows, k, width, floors, log_weights_L, squash, root)
+    opened = opened or OpenNodes.root(self, rows)
+    return self._run(k, width, floors, log_weights_L, squash, opened)
 
   def exact(
     self,
@@ -252,32 +253,32 @@ class TreeSearch:
     k: int,
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
-    root: tuple | None = None,
+    opened: 'OpenNodes | None' = None,
   ) -> SearchResult:
     """Returns the k best of all labels. The arguments are as in beam."""
+    opened = opened or OpenNodes.root(self, rows)
     if not self._inner[1:].any():  # opening the root scores all labels
-      return self.beam(rows, k, 1, log_weights_L, squash, root)
+      return self.beam(rows, k, 1, log_weights_L, squash, opened)
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
-    options = log_weights_L, squash, root or self._root(rows)
+    options = log_weights_L, squash, opened
     first = self.beam(rows, k, width, *options)
     floors = first.keys[:, -1].copy()  # contiguous, as in beam
-    result = self._run(rows, k, _ALL_NODES, floors, *options)
+    result = self._run(k, _ALL_NODES, floors, *options)
     return dataclasses.replace(result, opened=result.opened + first.opened)
 
   def _run(
     self,
-    rows: sparse.csr_array,
     k: int,
     width: int,
     floors: np.ndarray,
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
-    root: tuple | None,
+    opened: 'OpenNodes',
   ) -> SearchResult:
     """Opens nodes depth by depth, and returns the best labels.
 
     Args:
-      rows, k, log_weights_L, squash, root: as in beam.
+      k, log_weights_L, squash, opened: as in beam.
       width: largest number of nodes that are opened at each depth.
       floors: float64 [N]. Nodes whose bound is below the document's floor are
         not opened.
@@ -286,9 +287,9 @@ class TreeSearch:
     weights = self._even
     if log_weights_L is not None:
       weights = log_weights_L, tree.largest_below(log_weights_L)
-    result = SearchResult.none(rows.shape[0], k)
+    result = SearchResult.none(len(floors), k)
     squash_args = squash or _UNUSED_SQUASH
-    scored = root or self._root(rows)
+    scored = opened.first
     while len(scored[0]):
       to_open = open_next(
         (tree.first_child, tree.label, self._inner),
@@ -298,54 +299,27 @@ class TreeSearch:
         scored,
         (result.ids, result.keys, result.scores, result.opened),
       )
-      scored = self._open(rows, *to_open)
+      scored = opened.open(*to_open)
+    sort_lists(result.ids, result.keys, result.scores)
     return result
 
-  def below(
-    self, rows: sparse.csr_array, nodes_NK: np.ndarray
-  ) -> tuple[np.ndarray, ...]:
-    """Scores the children of some nodes, for a search that starts there.
-
-    Args:
-      rows: float32 [N, D], the documents' features.
-      nodes_NK: int32 [N, K] nodes of each document, PAD after the last one.
-
-    Returns:
-      The argument `root` of the searches. The nodes have the score 0.
-    """
-    document, place = np.nonzero(nodes_NK != PAD)
-    node = nodes_NK[document, place].astype(np.int32)
-    return self._open(rows, document, node, np.zeros(len(node)))
-
-  def _root(self, rows: sparse.csr_array) -> tuple[np.ndarray, ...]:
-    """Opens the root for every document, and returns the result of _open."""
-    n = rows.shape[0]
-    return self._open(rows, np.arange(n), np.zeros(n, np.int32), np.zeros(n))
-
-  def _open(
+  def children(
     self,
     rows: sparse.csr_array,
-    document: np.ndarray,
-    node: np.ndarray,
-    score: np.ndarray,
-  ) -> tuple[np.ndarray, ...]:
-    """Opens nodes by scoring all their children.
+    document: Int64[np.ndarray, ' nodes'],
+    node: Int32[np.ndarray, ' nodes'],
+    score: Float64[np.ndarray, ' nodes'],
+  ) -> Float64[np.ndarray, ' children']:
+    """Returns the scores of all children of some nodes, one after another.
 
     Args:
       rows: float32 [N, D], the documents' features.
-      document: the document of each opened node. The nodes of one document are
+      document: the document of each node. The nodes of one document are
         consecutive.
-      node: the opened nodes.
-      score: the scores of the opened nodes.
-
-    Returns:
-      document, node, score: the arguments.
-      ends: int64 [nodes + 1]. The children of node[i] have the scores
-        children[ends[i]:ends[i + 1]].
-      children: float64, the scores of all children.
+      node: the nodes.
+      score: the scores of the nodes.
     """
-    degrees = self.tree.degree[node]
-    ends = np.append(0, np.cumsum(degrees)).astype(np.int64)
+    ends = np.append(0, np.cumsum(self.tree.degree[node])).astype(np.int64)
     children = np.empty(ends[-1])
     indptr, indices, values = csr_arrays(rows)
     score_children(
@@ -359,4 +333,75 @@ class TreeSearch:
       np.zeros(self.weights.n_features, np.int32),
       children,
     )
-    return document, node, score, ends, children
+    return children
+
+
+class OpenNodes:
+  """Opens nodes of a tree for documents, each node once for each document.
+
+  Searches that share this object need not open the same nodes again.
+
+  Attributes:
+    first: the nodes where searches start, which have the score 0, as `open`
+      returns them.
+  """
+
+  def __init__(
+    self,
+    search: TreeSearch,
+    rows: sparse.csr_array,
+    document: np.ndarray,
+    node: np.ndarray,
+  ):
+    """Opens the nodes where searches start.
+
+    Args:
+      search: the search.
+      rows: float32 [N, D], the documents' features.
+      document: the document of each node, ascending.
+      node: the nodes.
+    """
+    self._search, self._rows = search, rows
+    self._keys = self._starts = np.zeros(0, np.int64)  # sorted by key
+    self._children = np.zeros(0)
+    self.first = self.open(
+      document.astype(np.int64), node.astype(np.int32), np.zeros(len(node))
+    )
+
+  @classmethod
+  def root(cls, search: TreeSearch, rows: sparse.csr_array) -> Self:
+    """Returns searches of documents that start at the root."""
+    documents = np.arange(rows.shape[0])
+    return cls(search, rows, documents, np.zeros_like(documents))
+
+  def open(
+    self, document: np.ndarray, node: np.ndarray, score: np.ndarray
+  ) -> tuple[np.ndarray, ...]:
+    """Opens nodes by scoring all their children.
+
+    Args:
+      document: the document of each node. The nodes of one document are
+        consecutive.
+      node: the nodes.
+      score: the scores of the nodes.
+
+    Returns:
+      document, node, score: the arguments.
+      starts: int64 [nodes]. The scores of the children of node[i] start at
+        children[starts[i]].
+      children: float64, scores of children.
+    """
+    keys = document * len(self._search.tree) + node
+    new = ~np.isin(keys, self._keys, assume_unique=True)
+    if new.any():
+      part = document[new], node[new], score[new]
+      children = self._search.children(self._rows, *part)
+      ends = np.cumsum(self._search.tree.degree[node[new]], dtype=np.int64)
+      starts = len(self._children) + np.append(0, ends[:-1])
+      self._children = np.concatenate([self._children, children])
+      known = np.append(self._keys, keys[new])
+      order = np.argsort(known)
+      self._keys = known[order]
+      self._starts = np.append(self._starts, starts)[order]
+    starts = self._starts[np.searchsorted(self._keys, keys)]
+    return document, node, score, starts, self._children

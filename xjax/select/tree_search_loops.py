@@ -5,9 +5,9 @@ Some arguments are tuples of arrays:
 - documents: indptr, indices and values of the documents' features (CSR).
 - blocks: the index of each node's block, and then the attributes of
   BlockWeights from `columns` on.
-- opened: document, node and score of each opened node, and then `ends`. The
-  scores of all children are in one array, `children`. The children of opened
-  node p have the positions ends[p], ..., ends[p + 1] - 1 in this array.
+- opened: document, node and score of each opened node, and then `starts`. The
+  scores of children are in the array `children`. The scores of the children of
+  opened node p start at the position starts[p] of this array.
 """
 
 import math
@@ -38,12 +38,15 @@ def score_children(
   can share a look-up table.
 
   Args:
-    documents, blocks, opened: see the module's docstring.
+    documents, blocks: see the module's docstring.
     link: 0 for no link, 1 for log sigmoid, 2 for L3 hinge.
+    opened: document, node and score of each opened node, and int64 `ends`. The
+      scores of the children of opened node p are written to the positions
+      ends[p], ..., ends[p + 1] - 1 of `children`.
     order: indices that sort the opened nodes by node.
     places: int32 [D], working memory, with an entry per feature. All entries
       must be 0. The function changes entries, and sets them to 0 at the end.
-    children: float64, the array to which the scores of children are written.
+    children: float64, the scores of children.
   """
   document_of, nodes, scores, ends = opened
   at = 0
@@ -167,7 +170,8 @@ def open_next(
       the floor of each document. A node whose bound is below the floor is not
       opened.
     opened: see the module's docstring. `children` is the last array.
-    lists: the arrays of SearchResult, to which labels are added.
+    lists: the arrays of SearchResult, to which labels are added. Each list is a
+      heap (see _insert_label) until sort_lists sorts it.
 
   Returns:
     Document, node and score of each node to open, sorted by document.
@@ -175,7 +179,7 @@ def open_next(
   first_child, label, inner = tree
   log_weights, bounds = weights
   width, floors = limits
-  document_of, nodes, _, ends, children = opened
+  document_of, nodes, _, starts, children = opened
   ids, keys, sums, counts = lists
   size = min(width, len(children))
   # The best nodes of one document. If all nodes fit, they are in the order in
@@ -188,8 +192,8 @@ def open_next(
   for p in range(len(nodes)):
     d = document_of[p]
     counts[d] += 1
-    for i in range(ends[p + 1] - ends[p]):
-      node, score = first_child[nodes[p]] + i, children[ends[p] + i]
+    for node in range(first_child[nodes[p]], first_child[nodes[p] + 1]):
+      score = children[starts[p] + node - first_child[nodes[p]]]
       ranked = score
       if squash[0]:
         ranked = _log_sigmoid(squash[1] * score + squash[2])
@@ -230,15 +234,122 @@ def _add_node(best, n_best, node, bound, score):
 
 @njit(**_JIT)
 def _insert_label(ids, keys, scores, label, key, score):
-  """Inserts a label into a sorted list, if it is better than the last label."""
-  at = len(ids) - 1
-  if at < 0 or key == -np.inf:
+  """Puts a label in the place of the worst listed label, if it is better.
+
+  Lists are heaps: entry i is not better than entries 2 i + 1 and 2 i + 2, and
+  entry 0 is the worst one. Padding has the key -inf.
+  """
+  if not len(ids) or key == -np.inf:
     return
-  if key < keys[at] or (key == keys[at] and ids[at] != PAD and ids[at] < label):
-    return
-  while at > 0 and (
-    key > keys[at - 1] or (key == keys[at - 1] and label < ids[at - 1])
-  ):
-    ids[at], keys[at], scores[at] = ids[at - 1], keys[at - 1], scores[at - 1]
-    at -= 1
+  if _is_worse(keys[0], ids[0], key, label):
+    _sift(ids, keys, scores, label, key, score)
+
+
+@njit(**_JIT)
+def _is_worse(key, label, other_key, other):
+  """Returns whether a label comes after another one in a sorted list."""
+  return key < other_key or (key == other_key and label > other)
+
+
+@njit(**_JIT)
+def _sift(ids, keys, scores, label, key, score):
+  """Replaces the worst entry of a heap."""
+  at, child = 0, 1
+  while child < len(ids):
+    right = child + 1
+    if right < len(ids):
+      if _is_worse(keys[right], ids[right], keys[child], ids[child]):
+        child = right
+    if not _is_worse(keys[child], ids[child], key, label):
+      break
+    ids[at], keys[at], scores[at] = ids[child], keys[child], scores[child]
+    at, child = child, 2 * child + 1
   ids[at], keys[at], scores[at] = label, key, score
+
+
+@njit(**_JIT)
+def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
+  """Sorts lists that are heaps, best label first, with padding at the end.
+
+  Args:
+    ids, keys, scores: the arrays of SearchResult.
+  """
+  for ids_K, keys_K, scores_K in zip(ids, keys, scores):
+    for end in range(len(ids_K) - 1, 0, -1):
+      label, key, score = ids_K[end], keys_K[end], scores_K[end]
+      ids_K[end], keys_K[end] = ids_K[0], keys_K[0]
+      scores_K[end] = scores_K[0]
+      _sift(ids_K[:end], keys_K[:end], scores_K[:end], label, key, score)
+
+
+@njit(**_JIT)
+def mean_scores(
+  ids: np.ndarray, scores: np.ndarray, trees: np.ndarray, n_labels: int
+) -> tuple:
+  """Returns the labels that trees list for documents, and combined scores.
+
+  The combined score is described in tree_scorer.combine_trees.
+
+  Args:
+    ids: int32 [N, K], all lists of a document side by side, PAD for no label.
+    scores: float64 [N, K], the scores of these labels.
+    trees: int64 [K], the number of the tree of each entry, ascending from 0. If
+      a tree lists a label more than once, its first score counts.
+    n_labels: number of labels.
+
+  Returns:
+    document int64, label int32 and score float64 of each label. Documents
+    ascend.
+  """
+  size = (ids != PAD).sum()
+  documents, labels = np.empty(size, np.int64), np.empty(size, np.int32)
+  means, sums = np.empty(size), np.empty(size)
+  counted = np.empty(size, np.int64)  # the last tree that has been counted
+  places = np.full(n_labels, -1)
+  n = 0
+  for document in range(len(ids)):
+    first = n
+    for i in range(len(trees)):
+      label = ids[document, i]
+      if label == PAD:
+        continue
+      if places[label] < first:
+        places[label] = n
+        documents[n], labels[n], means[n] = document, label, -np.inf
+        n += 1
+      at = places[label]
+      means[at] = max(means[at], scores[document, i])
+    # The exponentials are relative to the best score of a label. If they were
+    # not, all exponentials might be rounded to 0.
+    sums[first:n], counted[first:n] = 0.0, -1
+    for i in range(len(trees)):
+      at = places[ids[document, i]] if ids[document, i] != PAD else -1
+      if at >= 0 and counted[at] != trees[i]:
+        counted[at] = trees[i]
+        sums[at] += math.exp(scores[document, i] - means[at])
+  n_trees = trees[-1] + 1 if len(trees) else 1
+  means[:n] += np.log(sums[:n] / n_trees)
+  return documents[:n], labels[:n], means[:n]
+
+
+@njit(**_JIT)
+def fill_lists(
+  documents: np.ndarray,
+  labels: np.ndarray,
+  keys: np.ndarray,
+  scores: np.ndarray,
+  lists: tuple,
+) -> None:
+  """Lists the best labels of documents.
+
+  Args:
+    documents, labels, keys, scores: document, label, key and score of each
+      label that may be listed.
+    lists: the arrays of SearchResult, without labels.
+  """
+  for i in range(len(documents)):
+    d = documents[i]
+    _insert_label(
+      lists[0][d], lists[1][d], lists[2][d], labels[i], keys[i], scores[i]
+    )
+  sort_lists(lists[0], lists[1], lists[2])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.select.ensembles.test_average import Table, batch_for
+from tests.select.ensembles.test_average import Table, batch_for, batch_of
 from xjax.core.types import PAD, ScoreKind, Scorer
 from xjax.data.schema import Label, LabelSpace
 from xjax.score.rankers.contract import PairRanker
@@ -270,3 +270,21 @@ def test_a_stack_is_a_scorer(tables):
   assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
   assert stack.selected_by == 'proposers=3' and stack.n_labels == L
   assert stack.union_size == 20
+
+
+def test_unseen_labels_come_only_from_proposers_that_read_names(tables):
+  """Lists of the folds of older runs have unseen labels of all proposers."""
+  pairs = stack_of(tables, features=PairFeatures()).pairs
+  unseen = np.arange(L) <= 3
+  lists = [
+    table.topk(batch_of(range(DOCUMENTS)), 7, slices=[unseen[: table.n_labels]])
+    for table in tables
+  ]
+  assert (lists[1][0][1] != PAD).any()
+  ids, scores = (x.copy() for x in lists[1])
+  ids[1], scores[1] = PAD, NONE
+  found, wanted = (
+    pairs.of_lists(x) for x in (lists, [lists[0], (ids, scores), lists[2]])
+  )
+  np.testing.assert_array_equal(found.keys, wanted.keys)
+  np.testing.assert_array_equal(found.features, wanted.features)

@@ -14,6 +14,7 @@ from xjax.score.rankers.pair_features import (
   LabelFacts,
   PairFeatures,
   ScoreLists,
+  feature_names,
   pair_features,
 )
 from xjax.select.ensembles.lists import best_cells, member_lists
@@ -211,6 +212,9 @@ class StackPairs:
   def _features(
     self, keys: np.ndarray, lists: Sequence[tuple[np.ndarray, np.ndarray]]
   ) -> Float32[np.ndarray, 'X F']:
+    if not len(keys):  # to read the lists would take time for nothing
+      n_features = len(feature_names(self.chosen, [''] * len(lists)))
+      return np.zeros((0, n_features), np.float32)
     scores = [ScoreLists.of(*part, self.n_labels) for part in lists]
     return pair_features(keys, scores, self.labels, self.chosen)
 
