@@ -123,8 +123,8 @@ class Ragged:
     """Concatenates a sequence of integer rows."""
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
-    values = np.fromiter((v for row in rows for v in row), np.int32, indptr[-1])
-    return cls(indptr, values)
+    parts = [np.asarray(row, np.int32) for row in rows]
+    return cls(indptr, np.concatenate([np.zeros(0, np.int32), *parts]))
 
   def __len__(self) -> int:
     return len(self.indptr) - 1

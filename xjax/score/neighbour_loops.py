@@ -10,6 +10,8 @@ Some arguments are tuples of arrays:
   columns that are not in the dense matrix. The documents of a column ascend.
 - lists: ids int32 [B, K] and similarities float32 [B, K], sorted by descending
   similarity, with PAD and -inf at the end of short lists.
+- memory: float32 [D], working memory. All entries must be 0, and are 0 at the
+  end of a function. If the rows are dense vectors, it has no entries.
 """
 
 import numba
@@ -112,6 +114,7 @@ def add_block(
   cursors: np.ndarray,
   limits: tuple,
   lists: tuple,
+  memory: np.ndarray,
 ) -> None:
   """Adds a block of documents to the lists of B queries.
 
@@ -123,7 +126,7 @@ def add_block(
       of rows. The function adds the other columns.
     inverses: float32 [block], 1 / norm of each document, 0 for rows of zeros.
     queries, documents: rows; see the module's docstring.
-    postings, lists: see the module's docstring.
+    postings, lists, memory: see the module's docstring.
     cursors: int64, first_places of the queries' columns and the block. The
       function moves the places to the next block.
     limits: margins float32 [B], by how much cosines may be wrong; lowest
@@ -137,6 +140,7 @@ def add_block(
     if len(queries[1]):
       _add_postings(queries, b, np.uint32(first), postings, cursors, row_C)
     floor = _floor(queries, b, limits, lists)
+    spread = False
     for start in range(0, len(row_C), _GROUP):
       end = min(start + _GROUP, len(row_C))
       group = slice(start, end)
@@ -144,8 +148,22 @@ def add_block(
         continue
       for i in range(start, end):
         if row_C[i] * inverses[i] >= floor and first + i != limits[2][b]:
-          _consider(queries, b, documents, first + i, lists)
+          if not spread:
+            _spread(queries, b, memory, 1)
+            spread = True
+          _consider(queries, b, documents, first + i, lists, memory)
           floor = _floor(queries, b, limits, lists)
+    if spread:
+      _spread(queries, b, memory, 0)
+
+
+@njit(**_JIT)
+def _spread(queries, b, memory, on):
+  """Writes the values of a query to the places of its columns, or zeros."""
+  indptr, columns, values, _ = queries
+  if len(columns):
+    for e in range(indptr[b], indptr[b + 1]):
+      memory[columns[e]] = on * values[e]
 
 
 @njit(**_JIT)
@@ -188,30 +206,33 @@ def add_proposed(
   proposed: np.ndarray,
   excluded: np.ndarray,
   lists: tuple,
+  memory: np.ndarray,
 ) -> None:
   """Adds the nearest of the proposed documents to the lists.
 
   Args:
-    queries, documents, lists: as in add_block.
+    queries, documents, lists, memory: as in add_block.
     proposed: int32 [B, A], different documents in ascending order, after PAD.
     excluded: as in add_block.
   """
   for b in range(len(proposed)):
+    _spread(queries, b, memory, 1)
     for document in proposed[b]:
       if document != PAD and document != excluded[b]:
-        _consider(queries, b, documents, document, lists)
+        _consider(queries, b, documents, document, lists, memory)
+    _spread(queries, b, memory, 0)
 
 
 @njit(**_JIT)
-def _consider(queries, b, documents, document, lists):
+def _consider(queries, b, documents, document, lists, memory):
   """Adds a document to a query's list if its exact cosine is high enough.
 
   Documents are considered in ascending order. So a document comes after the
-  listed documents with the same similarity.
+  listed documents with the same similarity. The query is in `memory`.
   """
   ids_K, sims_K = lists[0][b], lists[1][b]
   similarity = np.float32(
-    _dot(queries, b, documents, document)
+    _dot(queries, b, documents, document, memory)
     / (queries[3][b] * documents[3][document])
   )
   at = len(ids_K) - 1
@@ -224,19 +245,15 @@ def _consider(queries, b, documents, document, lists):
 
 
 @njit(**_JIT)
-def _dot(queries, b, documents, document):
-  """Returns the dot product of two rows, in float64."""
-  at, end = queries[0][b], queries[0][b + 1]
+def _dot(queries, b, documents, document, memory):
+  """Returns the dot product of two rows, in float64; the query is in memory."""
   other, last = documents[0][document], documents[0][document + 1]
   if not len(documents[1]):
-    return _dense_dot(queries[2][at:end], documents[2][other:last])
+    start, end = queries[0][b], queries[0][b + 1]
+    return _dense_dot(queries[2][start:end], documents[2][other:last])
   total = 0.0
-  while at < end and other < last:
-    column, other_column = queries[1][at], documents[1][other]
-    if column == other_column:
-      total += np.float64(queries[2][at]) * documents[2][other]
-    at += column <= other_column
-    other += other_column <= column
+  for e in range(other, last):
+    total += np.float64(memory[documents[1][e]]) * documents[2][e]
   return total
 
 

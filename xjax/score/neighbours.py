@@ -110,8 +110,9 @@ class NearestDocuments:
   never change a result.
 
   In addition to the rows, memory holds the dense matrix, the lists of columns
-  and, in each thread, at most 4 MiB of cosines. In the worst case, the dense
-  matrix takes 1 / (2 * share) times the memory of the sparse rows.
+  and, in each thread, at most 4 MiB of cosines and 4 bytes per feature. In the
+  worst case, the dense matrix takes 1 / (2 * share) times the memory of the
+  sparse rows.
 
   Attributes:
     n_documents: number N of documents.
@@ -233,6 +234,7 @@ class NearestDocuments:
     lists = _empty_lists(len(queries.norms), k)
     common = self._dense_part(queries)
     tile = np.empty(len(common) * self._block, np.float32)
+    memory = self._memory()
     while spans:
       try:
         firsts = spans.popleft()
@@ -256,6 +258,7 @@ class NearestDocuments:
           cursors,
           limits,
           lists,
+          memory,
         )
     return lists
 
@@ -279,8 +282,13 @@ class NearestDocuments:
     lists = _empty_lists(len(excluded), k)
     ascending = np.sort(proposed.astype(np.int32, copy=False), axis=1)
     documents = tuple(self.rows)
-    add_proposed(tuple(queries), documents, ascending, excluded, lists)
+    limits = ascending, excluded
+    add_proposed(tuple(queries), documents, *limits, lists, self._memory())
     return lists
+
+  def _memory(self) -> np.ndarray:
+    """Returns the working memory of the loops of one thread."""
+    return np.zeros(0 if self.dense else self.n_features, np.float32)
 
   def _queries(
     self, rows: Rows, exclude: np.ndarray | None

@@ -279,7 +279,8 @@ class _Families:
     pair, parent = _expand(parents, label)
     keys = document[pair] * lists.n_labels + parent
     scores, child = lists.scores[pair], label[pair]
-    order = np.lexsort((child, -scores, keys))
+    # The sort is stable, so children with equal scores stay in ascending order.
+    order = np.lexsort((-scores, keys))
     keys, scores, child = keys[order], scores[order], child[order]
     first = _starts(keys)
     second = np.full(len(first), np.nan, np.float32)
