@@ -43,16 +43,13 @@ def table_of(text):
   return {name: dict(zip(header[1:], cells)) for name, *cells in rows}
 
 
-@pytest.mark.thorough
-def test_parts_of_a_stack_are_left_out(tmp_path):
-  folder = tmp_path / 'run'
-  metrics = fit(small_stack(), folder).metrics['dev']['xjax']
-  before = contents(folder)
+def ablation(folder, *flags):
+  """Returns what the benchmark prints about a run."""
   done = subprocess.run(
     [
       *(sys.executable, 'benchmarks/stack_ablation.py'),
-      *(f'--workdir={folder}', '--without=tree,neighbours'),
-      '--only=tree,gaps,lesson',
+      f'--workdir={folder}',
+      *flags,
     ],
     cwd=ROOT,
     env={'PYTHONPATH': str(ROOT), 'JAX_PLATFORMS': 'cpu'},
@@ -60,8 +57,19 @@ def test_parts_of_a_stack_are_left_out(tmp_path):
     text=True,
     check=True,
   )
+  return done.stdout
+
+
+@pytest.mark.thorough
+def test_parts_of_a_stack_are_left_out(tmp_path):
+  folder = tmp_path / 'run'
+  metrics = fit(small_stack(), folder).metrics['dev']['xjax']
+  before = contents(folder)
+  printed = ablation(
+    folder, '--without=tree,neighbours', '--only=tree,gaps,lesson'
+  )
   assert contents(folder) == before
-  differences, errors = map(table_of, done.stdout.strip().split('\n\n'))
+  differences, errors = map(table_of, printed.strip().split('\n\n'))
   assert list(differences) == [
     'everything',
     'without tree',
@@ -89,3 +97,8 @@ def test_parts_of_a_stack_are_left_out(tmp_path):
   counts = [int(row['listed labels above 0.1']) for row in errors.values()]
   assert list(errors) == ['all', 'frequent', 'few', 'zero', 'held_out']
   assert counts[0] == sum(counts[1:4])
+  printed = ablation(folder, '--quick', '--only=gaps')
+  quick, _ = map(table_of, printed.strip().split('\n\n'))
+  assert list(quick) == ['everything', 'without gaps (features)']
+  assert quick['everything']['RP@5'] != everything['RP@5']
+  assert 0.3 < float(quick['everything']['RP@5']) < 1
