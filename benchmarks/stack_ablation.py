@@ -19,9 +19,9 @@ Differences are those from the row `everything`, with 95 % intervals of the
 paired bootstrap over documents. Rankers with other seeds would differ too; the
 intervals do not show this. The second table has the calibration error of the
 probabilities of `everything`. A row takes as long as the ranker of the run, and
-its features. With --quick, rankers are one model instead of several, and learn
-from every third document of the folds. All rows are then a little worse, and
-take less than half the time.
+its features. With --quick, each ranker is one model instead of several, and
+learns from every third document. All rows are then a little worse, and take
+less than half the time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,9 @@ _ONLY = flags.DEFINE_list(
   'only', [], 'Shows only the rows whose names contain one of these texts.'
 )
 _QUICK = flags.DEFINE_bool(
-  'quick', False, 'Rankers are one model, and learn from a third of the folds.'
+  'quick',
+  False,
+  'Each ranker is one model, and learns from every third document.',
 )
 
 
@@ -250,9 +252,7 @@ class Study:
     data, check = lessons.data(lists, self.preemption), self.preemption.check
     start, chosen = time.perf_counter(), model.ranker
     if _QUICK.value:
-      chosen = dataclasses.replace(chosen, models=1)
-      if model.lesson is Lesson.FOLDS:
-        data = every_third(data)
+      chosen, data = dataclasses.replace(chosen, models=1), every_third(data)
     ranker = chosen.fit(data, config.seed, config.train.workers, check)
     seconds = time.perf_counter() - start
     facts = LabelFacts.of(run.space, max(x.n_labels for x in lists.values()))

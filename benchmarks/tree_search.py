@@ -5,11 +5,11 @@ r"""Compares exact search of a label tree with beam search of several widths.
 DIR is a finished run of a label tree. The benchmark searches its first tree, in
 one thread, for the best 5 and the best 100 labels by score and, if scores are
 probabilities, by score times inverse propensity. It prints milliseconds per
-document (the best of three turns after one that compiles); the nodes whose
-children were scored, and the number for a full scan; the share of documents
-whose list is not exact; and the share of the exact lists' labels that are
-missed. It takes some minutes if nothing else runs. It exits with 1 if exact
-search opens as many nodes as a full scan.
+document (the best of three turns after one that compiles); the nodes that were
+opened (twice if they are in the first beam of an exact search), and the number
+for a full scan; the share of documents whose list is not exact; and the share
+of the exact lists' labels that are missed. It takes some minutes if nothing
+else runs. It exits with 1 if exact search opens as many nodes as a full scan.
 """
 
 from collections.abc import Callable

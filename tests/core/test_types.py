@@ -17,6 +17,15 @@ def test_rows():
   assert len(Ragged.of([])) == 0
 
 
+@pytest.mark.parametrize(
+  'rows', [[range(2), ()], [np.array([0, 1]), np.zeros(0)], ((0, 1), [])]
+)
+def test_rows_of_any_kind(rows):
+  ragged = Ragged.of(rows)
+  assert (ragged.indptr.tolist(), ragged.values.tolist()) == ([0, 2, 2], [0, 1])
+  assert ragged.values.dtype == np.int32
+
+
 def test_padded():
   found = ROWS.padded(np.array([2, PAD, 0, 1]), 4, fill=-5)
   assert found.dtype == np.int32

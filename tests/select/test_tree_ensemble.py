@@ -1,5 +1,8 @@
 """Tests that lists of several trees become one, by means of exponentials."""
 
+import collections
+
+from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
@@ -112,3 +115,28 @@ def test_a_label_has_one_score_in_all_lists():
       assert label == PAD or score == pytest.approx(wanted[label])
   alone = combined([one, two], 3, 5, None, None)
   assert alone.scores.tobytes() == found[0].scores.tobytes()
+
+
+def random_row(rng):
+  """Returns {label: score} of up to eight of twelve labels."""
+  labels = rng.permutation(12)[: rng.integers(0, 9)]
+  return dict(zip(labels.tolist(), rng.choice([-0.5, -1.0, -2.0], 8).tolist()))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 14))
+def test_means_are_those_of_a_slow_computation(seed, n_trees, k):
+  rng = np.random.default_rng(seed)
+  rows = [[random_row(rng) for _ in range(6)] for _ in range(n_trees)]
+  found = combined([lists(*row) for row in rows], k, 12, None, None)
+  for document, (ids, scores) in enumerate(zip(found.ids, found.scores)):
+    sums = collections.defaultdict(float)
+    for row in rows:
+      for label, score in row[document].items():
+        sums[label] += np.exp(score) / n_trees
+    n = min(k, len(sums))
+    assert len(set(ids[:n].tolist())) == n and (ids[n:] == PAD).all()
+    wanted = np.log([sums[label] for label in ids[:n].tolist()])
+    np.testing.assert_allclose(scores[:n], wanted, rtol=1e-12, atol=1e-12)
+    best = np.log(sorted(sums.values(), reverse=True)[:n])
+    np.testing.assert_allclose(scores[:n], best, rtol=1e-12, atol=1e-12)
+    assert (np.diff(scores[:n]) <= 0).all() and (scores[n:] == -np.inf).all()

@@ -8,7 +8,13 @@ import pytest
 
 from xjax.core.types import PAD
 from xjax.score.trees.complete import complete_tree
-from xjax.select.tree_search import Link, SearchResult, Squash, TreeSearch
+from xjax.select.tree_search import (
+  Link,
+  OpenNodes,
+  SearchResult,
+  Squash,
+  TreeSearch,
+)
 
 EVERY = 10**6
 DOWN = [Link.SIGMOID, Link.L3_HINGE]  # no label is better than its node
@@ -155,6 +161,56 @@ def test_documents_do_not_change_each_other(large, link):
     ]
     assert_same(SearchResult.concatenate(parts), whole)
     assert_same(run(real, 9, log_weights_L=logs), whole)
+
+
+@settings(max_examples=60)
+@given(**PROBLEMS, width=st.sampled_from([None, 1, 3]))
+def test_lists_that_share_nodes_are_those_of_separate_searches(
+  make_tree, make_model, make_rows, seed, n_nodes, k, link, squash, width
+):
+  rng = np.random.default_rng(seed)
+  model = make_model(rng, make_tree(rng, n_nodes))
+  rows = make_rows(rng, 4)
+  search = TreeSearch(model.tree, model.weights, link)
+  n_labels = model.tree.n_labels
+  logs = [None, random_weights(rng, n_labels), np.full(n_labels, -np.inf), None]
+  run = search.exact
+  if width is not None:
+    run = functools.partial(search.beam, width=width)
+  together = search.lists(rows, k, logs, squash, width)
+  for found, log_L in zip(together, logs, strict=True):
+    assert_same(found, run(rows, k, log_weights_L=log_L, squash=squash))
+
+
+def test_children_of_a_node_are_scored_once(large):
+  model, rows, weights_L = large
+  search, scored = TreeSearch(model.tree, model.weights, Link.SIGMOID), []
+  children = search.children
+
+  def spy(rows, document, node, score):
+    scored.extend(zip(document.tolist(), node.tolist()))
+    return children(rows, document, node, score)
+
+  search.children = spy
+  logs = [None, np.log(weights_L + 0.01), np.log(weights_L[::-1] + 0.01)]
+  found = search.lists(rows, 10, logs, None, None)
+  assert len(set(scored)) == len(scored)
+  assert sum(each.opened.sum() for each in found) > len(scored)
+
+
+def test_searches_start_at_given_nodes(large):
+  model, rows, _ = large
+  search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
+  last = model.tree.inner[-1]
+  nodes = OpenNodes(search, rows[:3], np.array([1]), np.array([last]))
+  found = search.beam(rows[:3], 8, 1, nodes=nodes)
+  assert (found.ids[[0, 2]] == PAD).all()
+  below = slice(*model.tree.first_child[last : last + 2])
+  listed = found.ids[1][found.ids[1] != PAD]
+  assert sorted(listed) == sorted(model.tree.label[below].tolist())
+  none = np.zeros(0, np.int64)
+  nowhere = OpenNodes(search, rows[:3], none, none)
+  assert (search.beam(rows[:3], 8, 1, nodes=nowhere).ids == PAD).all()
 
 
 def test_without_documents(large):

@@ -228,7 +228,8 @@ def _consider(queries, b, documents, document, lists, memory):
   """Adds a document to a query's list if its exact cosine is high enough.
 
   Documents are considered in ascending order. So a document comes after the
-  listed documents with the same similarity. The query is in `memory`.
+  listed documents with the same similarity. Queries with columns are in
+  `memory`.
   """
   ids_K, sims_K = lists[0][b], lists[1][b]
   similarity = np.float32(
@@ -246,7 +247,7 @@ def _consider(queries, b, documents, document, lists, memory):
 
 @njit(**_JIT)
 def _dot(queries, b, documents, document, memory):
-  """Returns the dot product of two rows, in float64; the query is in memory."""
+  """Returns the dot product of two rows, in float64; see _consider."""
   other, last = documents[0][document], documents[0][document + 1]
   if not len(documents[1]):
     start, end = queries[0][b], queries[0][b + 1]

@@ -110,9 +110,9 @@ class NearestDocuments:
   never change a result.
 
   In addition to the rows, memory holds the dense matrix, the lists of columns
-  and, in each thread, at most 4 MiB of cosines and 4 bytes per feature. In the
-  worst case, the dense matrix takes 1 / (2 * share) times the memory of the
-  sparse rows.
+  and, in each thread, at most 4 MiB of cosines and 4 bytes per sparse column.
+  In the worst case, the dense matrix takes 1 / (2 * share) times the memory of
+  the sparse rows.
 
   Attributes:
     n_documents: number N of documents.
@@ -281,9 +281,8 @@ class NearestDocuments:
     queries, excluded = self._queries(rows, exclude)
     lists = _empty_lists(len(excluded), k)
     ascending = np.sort(proposed.astype(np.int32, copy=False), axis=1)
-    documents = tuple(self.rows)
-    limits = ascending, excluded
-    add_proposed(tuple(queries), documents, *limits, lists, self._memory())
+    both, memory = (tuple(queries), tuple(self.rows)), self._memory()
+    add_proposed(*both, ascending, excluded, lists, memory)
     return lists
 
   def _memory(self) -> np.ndarray:

@@ -80,9 +80,9 @@ class MatchedScorer:
         inside_L = allowed[part][0] if each else allowed
         log_L = self._logs(weights, mask_L, inside_L)
         document, place = np.nonzero(nodes_BK[part] != PAD)
-        nodes = nodes_BK[part][document, place]
-        opened = OpenNodes(self._search, rows[part], document, nodes)
-        result = self._search.beam(rows[part], k, 1, log_L, squash, opened)
+        own, node = rows[part], nodes_BK[part][document, place]
+        nodes = OpenNodes(self._search, own, document, node)
+        result = self._search.beam(own, k, 1, log_L, squash, nodes)
         each_part.append(result)
       results.append(SearchResult.concatenate(each_part))
     ids_GBK = np.stack([result.ids for result in results])

@@ -237,9 +237,11 @@ def combine_trees(
 class _Scores:
   """Holds the scores that are combined from several trees.
 
+  A cell is a pair of a document and a label. All cells are different.
+
   Attributes:
-    documents: int64 [cells].
-    labels: int32 [cells], different labels of each document.
+    documents: int64 [cells], the document of each cell.
+    labels: int32 [cells], the label of each cell.
     means: float64 [cells], the combined scores (see combine_trees).
     n_labels: L.
   """
@@ -257,7 +259,8 @@ class _Scores:
     scores = np.concatenate([result.scores for result in results], axis=1)
     sizes = [sum(x.ids.shape[1] for x in each) for each in trees]
     numbers = np.repeat(np.arange(len(trees)), sizes)
-    return cls(*mean_scores(ids, scores, numbers, n_labels), n_labels)
+    means = mean_scores(ids, scores, numbers, len(trees), n_labels)
+    return cls(*means, n_labels)
 
   def with_missing(self, others: '_Scores') -> '_Scores':
     """Adds the scores of `others` for cells that have no score here."""
@@ -271,6 +274,7 @@ class _Scores:
 
   @property
   def _cells(self) -> Int64[np.ndarray, ' cells']:
+    """Returns a number for each cell: document * n_labels + label."""
     return self.documents * self.n_labels + self.labels
 
   def best(

@@ -72,7 +72,9 @@ class SearchResult:
       are PAD.
     scores: float64 [N, K], the sums of links without weights, -inf where ids
       are PAD.
-    opened: int64 [N], number of nodes whose children were scored.
+    opened: int64 [N], number of nodes whose children the search has seen. Exact
+      search counts the nodes of its first beam twice. The children of nodes
+      that an earlier search has opened were not scored again (OpenNodes).
   """
 
   ids: np.ndarray
@@ -175,9 +177,9 @@ class TreeSearch:
     search = self.exact
     if width is not None:
       search = functools.partial(self.beam, width=width)
-    opened = OpenNodes.root(self, rows)
+    nodes = OpenNodes.root(self, rows)
     return [
-      search(rows, k, log_weights_L=log_weights_L, squash=squash, opened=opened)
+      search(rows, k, log_weights_L=log_weights_L, squash=squash, nodes=nodes)
       for log_weights_L in logs
     ]
 
@@ -229,7 +231,7 @@ class TreeSearch:
     width: int,
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
-    opened: 'OpenNodes | None' = None,
+    nodes: 'OpenNodes | None' = None,
   ) -> SearchResult:
     """Returns the best labels by beam search.
 
@@ -240,12 +242,12 @@ class TreeSearch:
       width: width of the beam, the number of nodes to open at each depth.
       log_weights_L: float64, log weights, -inf for labels that must not be
         listed. None stands for log weights of 0.
-      opened: nodes that earlier searches have opened for these documents, and
-        the nodes where the search starts. None to start at the root.
+      nodes: the nodes of the same rows where the search starts, and those that
+        earlier searches have opened. None to start at the root.
     """
     floors = np.full(rows.shape[0], -np.inf)
-    opened = opened or OpenNodes.root(self, rows)
-    return self._run(k, width, floors, log_weights_L, squash, opened)
+    nodes = nodes or OpenNodes.root(self, rows)
+    return self._run(k, width, floors, log_weights_L, squash, nodes)
 
   def exact(
     self,
@@ -253,14 +255,14 @@ class TreeSearch:
     k: int,
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
-    opened: 'OpenNodes | None' = None,
+    nodes: 'OpenNodes | None' = None,
   ) -> SearchResult:
     """Returns the k best of all labels. The arguments are as in beam."""
-    opened = opened or OpenNodes.root(self, rows)
+    nodes = nodes or OpenNodes.root(self, rows)
     if not self._inner[1:].any():  # opening the root scores all labels
-      return self.beam(rows, k, 1, log_weights_L, squash, opened)
+      return self.beam(rows, k, 1, log_weights_L, squash, nodes)
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
-    options = log_weights_L, squash, opened
+    options = log_weights_L, squash, nodes
     first = self.beam(rows, k, width, *options)
     floors = first.keys[:, -1].copy()  # contiguous, as in beam
     result = self._run(k, _ALL_NODES, floors, *options)
@@ -273,12 +275,12 @@ class TreeSearch:
     floors: np.ndarray,
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
-    opened: 'OpenNodes',
+    nodes: 'OpenNodes',
   ) -> SearchResult:
     """Opens nodes depth by depth, and returns the best labels.
 
     Args:
-      k, log_weights_L, squash, opened: as in beam.
+      k, log_weights_L, squash, nodes: as in beam.
       width: largest number of nodes that are opened at each depth.
       floors: float64 [N]. Nodes whose bound is below the document's floor are
         not opened.
@@ -289,7 +291,7 @@ class TreeSearch:
       weights = log_weights_L, tree.largest_below(log_weights_L)
     result = SearchResult.none(len(floors), k)
     squash_args = squash or _UNUSED_SQUASH
-    scored = opened.first
+    scored = nodes.first
     while len(scored[0]):
       to_open = open_next(
         (tree.first_child, tree.label, self._inner),
@@ -299,7 +301,7 @@ class TreeSearch:
         scored,
         (result.ids, result.keys, result.scores, result.opened),
       )
-      scored = opened.open(*to_open)
+      scored = nodes.open(*to_open)
     sort_lists(result.ids, result.keys, result.scores)
     return result
 
@@ -339,7 +341,9 @@ class TreeSearch:
 class OpenNodes:
   """Opens nodes of a tree for documents, each node once for each document.
 
-  Searches that share this object need not open the same nodes again.
+  Searches that share this object need not score the same children again. The
+  scores of all children are kept, in 8 bytes each. Threads must not share this
+  object.
 
   Attributes:
     first: the nodes where searches start, which have the score 0, as `open`
@@ -359,7 +363,7 @@ class OpenNodes:
       search: the search.
       rows: float32 [N, D], the documents' features.
       document: the document of each node, ascending.
-      node: the nodes.
+      node: the nodes, different ones for each document.
     """
     self._search, self._rows = search, rows
     self._keys = self._starts = np.zeros(0, np.int64)  # sorted by key
@@ -370,26 +374,27 @@ class OpenNodes:
 
   @classmethod
   def root(cls, search: TreeSearch, rows: sparse.csr_array) -> Self:
-    """Returns searches of documents that start at the root."""
+    """Opens the root for each document."""
     documents = np.arange(rows.shape[0])
     return cls(search, rows, documents, np.zeros_like(documents))
 
   def open(
     self, document: np.ndarray, node: np.ndarray, score: np.ndarray
   ) -> tuple[np.ndarray, ...]:
-    """Opens nodes by scoring all their children.
+    """Opens nodes, and scores the children of those that are new.
 
     Args:
-      document: the document of each node. The nodes of one document are
+      document: int64, the document of each node. The nodes of one document are
         consecutive.
-      node: the nodes.
-      score: the scores of the nodes.
+      node: int32, the nodes, different ones for each document.
+      score: float64, the scores of the nodes.
 
     Returns:
       document, node, score: the arguments.
       starts: int64 [nodes]. The scores of the children of node[i] start at
         children[starts[i]].
-      children: float64, scores of children.
+      children: float64, the scores of the children of all nodes that have been
+        opened.
     """
     keys = document * len(self._search.tree) + node
     new = ~np.isin(keys, self._keys, assume_unique=True)
@@ -398,7 +403,9 @@ class OpenNodes:
       children = self._search.children(self._rows, *part)
       ends = np.cumsum(self._search.tree.degree[node[new]], dtype=np.int64)
       starts = len(self._children) + np.append(0, ends[:-1])
-      self._children = np.concatenate([self._children, children])
+      if len(self._children):  # the first array may be large, so is not copied
+        children = np.concatenate([self._children, children])
+      self._children = children
       known = np.append(self._keys, keys[new])
       order = np.argsort(known)
       self._keys = known[order]

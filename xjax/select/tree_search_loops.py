@@ -27,7 +27,7 @@ def score_children(
   documents: tuple,
   blocks: tuple,
   link: int,
-  opened: tuple,
+  new: tuple,
   order: np.ndarray,
   places: np.ndarray,
   children: np.ndarray,
@@ -40,15 +40,15 @@ def score_children(
   Args:
     documents, blocks: see the module's docstring.
     link: 0 for no link, 1 for log sigmoid, 2 for L3 hinge.
-    opened: document, node and score of each opened node, and int64 `ends`. The
-      scores of the children of opened node p are written to the positions
-      ends[p], ..., ends[p + 1] - 1 of `children`.
-    order: indices that sort the opened nodes by node.
+    new: document, node and score of each node that is opened, and int64 `ends`.
+      The scores of the children of node p are written to the positions ends[p],
+      ..., ends[p + 1] - 1 of `children`.
+    order: indices that sort these nodes by node.
     places: int32 [D], working memory, with an entry per feature. All entries
       must be 0. The function changes entries, and sets them to 0 at the end.
     children: float64, the scores of children.
   """
-  document_of, nodes, scores, ends = opened
+  document_of, nodes, scores, ends = new
   at = 0
   while at < len(order):
     node = nodes[order[at]]
@@ -181,13 +181,16 @@ def open_next(
   width, floors = limits
   document_of, nodes, _, starts, children = opened
   ids, keys, sums, counts = lists
-  size = min(width, len(children))
+  n_children = 0
+  for node in nodes:
+    n_children += first_child[node + 1] - first_child[node]
+  size = min(width, n_children)
   # The best nodes of one document. If all nodes fit, they are in the order in
   # which they were added.
   best = np.empty(size, np.int32), np.empty(size), np.empty(size)
-  next_document = np.empty(len(children), np.int64)
-  next_nodes = np.empty(len(children), np.int32)
-  next_scores = np.empty(len(children))
+  next_document = np.empty(n_children, np.int64)
+  next_nodes = np.empty(n_children, np.int32)
+  next_scores = np.empty(n_children)
   last = n_best = 0
   for p in range(len(nodes)):
     d = document_of[p]
@@ -272,7 +275,7 @@ def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
   """Sorts lists that are heaps, best label first, with padding at the end.
 
   Args:
-    ids, keys, scores: the arrays of SearchResult.
+    ids, keys, scores: arrays of SearchResult.
   """
   for ids_K, keys_K, scores_K in zip(ids, keys, scores):
     for end in range(len(ids_K) - 1, 0, -1):
@@ -284,7 +287,11 @@ def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
 
 @njit(**_JIT)
 def mean_scores(
-  ids: np.ndarray, scores: np.ndarray, trees: np.ndarray, n_labels: int
+  ids: np.ndarray,
+  scores: np.ndarray,
+  trees: np.ndarray,
+  n_trees: int,
+  n_labels: int,
 ) -> tuple:
   """Returns the labels that trees list for documents, and combined scores.
 
@@ -294,7 +301,9 @@ def mean_scores(
     ids: int32 [N, K], all lists of a document side by side, PAD for no label.
     scores: float64 [N, K], the scores of these labels.
     trees: int64 [K], the number of the tree of each entry, ascending from 0. If
-      a tree lists a label more than once, its first score counts.
+      a tree lists a label more than once, always with the same score, it counts
+      once.
+    n_trees: number of trees.
     n_labels: number of labels.
 
   Returns:
@@ -313,7 +322,7 @@ def mean_scores(
       label = ids[document, i]
       if label == PAD:
         continue
-      if places[label] < first:
+      if places[label] < first:  # not a place of this document
         places[label] = n
         documents[n], labels[n], means[n] = document, label, -np.inf
         n += 1
@@ -327,7 +336,6 @@ def mean_scores(
       if at >= 0 and counted[at] != trees[i]:
         counted[at] = trees[i]
         sums[at] += math.exp(scores[document, i] - means[at])
-  n_trees = trees[-1] + 1 if len(trees) else 1
   means[:n] += np.log(sums[:n] / n_trees)
   return documents[:n], labels[:n], means[:n]
 
@@ -345,7 +353,7 @@ def fill_lists(
   Args:
     documents, labels, keys, scores: document, label, key and score of each
       label that may be listed.
-    lists: the arrays of SearchResult, without labels.
+    lists: the arrays ids, keys and scores of SearchResult.none.
   """
   for i in range(len(documents)):
     d = documents[i]
