@@ -1,4 +1,6 @@
-"""Compiles the loops of tree search, which score children and choose nodes.
+"""Compiles the loops of tree search.
+
+They score children, choose nodes, and join the lists of several trees.
 
 Some arguments are tuples of arrays:
 
