@@ -64,6 +64,7 @@ class Fold:
       n_trained=space.n_trained - len(self.hidden),
       n_held_out=space.n_held_out + len(self.hidden),
       n_new=space.n_new,
+      concepts=space.concepts,
     )
     fingerprint = _digest(corpus.fingerprint, digest)
     return Corpus(fold_space, {TRAIN: part}, fingerprint)

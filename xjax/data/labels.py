@@ -205,6 +205,25 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
   return LabelSpace(labels, counts, n_train, n_trained=len(labels))
 
 
+def add_concepts(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
+  """Adds the concepts of the source's taxonomy that are not labels.
+
+  A concept belongs to the taxonomy if it has a parent or a child.
+  """
+  others = raw.labels[space.index.find(raw.labels.ids) == PAD]
+  above = np.diff(others.parents.offsets) > 0
+  named = {p for labels in (space.labels, others) for p in _parents(labels)}
+  inside = above | np.array([id_ in named for id_ in others.ids], bool)
+  return dataclasses.replace(space, concepts=others[np.flatnonzero(inside)])
+
+
+def _parents(labels: Labels) -> set[str]:
+  """Returns the ids of all parents."""
+  if not len(labels.parents.bytes()):
+    return set()
+  return {parent for row in labels.parents for parent in row}
+
+
 def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
   """Appends the gold labels that the space lacks, sorted by id.
 

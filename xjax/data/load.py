@@ -39,7 +39,13 @@ from xjax.data.formats.jsonl import (
   open_source,
   parse_documents,
 )
-from xjax.data.labels import add_outside, hold_out, make_space, order_labels
+from xjax.data.labels import (
+  add_concepts,
+  add_outside,
+  hold_out,
+  make_space,
+  order_labels,
+)
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
@@ -79,6 +85,7 @@ def build_corpus(
   if space is None:
     space = make_space(order_labels(raw, data), raw)
     space = hold_out(space, data.hold_out_labels, seed)
+    space = add_concepts(space, raw)
   space = add_outside(space, raw)
   index = space.index.find(raw.label_ids).astype(np.int32)
   held_out = space.masks().get('held_out', np.zeros(len(space), bool))

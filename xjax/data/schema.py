@@ -246,6 +246,8 @@ class LabelSpace:
     n_trained: size of the training label space.
     n_held_out: number of held-out labels.
     n_new: number of new labels.
+    concepts: descriptors of the other concepts of the labels' taxonomy, which
+      are parents or children. They have no index, and no model predicts them.
   """
 
   labels: Labels
@@ -254,9 +256,11 @@ class LabelSpace:
   n_trained: int
   n_held_out: int = 0
   n_new: int = 0
+  concepts: Labels = ()
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))
+    object.__setattr__(self, 'concepts', Labels.of(self.concepts))
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -311,9 +315,15 @@ class LabelSpace:
         row |= {flag: True} if flag else {}
         file.write(json.dumps(row, ensure_ascii=False) + '\n')
 
+  def save_concepts(self, path: str | os.PathLike) -> None:
+    """Writes the concepts, one per line, in the form of labels.jsonl."""
+    with atomic_write(path) as file:
+      for label in self.concepts:
+        file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
+
   @classmethod
   def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
-    """Reads a file that `save` wrote.
+    """Reads a file that `save` wrote; the space has no concepts.
 
     Args:
       path: the labels.jsonl.
@@ -342,6 +352,31 @@ class LabelSpace:
       n_held_out=saved.sizes[1],
       n_new=saved.sizes[2],
     )
+
+
+def load_concepts(path: str | os.PathLike) -> Labels:
+  """Reads a file that LabelSpace.save_concepts wrote.
+
+  Returns:
+    The concepts; none if there is no such file.
+
+  Raises:
+    DataError: the file is damaged.
+  """
+  if not os.path.exists(path):
+    return Labels.of(())
+  faults = Faults(on_error=None)
+  concepts = []
+  try:
+    with pathlib.Path(path).open('rb') as file:
+      for number, row in parse_rows(file, str(path), faults):
+        fields = Fields(row)
+        concepts.append(read_label(fields))
+        faults.extend(str(path), number, fields.faults)
+  except OSError as error:
+    raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+  faults.settle()
+  return Labels.of(concepts)
 
 
 class _SavedLabels:

@@ -23,6 +23,7 @@ from xjax.core.progress import Progress
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.batches.dense import TrainBatches
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.contract import LabelWeights
@@ -169,6 +170,7 @@ def plan_neural(
 
   Raises:
     ConfigError: as in hidden_labels.
+    DataError: the model reads parents, and a label is its own ancestor.
   """
   train = config.train
   n_labels = scored_labels(config.model, space)
@@ -176,6 +178,9 @@ def plan_neural(
   unseen = counts == 0
   hidden = hidden_labels(config, counts)
 
+  hierarchy = None
+  if config.model.hierarchical:
+    hierarchy = Hierarchy.of_space(space, n_labels)
   priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
   row_biases = config.model.head.row_biases
   plan = plan_state(
@@ -191,6 +196,7 @@ def plan_neural(
       hidden=hidden,
       train_counts=counts,
       levels=levels,
+      hierarchy=hierarchy,
       dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     ),

@@ -22,6 +22,8 @@ from xjax.data.config import (
   TokensConfig,
   WordsConfig,
 )
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.config import ModelConfig
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -74,6 +76,11 @@ class NeuralModel(ModelConfig):
   shortlist: ShortlistConfig = field(
     AllLabels, 'The labels of a document that are scored.'
   )
+
+  @property
+  def hierarchical(self) -> bool:
+    """Returns whether the model reads the parents of labels."""
+    return self.head.hierarchical
 
   def check_tokens(self, config: Any) -> Iterator[str]:
     tokens, encoder = config.data.tokens, self.encoder
@@ -209,7 +216,8 @@ class TextModel(nnx.Module):
       float32 scalar.
     """
     head = self.head if rngs is None else self.head.with_dropout(rngs)
-    features, mask_B = self.features(batch, rngs), batch.mask_B
+    features = self.head.prepare_loss(self._pooled(batch, rngs))
+    mask_B = batch.mask_B
     if batch.shortlist is not None:
       return shortlist_loss(
         head, features, batch.shortlist, mask_B, loss, weights
@@ -313,6 +321,7 @@ def build(
   hidden: np.ndarray | None = None,
   train_counts: np.ndarray | None = None,
   levels: LabelLevels | None = None,
+  hierarchy: Hierarchy | None = None,
   dtype: jnp.dtype = jnp.float32,
   rngs: nnx.Rngs,
 ) -> TextModel:
@@ -336,6 +345,8 @@ def build(
       if the numbers are not known.
     levels: the levels of clusters, if the head has levels. If None, labels are
       divided evenly, in their order.
+    hierarchy: the hierarchy of the labels, if the model reads parents. If None,
+      no label has a parent.
     dtype: dtype of activations and products.
     rngs: stream `params`.
 
@@ -370,6 +381,8 @@ def build(
     counts_L=train_counts,
     joined=max(1, len(config.encoder.joined)),
     levels=_levels(config, levels, n_labels),
+    hierarchy=_hierarchy(config, hierarchy, n_labels),
+    encoder=encoder,
   )
   head = config.head.build(inputs, rngs)
   return TextModel(
@@ -389,6 +402,15 @@ def _levels(
   if config.head.levels is None or levels is not None:
     return levels
   return LabelLevels.even([*config.head.levels.sizes, n_labels])
+
+
+def _hierarchy(
+  config: NeuralModel, hierarchy: Hierarchy | None, n_labels: int
+) -> Hierarchy | None:
+  """Returns the hierarchy of the head; None if it reads no parents."""
+  if not config.hierarchical or hierarchy is not None:
+    return hierarchy
+  return Hierarchy.of([Label(str(label)) for label in range(n_labels)])
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

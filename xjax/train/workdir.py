@@ -32,7 +32,7 @@ from xjax.data.files.file_set import (
   file_digest,
   read_json,
 )
-from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.schema import Corpus, LabelSpace, load_concepts
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
 from xjax.judge.evaluation import MARK
@@ -139,6 +139,11 @@ class Workdir:
   @property
   def labels(self) -> pathlib.Path:
     return self.path / 'labels.jsonl'
+
+  @property
+  def concepts(self) -> pathlib.Path:
+    """Returns the path of the taxonomy's concepts that are not labels."""
+    return self.path / 'concepts.jsonl'
 
   @property
   def vocab(self) -> pathlib.Path:
@@ -380,9 +385,13 @@ class Workdir:
       )
     barrier('xjax:corpus')
     if is_host0():
+      space = corpus.label_space
       if not has_run or not self.labels.exists():
         with self.recording(self.labels):
-          corpus.label_space.save(self.labels)
+          space.save(self.labels)
+      if len(space.concepts) and not (has_run and self.concepts.exists()):
+        with self.recording(self.concepts):
+          space.save_concepts(self.concepts)
       for name in corpus.drawn:
         if not has_run or not self.drawn(name).exists():
           with atomic_write(self.drawn(name)) as file:
@@ -422,17 +431,20 @@ class Workdir:
     return digests
 
   def label_space(self) -> LabelSpace:
-    """Reads the labels of the run.
+    """Reads the labels of the run, and the concepts of their taxonomy.
 
     Raises:
-      DataError: labels.jsonl or corpus.json is absent or damaged.
+      DataError: labels.jsonl or corpus.json is absent, or one of the files is
+        damaged.
     """
     n_train = self._read_corpus().get('n_train')
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing or is no integer')
     space = LabelSpace.load(self.labels, n_train)
     self.check(self.labels)
-    return space
+    self.check(self.concepts)
+    concepts = load_concepts(self.concepts)
+    return dataclasses.replace(space, concepts=concepts)
 
   def vocabulary(self) -> Vocabulary:
     """Reads the vocabulary of the run.

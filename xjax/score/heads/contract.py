@@ -24,6 +24,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.losses.contract import ChunkLoss, LabelWeights
 
 if typing.TYPE_CHECKING:
@@ -64,6 +65,8 @@ class HeadConfig(ConfigPart, abstract=True):
       space from the start of training.
     levels: the config of the levels of clusters that the head goes down, or
       None. If it is given, the head gets these levels (HeadInputs.levels).
+    hierarchical: whether the head reads the parents of labels. If so, the head
+      gets the hierarchy of the run (HeadInputs.hierarchy).
   """
 
   pooled: ClassVar[bool] = False
@@ -76,6 +79,7 @@ class HeadConfig(ConfigPart, abstract=True):
   hidden_labels = 0
   aligned = False
   levels = None
+  hierarchical = False
 
   chunk: int = field(
     512,
@@ -151,6 +155,10 @@ class HeadInputs:
       if the numbers are not known.
     joined: number of layers of the encoder that are joined in a vector.
     levels: the levels of clusters, for a head that goes down a tree.
+    hierarchy: the hierarchy of the labels, for a head that reads their parents.
+      Its first nodes are the L labels.
+    encoder: the encoder of the model, for a head that runs the encoder's layers
+      itself.
   """
 
   dim: int
@@ -162,6 +170,8 @@ class HeadInputs:
   counts_L: np.ndarray | None = None
   joined: int = 1
   levels: 'LabelLevels | None' = None
+  hierarchy: Hierarchy | None = None
+  encoder: nnx.Module | None = None
 
 
 class DescriptorWeights(enum.Enum):
@@ -301,6 +311,13 @@ class Head(nnx.Module):
   def prepare(self, features: Any) -> Any:
     """Computes the features that `logits` reads for every chunk of labels."""
     return features
+
+  def prepare_loss(self, features: Any) -> Any:
+    """Computes the features that `loss` reads, which are those of `prepare`.
+
+    A head whose loss needs less than its scores replaces this method.
+    """
+    return self.prepare(features)
 
   def narrowed(self, features: Any, logs: jax.Array) -> Any:
     """Returns features for lists that only some labels may be in.

@@ -1,0 +1,105 @@
+"""Tests the hierarchy of labels."""
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label, Labels, LabelSpace, load_concepts
+
+
+def hierarchy(parents: dict[str, str], n_labels: int | None = None):
+  """Makes a hierarchy from label -> parents, each parent one letter."""
+  labels = [Label(id_, parents=tuple(above)) for id_, above in parents.items()]
+  n = len(labels) if n_labels is None else n_labels
+  return Hierarchy.of(labels[:n], labels[n:])
+
+
+def test_a_diamond_has_two_parents_and_the_ancestors_of_both():
+  diamond = hierarchy({'d': 'bc', 'b': 'a', 'c': 'a', 'a': ''})
+  assert diamond.levels.tolist() == [3, 2, 2, 1]
+  assert diamond.ancestors[0].tolist() == [1, 2, 3]
+  assert diamond.children[3].tolist() == [1, 2]
+  assert diamond.first_parents.tolist() == [1, 3, 3, PAD]
+
+
+def test_the_level_follows_the_shortest_path_and_the_depth_the_longest():
+  both = hierarchy({'a': '', 'b': 'a', 'c': 'ab'})
+  assert both.levels.tolist() == [1, 2, 2]
+  assert both.depths.tolist() == [1, 2, 3]
+
+
+def test_several_roots_and_a_flat_label_space():
+  flat = hierarchy({'a': '', 'b': ''})
+  assert flat.is_flat
+  assert flat.levels.tolist() == [1, 1]
+  assert flat.ancestors.lengths.tolist() == [0, 0]
+
+
+def test_twenty_levels():
+  names = 'abcdefghijklmnopqrst'
+  chain = hierarchy(dict(zip(names, ['', *names], strict=False)))
+  assert chain.levels.tolist() == list(range(1, 21))
+  assert chain.ancestors[19].tolist() == list(range(19))
+
+
+@pytest.mark.parametrize('ring', ['a -> b -> c -> a', 'a -> a'])
+def test_a_ring_is_an_error_that_names_its_labels(ring):
+  names = ring.split(' -> ')
+  parents = dict(zip(names, names[1:], strict=False))
+  with pytest.raises(DataError, match='its own ancestor.*remove one of'):
+    hierarchy({'x': 'a', **parents})
+
+
+def test_a_parent_without_a_descriptor_becomes_a_node():
+  orphan = hierarchy({'a': 'z'})
+  assert list(orphan.ids) == ['a', 'z']
+  assert orphan.n_labels == 1
+  assert orphan.labels[1].name == 'z'
+
+
+def test_concepts_come_after_labels_and_labels_are_not_repeated():
+  labels = [Label('a', 'alpha', parents=('c',))]
+  concepts = [Label('a', 'other'), Label('c', 'gamma')]
+  joined = Hierarchy.of(labels, concepts)
+  assert [x.name for x in joined.labels] == ['alpha', 'gamma']
+
+
+def test_labels_beyond_the_scored_labels_are_nodes():
+  labels = [Label('a', parents=('b',)), Label('b', parents=('c',))]
+  space = LabelSpace(labels, np.zeros(2, np.int32), 0, 2, concepts=[Label('c')])
+  cut = Hierarchy.of_space(space, 1)
+  assert (cut.n_labels, list(cut.ids)) == (1, ['a', 'b', 'c'])
+
+
+def test_rows_get_the_ancestors_of_their_nodes_once():
+  tree = hierarchy({'a': '', 'b': 'a', 'c': 'a', 'd': 'c'})
+  closed = tree.with_ancestors(Ragged.of([[1, 2], [], [3, 0], [0]]))
+  rows = [closed[i].tolist() for i in range(len(closed))]
+  assert rows == [[0, 1, 2], [], [0, 2, 3], [0]]
+
+
+def test_the_ancestors_of_random_graphs_equal_a_slow_search():
+  rng = np.random.default_rng(0)
+  names = [str(i) for i in range(40)]
+  above = [rng.choice(i, min(i, rng.integers(4)), False) for i in range(40)]
+  order = rng.permutation(40)
+  parents = [tuple(names[p] for p in row) for row in above]
+  graph = Hierarchy.of([Label(names[i], parents=parents[i]) for i in order])
+
+  def slow(i: int) -> set[str]:
+    return {names[p] for p in above[i]}.union(*(slow(p) for p in above[i]))
+
+  for node, i in enumerate(order):
+    assert {graph.ids[a] for a in graph.ancestors[node]} == slow(i)
+    assert (graph.depths[graph.ancestors[node]] < graph.depths[node]).all()
+
+
+def test_concepts_are_saved_in_the_form_of_labels(tmp_path):
+  space = LabelSpace(
+    [Label('a')], np.zeros(1, np.int32), 0, 1, concepts=[Label('b', 'beta')]
+  )
+  space.save_concepts(tmp_path / 'concepts.jsonl')
+  assert load_concepts(tmp_path / 'concepts.jsonl') == space.concepts
+  assert load_concepts(tmp_path / 'none.jsonl') == Labels.of(())

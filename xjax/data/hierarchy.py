@@ -1,0 +1,219 @@
+"""Defines the hierarchy of labels: their parents, children, levels, paths."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.texts import Texts
+from xjax.core.types import PAD, Ragged
+from xjax.data.schema import Label, Labels, LabelSpace
+
+_SHOWN = 5  # labels of a ring that a message names
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hierarchy:
+  """Holds a directed graph without rings from labels to their parents.
+
+  The nodes are the L labels, in model order, and after them the other concepts
+  of the taxonomy, such as ancestors that no document has. A node may have
+  several parents. A node without parents is a root, and there may be several
+  roots.
+
+  Attributes:
+    labels: V descriptors, one for each node.
+    n_labels: number L of labels. The nodes 0 to L - 1 are labels.
+    parents: V rows of nodes, the parents of each node.
+  """
+
+  labels: Labels
+  n_labels: int
+  parents: Ragged
+
+  @classmethod
+  def of(
+    cls, labels: Sequence[Label], concepts: Sequence[Label] = ()
+  ) -> 'Hierarchy':
+    """Builds the hierarchy of some labels.
+
+    Args:
+      labels: L descriptors, in model order.
+      concepts: descriptors of further concepts, which may be parents or
+        children of labels. Concepts that are labels too are left out. A parent
+        that is neither a label nor a concept becomes a node whose name is its
+        id.
+
+    Raises:
+      DataError: a label is its own ancestor.
+    """
+    labels, concepts = Labels.of(labels), Labels.of(concepts)
+    others = concepts[labels.ids.row_of.find(concepts.ids) == PAD]
+    nodes = Labels.join(labels, others)
+    known = nodes.ids.row_of
+    rows = list(nodes.parents)
+    missing = [p for row in rows for p in row if p not in known]
+    if missing := list(dict.fromkeys(missing)):
+      nodes = Labels.join(nodes, [Label(id_, id_) for id_ in missing])
+      rows += [()] * len(missing)
+    found = nodes.ids.row_of.find([p for row in rows for p in row])
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=indptr[1:])
+    hierarchy = cls(nodes, len(labels), Ragged(indptr, found.astype(np.int32)))
+    hierarchy._check_rings()
+    return hierarchy
+
+  @classmethod
+  def of_space(
+    cls, space: LabelSpace, n_labels: int | None = None
+  ) -> 'Hierarchy':
+    """Builds the hierarchy of a label space.
+
+    Args:
+      space: the labels and the further concepts of a corpus or of a run.
+      n_labels: number of labels; the nodes of further labels of the space come
+        after them. By default, all labels of the space.
+
+    Raises:
+      DataError: a label is its own ancestor.
+    """
+    n = len(space) if n_labels is None else n_labels
+    concepts = Labels.join(space.labels[n:], space.concepts)
+    return cls.of(space.labels[:n], concepts)
+
+  def __len__(self) -> int:
+    """Returns the number V of nodes."""
+    return len(self.labels)
+
+  @property
+  def ids(self) -> Texts:
+    """Returns the ids of all nodes."""
+    return self.labels.ids
+
+  @property
+  def is_flat(self) -> bool:
+    """Returns whether no node has a parent."""
+    return not len(self.parents.values)
+
+  @functools.cached_property
+  def children(self) -> Ragged:
+    """Returns V rows of nodes, the children of each node, in node order."""
+    return self._turned(self.parents)
+
+  @functools.cached_property
+  def levels(self) -> np.ndarray:
+    """Returns the level of each node, int32 [V].
+
+    Roots are at level 1. Another node is one level below its highest parent, so
+    the level is the length of the shortest path from a root.
+    """
+    levels = np.zeros(len(self), np.int32)
+    front, level = np.flatnonzero(self.parents.lengths == 0), 1
+    while len(front):
+      levels[front] = level
+      below = np.unique(_rows(self.children, front))
+      front, level = below[levels[below] == 0], level + 1
+    return levels
+
+  @functools.cached_property
+  def depths(self) -> np.ndarray:
+    """Returns the length of the longest path from a root, int32 [V].
+
+    Roots have depth 1. Every node is deeper than all its ancestors.
+    """
+    depths = np.ones(len(self), np.int32)
+    for node in self.top_down:
+      above = self.parents[node]
+      if len(above):
+        depths[node] = 1 + depths[above].max()
+    return depths
+
+  @functools.cached_property
+  def top_down(self) -> np.ndarray:
+    """Returns all nodes in an order in which parents precede children."""
+    waiting = self.parents.lengths.copy()
+    order = list(np.flatnonzero(waiting == 0))
+    for node in order:
+      for child in self.children[node].tolist():
+        waiting[child] -= 1
+        if not waiting[child]:
+          order.append(child)
+    return np.array(order, np.int64)
+
+  @functools.cached_property
+  def ancestors(self) -> Ragged:
+    """Returns V sorted rows of nodes, all ancestors of each node.
+
+    A node is not its own ancestor.
+    """
+    above: list[np.ndarray] = [np.zeros(0, np.int32)] * len(self)
+    for node in self.top_down:
+      parents = self.parents[node]
+      if len(parents):
+        parts = [parents, *(above[p] for p in parents.tolist())]
+        above[node] = np.unique(np.concatenate(parts))
+    return Ragged.of(above)
+
+  @functools.cached_property
+  def first_parents(self) -> np.ndarray:
+    """Returns the first parent of each node, int32 [V]; PAD for roots."""
+    first = np.full(len(self), PAD, np.int32)
+    inner = self.parents.lengths > 0
+    first[inner] = self.parents.values[self.parents.indptr[:-1][inner]]
+    return first
+
+  def with_ancestors(self, rows: Ragged) -> Ragged:
+    """Adds to each row of nodes all ancestors of its nodes.
+
+    Args:
+      rows: N rows of nodes.
+
+    Returns:
+      N sorted rows of nodes; each node occurs once.
+    """
+    row_of = np.repeat(np.arange(len(rows)), rows.lengths)
+    counts = self.ancestors.lengths[rows.values]
+    more = _rows(self.ancestors, rows.values)
+    pairs = np.concatenate([row_of, np.repeat(row_of, counts)]) * len(self)
+    pairs = np.unique(pairs + np.concatenate([rows.values, more]))
+    row_of, nodes = np.divmod(pairs, max(len(self), 1))
+    indptr = np.searchsorted(row_of, np.arange(len(rows) + 1))
+    return Ragged(indptr.astype(np.int64), nodes.astype(np.int32))
+
+  def _turned(self, edges: Ragged) -> Ragged:
+    """Returns the edges in the opposite direction."""
+    source = np.repeat(np.arange(len(edges), dtype=np.int32), edges.lengths)
+    order = np.argsort(edges.values, kind='stable')
+    indptr = np.zeros(len(edges) + 1, np.int64)
+    counts = np.bincount(edges.values, minlength=len(edges))
+    np.cumsum(counts, out=indptr[1:])
+    return Ragged(indptr, source[order])
+
+  def _check_rings(self) -> None:
+    """Checks that no node is its own ancestor."""
+    if len(self.top_down) == len(self):
+      return
+    inside = np.ones(len(self), bool)
+    inside[self.top_down] = False
+    # Every node that is left has a parent that is left too.
+    node, path = int(np.flatnonzero(inside)[0]), []
+    while node not in path:
+      path.append(node)
+      parents = self.parents[node]
+      node = int(parents[inside[parents]][0])
+    ring = path[path.index(node) :]
+    names = ' -> '.join(ascii(self.ids[n]) for n in [*ring[:_SHOWN], ring[0]])
+    more = f' ({len(ring)} labels in the ring)' if len(ring) > _SHOWN else ''
+    raise DataError(
+      f'label {self.ids[ring[0]]!a} is its own ancestor: {names}{more}; remove '
+      'one of these parents'
+    )
+
+
+def _rows(edges: Ragged, rows: np.ndarray) -> np.ndarray:
+  """Returns the concatenated values of the given rows."""
+  starts, lengths = edges.indptr[:-1][rows], edges.lengths[rows]
+  shift = starts - np.concatenate([[0], np.cumsum(lengths)[:-1]])
+  return edges.values[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
