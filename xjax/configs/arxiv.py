@@ -1,0 +1,112 @@
+r"""Trains flat and hierarchical systems with MiniLM on arXiv abstracts.
+
+The labels are 118 categories of arXiv and their 18 archives, so there are two
+levels. Bertalis et al. (2025) compare systems for hierarchical text
+classification with systems for extreme classification on such corpora. The
+encoder is all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957).
+
+  xjax train --config=arxiv \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/arxiv_flat
+  xjax train --config=arxiv:SYSTEM \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/arxiv_SYSTEM
+
+FOLDER is a copy of the Hugging Face model. SYSTEM is one of the names in
+SYSTEMS below:
+
+- flat (the default): the token [CLS] and a dense layer.
+- cascadexml: the archives and the categories are predicted by two levels of
+  clusters (Kharbanda et al. 2022, https://arxiv.org/abs/2211.00640).
+- xr_linear: a label tree on TF-IDF (Yu et al. 2022), without an encoder.
+
+DIR has train.jsonl, dev.jsonl and labels.jsonl; each line of a split has id,
+text and labels, and each line of labels.jsonl has id, name and parents. All
+neural systems read the first 128 pieces of a document.
+
+Data: arXiv abstracts, as JSON lines. Hardware: two CPU cores. Expected: the
+table in docs/results.md. Time: at most 40 minutes for each system.
+"""
+
+import dataclasses
+
+from xjax.config.neural_train import NeuralTrain, Schedule
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import TreeTrain
+from xjax.data.config import SubwordsConfig, TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.config import TreeModel
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.levels_config import LevelsConfig
+
+SYSTEMS = ('flat', 'cascadexml', 'xr_linear')
+KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
+
+
+def get_config(system: str = 'flat') -> Config:
+  """Returns the config of a system, which is one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  if system == 'xr_linear':
+    return Config(
+      data=JsonlData(labels='all', tokens=TfidfConfig()),
+      model=TreeModel(),
+      train=TreeTrain(),
+      eval=EvalConfig(batch_size=512, ks=KS),
+    )
+  systems = {'flat': _flat, 'cascadexml': _cascadexml}
+  return systems[system](
+    Config(
+      data=JsonlData(
+        labels='all',
+        tokens=SubwordsConfig(max_tokens=128, buckets=(64, 96, 128)),
+      ),
+      model=NeuralModel(
+        NoEmbedding(), BertConfig(), ClsConfig(), OneVsAllConfig()
+      ),
+      train=NeuralTrain(
+        batch_size=32,
+        steps=1200,
+        learning_rate=1e-2,
+        rates=('encoder/*=0.02',),
+        warmup=100,
+        schedule=Schedule.LINEAR,
+        optimizer=AdamW(weight_decay=0.01),
+        clip_norm=1.0,
+        checkpoint_every=300,
+        judge_every=600,
+      ),
+      eval=EvalConfig(ks=KS),
+    )
+  )
+
+
+def _flat(config: Config) -> Config:
+  return config
+
+
+def _cascadexml(config: Config) -> Config:
+  """Returns CascadeXML with one level of clusters."""
+  model = NeuralModel(
+    NoEmbedding(),
+    BertConfig(joined=(4, 5, 6)),
+    ClsConfig(dropout=0.0),
+    CascadeConfig(
+      levels=LevelsConfig((16,), ClusterTree(arity=2, max_leaf=9)),
+      kept=(12,),
+      hidden=(384, 0),
+      dropout=(0.1, 0.2),
+      parts=('0+1', '2'),
+      chain=Chain.PARENT,
+    ),
+  )
+  rates = ('encoder/*=0.02', 'head/clusters/0/reading/*=0.1')
+  train = dataclasses.replace(config.train, rates=rates)
+  return dataclasses.replace(config, model=model, train=train)

@@ -1,0 +1,75 @@
+r"""Trains systems for hierarchical text classification on WoS, NYT and RCV1.
+
+These are the datasets, and some of the systems, of Bertalis et al. (2025). The
+sizes are those of the systems' own papers.
+
+  xjax train --config=htc_bert:SYSTEM \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/SYSTEM
+
+SYSTEM is a dataset and a system, such as wos_flat (the default). The datasets
+are wos, nyt and rcv1. The systems are:
+
+- flat: the token [CLS] and a dense layer (Devlin et al. 2019).
+
+DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
+FOLDER is a copy of a BERT model such as bert-base-uncased.
+
+Data: HTC files. Hardware: a GPU. Expected: not run yet; the figures of the
+papers are in docs/judging.md. Time: not measured.
+"""
+
+from xjax.config.neural_train import Dtype, NeuralTrain
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, EvalConfig
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.htc import HtcData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
+
+DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
+
+
+def get_config(system: str = 'wos_flat') -> Config:
+  """Returns the config of a dataset and a system, which is one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  dataset, name = system.split('_', 1)
+  return _MAKERS[name](dataset)
+
+
+def _flat(dataset: str) -> Config:
+  batch_size = 12
+  epoch = -(-DATASETS[dataset] // batch_size)
+  return Config(
+    data=HtcData(
+      tokens=SubwordsConfig(max_tokens=512, buckets=(128, 256, 512)),
+    ),
+    model=NeuralModel(
+      NoEmbedding(), BertConfig(), ClsConfig(dropout=0.1), OneVsAllConfig()
+    ),
+    train=NeuralTrain(
+      loss=BCEConfig(reduction=Reduction.MEAN_LABELS),
+      batch_size=batch_size,
+      steps=40 * epoch,
+      learning_rate=3e-5,
+      warmup=2000,
+      optimizer=AdamW(weight_decay=0.0),
+      clip_norm=1.0,
+      compute_dtype=Dtype.BFLOAT16,
+      checkpoint_every=epoch,
+      judge_every=epoch,
+      best_metric='all/micro-F1',
+      patience=6,
+    ),
+    eval=EvalConfig(ks=(1, 2, 3, 5, 10, 20)),
+  )
+
+
+_MAKERS = {'flat': _flat}
+SYSTEMS = tuple(f'{dataset}_{name}' for dataset in DATASETS for name in _MAKERS)
