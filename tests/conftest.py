@@ -46,6 +46,7 @@ CHECKED = [
   for room in (
     'score/encoders',
     'score/heads',
+    'score/heads/sequences',
     'score/linear',
     'losses',
     'judge/metrics',

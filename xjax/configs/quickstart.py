@@ -36,6 +36,7 @@ from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -47,6 +48,7 @@ from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
@@ -71,6 +73,7 @@ SYSTEMS = (
   'best',
   'cascadexml',
   'lightxml',
+  'radar',
   'rerank',
   'rerank_run',
   'tree',
@@ -100,6 +103,8 @@ def get_config(system: str = 'bigru_lwan') -> Config:
   train = NoTrain() if system == 'exact_match' else _train()
   if system in ('aplc', 'cascadexml', 'lightxml'):
     train.loss = BCEConfig(reduction=Reduction.MEAN_LABELS)  # as in the papers
+  if system == 'radar':
+    train.loss = SequenceLossConfig()
   return Config(
     data=SyntheticData(tokens=tokens), model=_model(system), train=train
   )
@@ -228,6 +233,8 @@ def _model(system: str) -> ModelConfig:
       levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=16))
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
+    case 'radar':
+      return NeuralModel(words, bigru, head=RadarConfig())
     case 'rerank':
       tree = _tree()
       stage = StageConfig(tree.data.tokens, (), tree.model, tree.train)
