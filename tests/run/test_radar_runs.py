@@ -152,6 +152,7 @@ def write_lines(path, rows):
   path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
 
 
+@pytest.mark.thorough
 def test_deep_and_odd_hierarchies(radar, tmp_path):
   write_corpus(tmp_path)
   tokens = radar.data.tokens

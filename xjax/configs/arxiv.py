@@ -18,6 +18,9 @@ SYSTEMS below:
 - flat (the default): the token [CLS] and a dense layer.
 - cascadexml: the archives and the categories are predicted by two levels of
   clusters (Kharbanda et al. 2022, https://arxiv.org/abs/2211.00640).
+- radar: a decoder writes the archives and then the categories, with the
+  sizes of RADAr++ (Yousef et al. 2025, https://arxiv.org/abs/2501.13598;
+  Bertalis et al. 2025).
 - xr_linear: a label tree on TF-IDF (Yu et al. 2022), without an encoder.
 
 DIR has train.jsonl, dev.jsonl and labels.jsonl; each line of a split has id,
@@ -36,17 +39,19 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
+from xjax.score.heads.sequences.radar import RadarConfig
+from xjax.score.pooling import ClsConfig, NoPooling
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 
-SYSTEMS = ('flat', 'cascadexml', 'xr_linear')
+SYSTEMS = ('flat', 'cascadexml', 'radar', 'xr_linear')
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
@@ -61,7 +66,7 @@ def get_config(system: str = 'flat') -> Config:
       train=TreeTrain(),
       eval=EvalConfig(batch_size=512, ks=KS),
     )
-  systems = {'flat': _flat, 'cascadexml': _cascadexml}
+  systems = {'flat': _flat, 'cascadexml': _cascadexml, 'radar': _radar}
   return systems[system](
     Config(
       data=JsonlData(
@@ -109,4 +114,19 @@ def _cascadexml(config: Config) -> Config:
   )
   rates = ('encoder/*=0.02', 'head/clusters/0/reading/*=0.1')
   train = dataclasses.replace(config.train, rates=rates)
+  return dataclasses.replace(config, model=model, train=train)
+
+
+def _radar(config: Config) -> Config:
+  """Returns RADAr++, with learning rates for fewer steps than in the paper."""
+  model = dataclasses.replace(
+    config.model, pooling=NoPooling(), head=RadarConfig()
+  )
+  train = dataclasses.replace(
+    config.train,
+    loss=SequenceLossConfig(),
+    learning_rate=1e-3,
+    rates=('encoder/*=0.2',),
+    best_metric='all/micro-F1',
+  )
   return dataclasses.replace(config, model=model, train=train)

@@ -11,13 +11,19 @@ SYSTEM is a dataset and a system, such as wos_flat (the default). The datasets
 are wos, nyt and rcv1. The systems are:
 
 - flat: the token [CLS] and a dense layer (Devlin et al. 2019).
+- radar: a decoder that writes label sequences, with the sizes of RADAr++
+  (Yousef et al. 2025, https://arxiv.org/abs/2501.13598; Bertalis et al. 2025).
+  Its encoder is RoBERTa. The paper also divides the learning rates by 10 after
+  3 epochs without a lower loss on dev; here they are constant.
 
 DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
-FOLDER is a copy of a BERT model such as bert-base-uncased.
+FOLDER is a copy of a BERT model such as bert-base-uncased, or of roberta-base.
 
 Data: HTC files. Hardware: a GPU. Expected: not run yet; the figures of the
 papers are in docs/judging.md. Time: not measured.
 """
+
+import dataclasses
 
 from xjax.config.neural_train import Dtype, NeuralTrain
 from xjax.config.optimizer import AdamW
@@ -26,9 +32,11 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 
@@ -71,5 +79,27 @@ def _flat(dataset: str) -> Config:
   )
 
 
-_MAKERS = {'flat': _flat}
+def _radar(dataset: str) -> Config:
+  config = _flat(dataset)
+  batch_size = 64
+  epoch = -(-DATASETS[dataset] // batch_size)
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=RadarConfig())
+  train = dataclasses.replace(
+    config.train,
+    loss=SequenceLossConfig(),
+    batch_size=batch_size,
+    accumulate=2,
+    steps=50 * epoch,
+    learning_rate=3e-4,
+    rates=('encoder/*=0.11667',),  # 3.5e-5
+    warmup=0,
+    optimizer=AdamW(weight_decay=0.01),
+    checkpoint_every=epoch,
+    judge_every=epoch,
+    patience=10,
+  )
+  return dataclasses.replace(config, model=model, train=train)
+
+
+_MAKERS = {'flat': _flat, 'radar': _radar}
 SYSTEMS = tuple(f'{dataset}_{name}' for dataset in DATASETS for name in _MAKERS)
