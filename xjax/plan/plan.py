@@ -358,8 +358,10 @@ class _Gathered(TextModel):
   devices.
   """
 
-  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
-    features = super().features(batch, rngs)
+  def features(
+    self, batch: Batch, rngs: nnx.Rngs | None = None, for_loss: bool = False
+  ) -> Any:
+    features = super().features(batch, rngs, for_loss)
     times = len(batch.mask_B) // len(batch.doc_B)
     if times == 1:
       return features

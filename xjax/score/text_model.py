@@ -151,19 +151,24 @@ class TextModel(nnx.Module):
     self.dtype = jnp.dtype(dtype)
     self.summary_last = summary_last
 
-  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
+  def features(
+    self, batch: Batch, rngs: nnx.Rngs | None = None, for_loss: bool = False
+  ) -> Any:
     """Computes the input of the head from a batch, on the context mesh.
 
     Args:
       batch: documents. Rows that only fill the batch may have length 0.
       rngs: stream `dropout`, or None for no dropout, as in evaluation.
+      for_loss: whether head.prepare_loss computes the features.
 
     Returns:
-      The result of head.prepare, a pytree of arrays whose first axis is
-      documents. head.prepare gets document_BD if there is a pooling, else the
-      encoded tokens.
+      The result of head.prepare, or of head.prepare_loss, a pytree of arrays
+      whose first axis is documents. Both get document_BD if there is a pooling,
+      else the encoded tokens.
     """
-    return self.head.prepare(self._pooled(batch, rngs))
+    head = self.head
+    prepare = head.prepare_loss if for_loss else head.prepare
+    return prepare(self._pooled(batch, rngs))
 
   def vectors(self, batch: Batch) -> jax.Array:
     """Computes one vector of each document, on the context mesh.
@@ -216,7 +221,7 @@ class TextModel(nnx.Module):
       float32 scalar.
     """
     head = self.head if rngs is None else self.head.with_dropout(rngs)
-    features = self.head.prepare_loss(self._pooled(batch, rngs))
+    features = self.features(batch, rngs, for_loss=True)
     mask_B = batch.mask_B
     if batch.shortlist is not None:
       return shortlist_loss(
