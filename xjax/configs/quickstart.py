@@ -49,6 +49,7 @@ from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.label_graph import GraphLayers
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.rankers.boosted import BoostedTrees
 from xjax.score.shortlists import LevelShortlist, RunShortlist
@@ -65,6 +66,7 @@ SYSTEMS = (
   'zero_cnn_lwan',
   'zero_bigru_lwan',
   'unified',
+  'graph',
   'aplc',
   'attention_xml',
   'attention_xml_levels',
@@ -215,6 +217,10 @@ def _model(system: str) -> ModelConfig:
       tuned = dataclasses.replace(words, init_scale=1.0, dropout=0.3)
       bigru = dataclasses.replace(bigru, dropout=0.3)
       return NeuralModel(tuned, bigru, head=UnifiedConfig(hidden_labels=5))
+    case 'graph':
+      model = _model('unified')
+      model.head.graph = GraphLayers()
+      return model
     case 'attention_xml':
       bilstm = BiLSTMConfig(units=64, dropout=0.1)
       return NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(64,)))

@@ -434,7 +434,7 @@ class NeuralRun:
     has_vector: np.ndarray | None,
     descriptor_run: Workdir | None,
   ) -> TrainState:
-    """Adds the embedded descriptors of the labels to a first state.
+    """Adds the embedded descriptors of labels and concepts to a first state.
 
     Args:
       state: first state; its word vectors are random, pretrained, or those of
@@ -445,18 +445,22 @@ class NeuralRun:
     """
     model, vocab = self.config.model, self.inputs.vocab
     space = self.corpus.label_space
-    labels = space.labels[: scored_labels(model, space)]
+    n_labels = scored_labels(model, space)
+    labels = nodes = space.labels[:n_labels]
+    if model.hierarchical:
+      nodes = Hierarchy.of_space(space, n_labels).labels
     if vocab is None:
-      return start_descriptors(state, label_features(labels, self.config))
+      rows = label_features(nodes, self.config)
+      return start_descriptors(state, rows, n_labels)
     if self.config.data.tokens.pretrained:
       names = start_name_encoder(state, self.workdir, model, descriptor_run)
-      return start_descriptors(state, names.encode(labels))
+      return start_descriptors(state, names.encode(nodes), n_labels)
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
       with self.workdir.recording(self.workdir.word_vectors):
         save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
-    return start_descriptors(state, encoder.encode(labels))
+    return start_descriptors(state, encoder.encode(nodes), n_labels)
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray

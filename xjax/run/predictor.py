@@ -399,7 +399,7 @@ class Predictor:
 
     Raises:
       ConfigError: the model of this run does not read label names.
-      DataError: an id or a name has a fault.
+      DataError: an id, a name or a parent has a fault.
     """
     from xjax.run.added_labels import describe, widen_scorer
 
@@ -413,7 +413,7 @@ class Predictor:
       space,
       self.inputs.vocab_size,
       rows,
-      self.workdir.architecture(),
+      self.workdir,
     )
     return dataclasses.replace(self, space=space, scorer=scorer)
 

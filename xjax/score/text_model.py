@@ -223,7 +223,7 @@ class TextModel(nnx.Module):
     Returns:
       float32 scalar.
     """
-    head = self.head if rngs is None else self.head.with_dropout(rngs)
+    head = self.head.ready(rngs)
     features, mask_B = self.loss_features(batch, rngs), batch.mask_B
     if batch.shortlist is not None:
       return shortlist_loss(
@@ -259,7 +259,7 @@ class TextModel(nnx.Module):
     fused, head = fused_shortlist_loss, self.head
     if not isinstance(head, OneVsAll):
       fused = any_head_loss
-      head = head if rngs is None else head.with_dropout(rngs)
+      head = head.ready(rngs)
     return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
@@ -273,7 +273,7 @@ class TextModel(nnx.Module):
     Returns:
       alpha_BKT, float32. The head must be an AttentionHead.
     """
-    return attention_weights(self.head, self.features(batch), ids_BK)
+    return attention_weights(self.head.ready(), self.features(batch), ids_BK)
 
 
 def _time_first(batch: Batch) -> jax.Array:

@@ -240,7 +240,7 @@ def _topk(
 ):
   """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  head, features = model.head, model.features(batch)
+  head, features = model.head.ready(), model.features(batch)
   topk = head_topk if head.shortlist_size is None else narrowed_topk
   best = topk(
     head,

@@ -12,6 +12,10 @@ import numpy as np
 WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
 DESCRIPTORS = 'head/descriptors'
+# All parameters of a graph of labels have paths that start with GRAPH.
+GRAPH = 'head/graph'
+CONCEPTS = f'{GRAPH}/concepts'
+PARENTS, CHILDREN = f'{GRAPH}/parents', f'{GRAPH}/children'
 PLACES = 'head/place'
 
 

@@ -204,16 +204,63 @@ class DescriptorConfig(ConfigPart):
 
 
 @dataclasses.dataclass
+class GraphConfig(ConfigPart, abstract=True):
+  """Chooses what a head reads from the parents and children of a label.
+
+  Attributes:
+    reads_parents: whether the head reads parents and children.
+  """
+
+  reads_parents: ClassVar[bool] = False
+
+  @abc.abstractmethod
+  def attach(
+    self, head: 'Head', inputs: 'HeadInputs', rngs: nnx.Rngs
+  ) -> 'Head':
+    """Adds the graph to a new head, and returns the head.
+
+    Args:
+      head: a head that knows labels by descriptors.
+      inputs: sizes and facts about the labels.
+      rngs: stream `params`.
+    """
+
+
+@dataclasses.dataclass
+class NoGraph(GraphConfig):
+  """Reads neither parents nor children."""
+
+  def attach(
+    self, head: 'Head', inputs: 'HeadInputs', rngs: nnx.Rngs
+  ) -> 'Head':
+    return head
+
+
+@dataclasses.dataclass
 class DescriptorHeadConfig(HeadConfig, abstract=True):
-  """Chooses a head that represents labels by their descriptors."""
+  """Chooses a head that represents labels by their descriptors.
+
+  Attributes:
+    concatenates: whether the head can score labels by the descriptor and the
+      vector of the graph side by side (Joining.CONCAT).
+  """
 
   attends = True
   describes = True
   row_biases = False  # a label's bias also depends on its descriptor
+  concatenates: ClassVar[bool] = False
 
   descriptor: DescriptorConfig = field(
     DescriptorConfig, 'How descriptors become vectors.'
   )
+  graph: GraphConfig = field(
+    NoGraph, 'What the head reads from the parents and children of a label.'
+  )
+
+  @property
+  def hierarchical(self) -> bool:
+    """Returns whether the head reads the parents of labels."""
+    return self.graph.reads_parents
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
@@ -392,6 +439,18 @@ class Head(nnx.Module):
     """
     del rngs
     return self
+
+  def ready(self, rngs: nnx.Rngs | None = None) -> 'Head':
+    """Returns the head that scores the labels of one batch.
+
+    A head may compute label rows from its parameters here, once for all chunks
+    of labels. These rows can be differentiated like parameters. By default, the
+    head only gets its dropout.
+
+    Args:
+      rngs: stream `dropout`, or None for no dropout, as in evaluation.
+    """
+    return self if rngs is None else self.with_dropout(rngs)
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:

@@ -8,7 +8,8 @@ The other run may have other labels and another vocabulary:
 - If parameters of a head are computed instead of trained, such as a tree of
   labels, this run keeps its own.
 - If the other run has another kind of head, or a head with other clusters of
-  labels, this run keeps its own head.
+  labels, this run keeps its own head. Heads with and without a graph of labels
+  are of the same kind.
 - If the head is loaded, this run embeds descriptors in the same way as the
   other run, because the head was trained on the other run's descriptors.
 """
@@ -46,6 +47,7 @@ from xjax.train.initial.words import piece_rows, word_rows
 from xjax.train.inputs import Inputs
 from xjax.train.parameters import (
   DESCRIPTORS,
+  GRAPH,
   PIECE_VECTORS,
   PLACES,
   WORD_VECTORS,
@@ -233,11 +235,16 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """Returns the paths of a head's parameters, without the exponents.
+  """Returns the paths of a head's parameters, without exponents and graph.
 
-  These paths depend on the kind of the head, but not on the storage.
+  These paths depend on the kind of the head, but neither on the storage nor on
+  the graph of labels. All other parameters mean the same with a graph.
   """
-  return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
+  return {
+    name
+    for name in params
+    if name.startswith(_HEAD) and not name.startswith(GRAPH)
+  } - {EXPONENT}
 
 
 def _head_fault(
