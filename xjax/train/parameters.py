@@ -13,6 +13,9 @@ WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
 DESCRIPTORS = 'head/descriptors'
 PLACES = 'head/place'
+VIEW_NAMES = 'views/labels/pieces'
+VIEW_VECTORS = 'views/labels/vector'
+VIEW_EDGES = 'views/labels/edge'
 
 
 def by_path(tree: Any) -> dict[str, Any]:
