@@ -419,9 +419,7 @@ class NeuralRun:
       state = with_rows(state, *rows)
     if self.config.model.head.describes:
       state = self._add_descriptors(state, has_vector, descriptor_run)
-    state = start_view_names(
-      state, self.corpus.label_space, self.inputs.vocab
-    )
+    state = start_view_names(state, self.corpus.label_space, self.inputs.vocab)
     state = self.plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read

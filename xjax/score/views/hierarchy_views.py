@@ -137,7 +137,9 @@ class WordViews(Views):
     inner, outer: the dense layers between a document's vector and the loss.
   """
 
-  def __init__(self, config: HierarchyViews, inputs: ViewInputs, rngs: nnx.Rngs):
+  def __init__(
+    self, config: HierarchyViews, inputs: ViewInputs, rngs: nnx.Rngs
+  ):
     """Draws fresh normal weights with standard deviation 0.02.
 
     Args:
@@ -182,11 +184,10 @@ class WordViews(Views):
     if rngs is not None:
       noise = functools.partial(_gumbel, rngs.dropout())
     words_BTD = _by_document(table[batch.tokens_BT].astype(self.dtype))
-    importance_BT = self.importance(
-      words_BTD, table, batch.positives_BP, noise
-    )
+    importance_BT = self.importance(words_BTD, table, batch.positives_BP, noise)
     kept_BT = (importance_BT > self.config.threshold).astype(jnp.float32)
-    return kept_BT + importance_BT - lax.stop_gradient(importance_BT)
+    # The difference is exactly 0.
+    return kept_BT + (importance_BT - lax.stop_gradient(importance_BT))
 
   def importance(
     self,
