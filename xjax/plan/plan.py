@@ -359,9 +359,6 @@ class _Gathered(TextModel):
   devices.
   """
 
-  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
-    return self._gathered(super().features(batch, rngs), batch)
-
   def _kept(self, batch: Batch, rngs: nnx.Rngs | None) -> jax.Array:
     own = batch.positives_BP[: len(batch.doc_B)]
     return super()._kept(dataclasses.replace(batch, positives_BP=own), rngs)

@@ -173,6 +173,15 @@ class TextModel(nnx.Module):
     """
     return self.head.prepare(self._pooled(batch, rngs))
 
+  def loss_features(self, pooled: Any, batch: Batch) -> Any:
+    """Computes what the head's loss reads, the result of head.prepare_loss.
+
+    Args:
+      pooled: document_BD if there is a pooling, else the encoded tokens.
+      batch: the documents.
+    """
+    return self._gathered(self.head.prepare_loss(pooled), batch)
+
   def vectors(self, batch: Batch) -> jax.Array:
     """Computes one vector of each document, on the context mesh.
 
@@ -261,7 +270,7 @@ class TextModel(nnx.Module):
     """
     head = self.head if rngs is None else self.head.with_dropout(rngs)
     pooled, mask_B = self._pooled(batch, rngs, kept_BT), batch.mask_B
-    features = self._gathered(self.head.prepare_loss(pooled), batch)
+    features = self.loss_features(pooled, batch)
     if batch.shortlist is not None:
       total = shortlist_loss(
         head, features, batch.shortlist, mask_B, loss, weights
@@ -303,7 +312,8 @@ class TextModel(nnx.Module):
       loss: float32 scalar, the loss before the step.
       pair: the label rows, and the slots of the update rule, after the step.
     """
-    features, mask_B = self.features(batch, rngs), batch.mask_B
+    features = self.loss_features(self._pooled(batch, rngs), batch)
+    mask_B = batch.mask_B
     if batch.shortlist is None:
       return fused_loss(
         self.head, features, batch.positives_BP, mask_B, loss, rows, weights
