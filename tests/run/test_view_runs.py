@@ -130,6 +130,7 @@ def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):
     leaf = np.asarray(with_views[path])
     like[path] = jax.device_put(leaf, like[path].sharding)
   plain.scorer.params = from_paths(plain.scorer.params, like)
+  plain = dataclasses.replace(plain, calibration=model.calibration)
   assert plain.predict(TEXTS, k=5) == found
 
 
