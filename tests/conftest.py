@@ -47,6 +47,7 @@ CHECKED = [
     'score/encoders',
     'score/heads',
     'score/linear',
+    'score/views',
     'losses',
     'judge/metrics',
     'select',

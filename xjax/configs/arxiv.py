@@ -18,6 +18,9 @@ SYSTEMS below:
 - flat (the default): the token [CLS] and a dense layer.
 - cascadexml: the archives and the categories are predicted by two levels of
   clusters (Kharbanda et al. 2022, https://arxiv.org/abs/2211.00640).
+- hgclr: as flat, with views of documents that keep the words which matter for
+  the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491). A
+  step takes about twice as long.
 - xr_linear: a label tree on TF-IDF (Yu et al. 2022), without an encoder.
 
 DIR has train.jsonl, dev.jsonl and labels.jsonl; each line of a split has id,
@@ -36,6 +39,8 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
@@ -45,8 +50,9 @@ from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
+from xjax.score.views.hierarchy_views import HierarchyViews
 
-SYSTEMS = ('flat', 'cascadexml', 'xr_linear')
+SYSTEMS = ('flat', 'cascadexml', 'hgclr', 'xr_linear')
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
@@ -61,7 +67,7 @@ def get_config(system: str = 'flat') -> Config:
       train=TreeTrain(),
       eval=EvalConfig(batch_size=512, ks=KS),
     )
-  systems = {'flat': _flat, 'cascadexml': _cascadexml}
+  systems = {'flat': _flat, 'cascadexml': _cascadexml, 'hgclr': _hgclr}
   return systems[system](
     Config(
       data=JsonlData(
@@ -90,6 +96,16 @@ def get_config(system: str = 'flat') -> Config:
 
 def _flat(config: Config) -> Config:
   return config
+
+
+def _hgclr(config: Config) -> Config:
+  """Returns HGCLR."""
+  model = dataclasses.replace(config.model, views=HierarchyViews())
+  rates = (*config.train.rates, 'views/*=0.02')
+  train = dataclasses.replace(
+    config.train, loss=BCEConfig(reduction=Reduction.MEAN_LABELS), rates=rates
+  )
+  return dataclasses.replace(config, model=model, train=train)
 
 
 def _cascadexml(config: Config) -> Config:

@@ -11,6 +11,8 @@ SYSTEM is a dataset and a system, such as wos_flat (the default). The datasets
 are wos, nyt and rcv1. The systems are:
 
 - flat: the token [CLS] and a dense layer (Devlin et al. 2019).
+- hgclr: as flat, with views of documents that keep the words which matter for
+  the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491).
 
 DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
 FOLDER is a copy of a BERT model such as bert-base-uncased.
@@ -20,7 +22,7 @@ papers are in docs/judging.md. Time: not measured.
 """
 
 from xjax.config.neural_train import Dtype, NeuralTrain
-from xjax.config.optimizer import AdamW
+from xjax.config.optimizer import Adam, AdamW
 from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
@@ -31,6 +33,7 @@ from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
+from xjax.score.views.hierarchy_views import HierarchyViews
 
 DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
@@ -71,5 +74,18 @@ def _flat(dataset: str) -> Config:
   )
 
 
-_MAKERS = {'flat': _flat}
+# The weight of the contrastive loss, and the threshold for words.
+_VIEWS = {'wos': (0.05, 0.02), 'nyt': (0.3, 0.002), 'rcv1': (0.3, 0.001)}
+
+
+def _hgclr(dataset: str) -> Config:
+  config = _flat(dataset)
+  weight, threshold = _VIEWS[dataset]
+  config.model.views = HierarchyViews(weight=weight, threshold=threshold)
+  config.train.optimizer = Adam()
+  config.train.clip_norm = 0.0
+  return config
+
+
+_MAKERS = {'flat': _flat, 'hgclr': _hgclr}
 SYSTEMS = tuple(f'{dataset}_{name}' for dataset in DATASETS for name in _MAKERS)

@@ -56,6 +56,7 @@ from xjax.score.shortlists import LevelShortlist, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
+from xjax.score.views.hierarchy_views import HierarchyViews
 
 SYSTEMS = (
   'exact_match',
@@ -73,6 +74,7 @@ SYSTEMS = (
   'best',
   'cascadexml',
   'lightxml',
+  'hgclr',
   'rerank',
   'rerank_run',
   'tree',
@@ -100,7 +102,7 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     by_zone=system == 'han',
   )
   train = NoTrain() if system == 'exact_match' else _train()
-  if system in ('aplc', 'cascadexml', 'lightxml'):
+  if system in ('aplc', 'cascadexml', 'lightxml', 'hgclr'):
     train.loss = BCEConfig(reduction=Reduction.MEAN_LABELS)  # as in the papers
   return Config(
     data=SyntheticData(tokens=tokens), model=_model(system), train=train
@@ -234,6 +236,9 @@ def _model(system: str) -> ModelConfig:
       levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=16))
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
+    case 'hgclr':
+      views = HierarchyViews(heads=8)
+      return dataclasses.replace(_model('bigru_att'), views=views)
     case 'rerank':
       tree = _tree()
       stage = StageConfig(tree.data.tokens, (), tree.model, tree.train)

@@ -83,6 +83,11 @@ class Hierarchy:
     concepts = Labels.join(space.labels[n:], space.concepts)
     return cls.of(space.labels[:n], concepts)
 
+  @classmethod
+  def flat(cls, n_labels: int) -> 'Hierarchy':
+    """Builds a hierarchy of labels without parents, whose ids are 0, 1, ..."""
+    return cls.of([Label(str(label)) for label in range(n_labels)])
+
   def __len__(self) -> int:
     """Returns the number V of nodes."""
     return len(self.labels)

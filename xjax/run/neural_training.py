@@ -53,6 +53,7 @@ from xjax.train.initial.descriptors import (
   start_name_encoder,
 )
 from xjax.train.initial.encoder import start_encoder
+from xjax.train.initial.view_names import start_view_names
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.inputs import Inputs, label_features
@@ -418,6 +419,7 @@ class NeuralRun:
       state = with_rows(state, *rows)
     if self.config.model.head.describes:
       state = self._add_descriptors(state, has_vector, descriptor_run)
+    state = start_view_names(state, self.corpus.label_space, self.inputs.vocab)
     state = self.plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read

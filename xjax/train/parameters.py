@@ -17,6 +17,9 @@ GRAPH = 'head/graph'
 CONCEPTS = f'{GRAPH}/concepts'
 PARENTS, CHILDREN = f'{GRAPH}/parents', f'{GRAPH}/children'
 PLACES = 'head/place'
+VIEW_NAMES = 'views/labels/pieces'
+VIEW_VECTORS = 'views/labels/vector'
+VIEW_EDGES = 'views/labels/edge'
 
 
 def by_path(tree: Any) -> dict[str, Any]:

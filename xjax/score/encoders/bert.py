@@ -10,7 +10,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int32, UInt32
+from jaxtyping import Array, Float, Float32, Int32, UInt32
 
 from xjax.score.encoders.attention import Segments, self_attention
 from xjax.score.encoders.coins import seeded_dropout, seeds_of
@@ -33,6 +33,7 @@ class BertConfig(PretrainedConfig):
   """
 
   architecture = BertArchitecture
+  masks_words = True
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
@@ -83,13 +84,16 @@ class Bert(Transformer):
     ids_TB: Int32[Array, 'T B'],
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
+    kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> list[Float[Array, 'B T {self.width}']]:
     """Returns the states, as Transformer.states describes."""
     segments_BT = segments_TB.T
     seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
     if rngs is not None:
       seeds = list(seeds_of(rngs.dropout(), len(seeds), 3))
-    h_BTD = self.embeddings(ids_TB.T, _positions(segments_BT), seeds[0])
+    h_BTD = self.embeddings(
+      ids_TB.T, _positions(segments_BT), seeds[0], kept_BT
+    )
     states = [h_BTD.astype(self.dtype)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
       # The layer takes seeds instead of rngs, because jax.checkpoint traces the
@@ -117,7 +121,10 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
 
 
 class _Embeddings(nnx.Module):
-  """Computes dropout(norm(word[token] + position[place] + type[0]))."""
+  """Computes dropout(norm(word[token] + position[place] + type[0])).
+
+  The vector word[token] can be multiplied by a factor of the token.
+  """
 
   def __init__(
     self, architecture: BertArchitecture, rate: float, rngs: nnx.Rngs
@@ -140,8 +147,11 @@ class _Embeddings(nnx.Module):
     ids_BT: Int32[Array, 'B T'],
     places_BT: Int32[Array, '_ T'],
     seeds: UInt32[Array, 'draws 2'] | None,
+    kept_BT: Float32[Array, 'B T'] | None,
   ) -> Float[Array, 'B T D']:
     word_BTD = self.word[...][ids_BT]
+    if kept_BT is not None:
+      word_BTD = word_BTD * kept_BT[:, :, None]
     position_BTD = self.position[...][places_BT + self.offset]
     h_BTD = self.norm(word_BTD + position_BTD + self.type[0])
     return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
