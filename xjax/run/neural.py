@@ -26,6 +26,7 @@ from xjax.core.mesh_config import (
 )
 from xjax.core.processes.lock import is_locked
 from xjax.core.types import Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
@@ -169,7 +170,7 @@ class NeuralFit(Fit):
       vectors if the head needs them.
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels, and a
-      number of labels that suits the head.
+      number of labels and a hierarchy that suit the head.
     - All gold labels of a document, or their clusters, can be kept in training.
       What proposes labels fits the corpus.
     - Before the first start of the run: each pattern for parameter names in the
@@ -177,13 +178,19 @@ class NeuralFit(Fit):
 
     Raises:
       ConfigError: one of these conditions is not met.
-      DataError: the file of label vectors has a fault, or lacks a label.
+      DataError: the file of label vectors has a fault, or lacks a label; or
+        the head reads parents, and a label is its own ancestor.
     """
     _check_batch(self.config.train.batch_size, len(corpus.split('train')))
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
     model = self.config.model
-    model.head.check_labels(scored_labels(model, corpus.label_space))
+    n_labels = scored_labels(model, corpus.label_space)
+    model.head.check_labels(n_labels)
+    if model.head.hierarchical:
+      model.head.check_hierarchy(
+        Hierarchy.of_space(corpus.label_space, n_labels)
+      )
     levels = self._levels and self._levels.of(corpus)
     parts = self.config, self.workdir, self._stage
     check_proposals(*parts, corpus, levels)

@@ -33,6 +33,7 @@ from xjax.score.encoders.contract import (
   InputConfig,
 )
 from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.encoders.prefix import read_prefix
 from xjax.score.encoders.unpacking import unpack_documents
 from xjax.score.heads.attention_weights import attention_weights
 from xjax.score.heads.contract import (
@@ -161,9 +162,9 @@ class TextModel(nnx.Module):
     Returns:
       The result of head.prepare, a pytree of arrays whose first axis is
       documents. head.prepare gets document_BD if there is a pooling, else the
-      encoded tokens.
+      encoded tokens, or a Prefix if the head reads it.
     """
-    return self.head.prepare(self._pooled(batch, rngs))
+    return self.head.prepare(self._head_input(batch, rngs))
 
   def vectors(self, batch: Batch) -> jax.Array:
     """Computes one vector of each document, on the context mesh.
@@ -179,6 +180,14 @@ class TextModel(nnx.Module):
     if self.pooling is None:
       pooled = Mean(self.encoder.dim)(pooled)
     return pooled.astype(jnp.float32)
+
+  def _head_input(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
+    """Returns what head.prepare gets (see `features`)."""
+    if not self.head.reads_prefix:
+      return self._pooled(batch, rngs)
+    ids_TB = documents_second(_time_first(batch))
+    real_TB = _real_tokens(len(ids_TB), batch)
+    return read_prefix(self.encoder, ids_TB, real_TB, batch.lengths_B, rngs)
 
   def _pooled(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
     """Returns document_BD, or TokenFeatures if there is no pooling."""
@@ -216,7 +225,7 @@ class TextModel(nnx.Module):
       float32 scalar.
     """
     head = self.head if rngs is None else self.head.with_dropout(rngs)
-    features = self.head.prepare_loss(self._pooled(batch, rngs))
+    features = self.head.prepare_loss(self._head_input(batch, rngs))
     mask_B = batch.mask_B
     if batch.shortlist is not None:
       return shortlist_loss(
