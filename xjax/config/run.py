@@ -64,7 +64,9 @@ class EvalConfig(ConfigPart):
     tiny=16,
   )
   ks: tuple[int, ...] = field(
-    (1, 3, 5, 10), 'Cut-offs k of the printed and saved metrics.'
+    (1, 3, 5, 10),
+    'Cut-offs k of the printed and saved metrics.',
+    tiny=lambda ks: tuple(k for k in ks if k <= 16),
   )
   propensity: tuple[float, ...] = field(
     PROPENSITY,

@@ -358,8 +358,8 @@ class _Gathered(TextModel):
   devices.
   """
 
-  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
-    features = super().features(batch, rngs)
+  def loss_features(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
+    features = super().loss_features(batch, rngs)
     times = len(batch.mask_B) // len(batch.doc_B)
     if times == 1:
       return features

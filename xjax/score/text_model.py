@@ -166,6 +166,14 @@ class TextModel(nnx.Module):
     """
     return self.head.prepare(self._head_input(batch, rngs))
 
+  def loss_features(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
+    """Computes what the head's loss reads, the result of head.prepare_loss.
+
+    Args:
+      batch, rngs: arguments of `features`.
+    """
+    return self.head.prepare_loss(self._head_input(batch, rngs))
+
   def vectors(self, batch: Batch) -> jax.Array:
     """Computes one vector of each document, on the context mesh.
 
@@ -225,8 +233,7 @@ class TextModel(nnx.Module):
       float32 scalar.
     """
     head = self.head if rngs is None else self.head.with_dropout(rngs)
-    features = self.head.prepare_loss(self._head_input(batch, rngs))
-    mask_B = batch.mask_B
+    features, mask_B = self.loss_features(batch, rngs), batch.mask_B
     if batch.shortlist is not None:
       return shortlist_loss(
         head, features, batch.shortlist, mask_B, loss, weights
@@ -253,7 +260,7 @@ class TextModel(nnx.Module):
       loss: float32 scalar, the loss before the step.
       pair: the label rows, and the slots of the update rule, after the step.
     """
-    features, mask_B = self.features(batch, rngs), batch.mask_B
+    features, mask_B = self.loss_features(batch, rngs), batch.mask_B
     if batch.shortlist is None:
       return fused_loss(
         self.head, features, batch.positives_BP, mask_B, loss, rows, weights

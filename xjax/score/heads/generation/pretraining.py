@@ -193,8 +193,7 @@ def pretraining_loss(
   nothing = [()] * len(encoder.layers)
   states, _ = follow(encoder, h, nothing, segment.sees[None], seeds[1:])
   h = transform(states[:, 1:]).reshape(batch * size, -1)
-  logits = product(h, rows_XD, (1, 1)).reshape(batch, size, size)
-  targets = segment.together & masked_BX[:, None, :]
-  loss, _ = bce(logits, targets)
-  asked = masked_BX[:, :, None] & real_X
+  targets = (segment.together & masked_BX[:, None, :]).reshape(-1, size)
+  loss, _ = bce(product(h, rows_XD, (1, 1)), targets)
+  asked = masked_BX.reshape(-1, 1) & real_X
   return jnp.where(asked, loss, 0).sum() / jnp.maximum(asked.sum(), 1)
