@@ -46,6 +46,7 @@ CHECKED = [
   for room in (
     'score/encoders',
     'score/heads',
+    'score/heads/generation',
     'score/linear',
     'score/views',
     'losses',

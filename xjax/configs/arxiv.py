@@ -18,6 +18,9 @@ SYSTEMS below:
 - flat (the default): the token [CLS] and a dense layer.
 - cascadexml: the archives and the categories are predicted by two levels of
   clusters (Kharbanda et al. 2022, https://arxiv.org/abs/2211.00640).
+- hbgl: the labels are generated level by level, from label vectors that are
+  trained on the hierarchy first (Jiang et al. 2022,
+  https://arxiv.org/abs/2205.02613).
 - hgclr: as flat, with views of documents that keep the words which matter for
   the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491). A
   step takes about twice as long.
@@ -45,6 +48,8 @@ from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.generation.hbgl import HBGLConfig, Ranking
+from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
@@ -52,7 +57,7 @@ from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.score.views.hierarchy_views import HierarchyViews
 
-SYSTEMS = ('flat', 'cascadexml', 'hgclr', 'xr_linear')
+SYSTEMS = ('flat', 'cascadexml', 'hbgl', 'hgclr', 'xr_linear')
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
@@ -67,7 +72,12 @@ def get_config(system: str = 'flat') -> Config:
       train=TreeTrain(),
       eval=EvalConfig(batch_size=512, ks=KS),
     )
-  systems = {'flat': _flat, 'cascadexml': _cascadexml, 'hgclr': _hgclr}
+  systems = {
+    'flat': _flat,
+    'cascadexml': _cascadexml,
+    'hbgl': _hbgl,
+    'hgclr': _hgclr,
+  }
   return systems[system](
     Config(
       data=JsonlData(
@@ -126,3 +136,14 @@ def _cascadexml(config: Config) -> Config:
   rates = ('encoder/*=0.02', 'head/clusters/0/reading/*=0.1')
   train = dataclasses.replace(config.train, rates=rates)
   return dataclasses.replace(config, model=model, train=train)
+
+
+def _hbgl(config: Config) -> Config:
+  """Returns HBGL. Lists have all labels, so that ranking metrics compare."""
+  head = HBGLConfig(
+    max_levels=2,
+    ranking=Ranking.FULL,
+    pretraining=LabelPretraining(steps=30, batch=8),
+  )
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=head)
+  return dataclasses.replace(config, model=model)

@@ -32,20 +32,23 @@ from xjax.config.stack import (
 from xjax.config.stage import StageConfig
 from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.config.train import NoTrain, TreeTrain
-from xjax.data.config import TfidfConfig, WordsConfig
+from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
+from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
@@ -73,6 +76,7 @@ SYSTEMS = (
   'attention_xml_levels',
   'best',
   'cascadexml',
+  'hbgl',
   'lightxml',
   'hgclr',
   'rerank',
@@ -95,6 +99,8 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     return _tree()
   if system == 'best':
     return _best()
+  if system == 'hbgl':
+    return _hbgl()
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
@@ -118,6 +124,16 @@ def _train(steps: int = 600) -> NeuralTrain:
     checkpoint_every=200,
     judge_every=200,
   )
+
+
+def _hbgl() -> Config:
+  """Returns a system that generates labels level by level.
+
+  Its encoder is tiny and starts from random weights.
+  """
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig())
+  tokens = SubwordsConfig(max_tokens=128, buckets=(64, 128))
+  return Config(data=SyntheticData(tokens=tokens), model=model, train=_train())
 
 
 def _xr_transformer() -> Config:

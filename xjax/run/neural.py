@@ -171,7 +171,7 @@ class NeuralFit(Fit):
       vectors if the head needs them.
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels, and a
-      number of labels that suits the head.
+      number of labels and a hierarchy that suit the head.
     - All gold labels of a document, or their clusters, can be kept in training.
       What proposes labels fits the corpus.
     - Before the first start of the run: each pattern for parameter names in the
@@ -271,18 +271,23 @@ class NeuralFit(Fit):
 
 
 def _check_hierarchy(model: NeuralModel, space: LabelSpace) -> None:
-  """Checks that a model that reads parents has labels with parents.
+  """Checks that a model that reads parents suits the hierarchy of labels.
 
   Raises:
-    ConfigError: no label and no concept has a parent.
+    ConfigError: no label and no concept has a parent, or the hierarchy does not
+      suit the head.
     DataError: a label is its own ancestor.
   """
-  if Hierarchy.of_space(space, scored_labels(model, space)).is_flat:
+  hierarchy = Hierarchy.of_space(space, scored_labels(model, space))
+  if hierarchy.is_flat:
+    part = 'head' if model.head.hierarchical else 'views'
+    kind = type(getattr(model, part)).__name__
     raise ConfigError(
-      f'config.model.head={type(model.head).__name__}(...): the head reads the '
-      'parents of labels, but no label of the corpus has a parent; give '
-      '"parents" to the labels, or use a head that does not read them'
+      f'config.model.{part}={kind}(...): reads the parents of labels, but no '
+      'label of the corpus has a parent; give "parents" to the labels, or use '
+      f'another {part}'
     )
+  model.head.check_hierarchy(hierarchy)
 
 
 def _check_batch(size: int, documents: int) -> None:

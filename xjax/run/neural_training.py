@@ -1,5 +1,6 @@
 """Assembles the model, mesh, state and training loop of a neural run."""
 
+from collections.abc import Callable
 import contextlib
 import dataclasses
 
@@ -53,6 +54,7 @@ from xjax.train.initial.descriptors import (
   start_name_encoder,
 )
 from xjax.train.initial.encoder import start_encoder
+from xjax.train.initial.label_vectors import start_label_vectors
 from xjax.train.initial.view_names import start_view_names
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.initial.words import start_words
@@ -337,7 +339,7 @@ class NeuralRun:
         Checkpoints(self.workdir.checkpoints, config.keep)
       )
       with Progress('building the model'):
-        state, position = self._start(checkpoints, iterator)
+        state, position = self._start(checkpoints, iterator, preemption.check)
       preemption.check()
       loop = Loop(
         config=config,
@@ -381,11 +383,19 @@ class NeuralRun:
     return place_weights(weights, self.mesh, model.head.axes)
 
   def _start(
-    self, checkpoints: Checkpoints, iterator: grain.DatasetIterator
+    self,
+    checkpoints: Checkpoints,
+    iterator: grain.DatasetIterator,
+    check: Callable[[], None],
   ) -> tuple[TrainState, Position]:
     """Restores the newest checkpoint, or creates the first state.
 
     The parameters of the first state are random, pretrained or another run's.
+
+    Args:
+      checkpoints: the checkpoints of the run.
+      iterator: the batches, which get the position of the checkpoint.
+      check: ends the run by an error if it has to stop.
     """
     if checkpoints.steps:
       step = checkpoints.steps[-1]
@@ -408,6 +418,8 @@ class NeuralRun:
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
     state, has_vector = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
+    if self.config.model.head.embeds_labels:
+      state = self._add_label_vectors(state, check)
     descriptor_run = None
     if source:
       space = self.corpus.label_space
@@ -429,6 +441,23 @@ class NeuralRun:
     # On several CPU devices, the first step and the work above share few
     # threads. They would deadlock if they ran at the same time.
     return jax.block_until_ready(state), position
+
+  def _add_label_vectors(
+    self, state: TrainState, check: Callable[[], None]
+  ) -> TrainState:
+    """Adds the vectors of the labels, from their names, to a first state."""
+    space = self.corpus.label_space
+    hierarchy = Hierarchy.of_space(
+      space, scored_labels(self.config.model, space)
+    )
+    return start_label_vectors(
+      state,
+      self.config,
+      hierarchy,
+      self.inputs.vocab,
+      self.workdir.architecture(),
+      check,
+    )
 
   def _add_descriptors(
     self,

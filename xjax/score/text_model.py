@@ -32,6 +32,7 @@ from xjax.score.encoders.contract import (
   InputConfig,
 )
 from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.encoders.prefix import read_prefix
 from xjax.score.encoders.unpacking import unpack_documents
 from xjax.score.heads.attention_weights import attention_weights
 from xjax.score.heads.contract import (
@@ -169,9 +170,9 @@ class TextModel(nnx.Module):
     Returns:
       The result of head.prepare, a pytree of arrays whose first axis is
       documents. head.prepare gets document_BD if there is a pooling, else the
-      encoded tokens.
+      encoded tokens, or a Prefix if the head reads it.
     """
-    return self.head.prepare(self._pooled(batch, rngs))
+    return self.head.prepare(self._head_input(batch, rngs))
 
   def loss_features(self, pooled: Any, batch: Batch) -> Any:
     """Computes what the head's loss reads, the result of head.prepare_loss.
@@ -197,18 +198,31 @@ class TextModel(nnx.Module):
       pooled = Mean(self.encoder.dim)(pooled)
     return pooled.astype(jnp.float32)
 
+  def _head_input(
+    self,
+    batch: Batch,
+    rngs: nnx.Rngs | None,
+    kept_BT: jax.Array | None = None,
+  ) -> Any:
+    """Returns what head.prepare gets (see `features`).
+
+    Args:
+      batch, rngs: arguments of `features`.
+      kept_BT: float32 factors of the word vectors, or None if all are 1.
+    """
+    if not self.head.reads_prefix:
+      return self._pooled(batch, rngs, kept_BT)
+    ids_TB = documents_second(_time_first(batch))
+    real_TB = _real_tokens(len(ids_TB), batch)
+    return read_prefix(self.encoder, ids_TB, real_TB, batch.lengths_B, rngs)
+
   def _pooled(
     self,
     batch: Batch,
     rngs: nnx.Rngs | None,
     kept_BT: jax.Array | None = None,
   ) -> Any:
-    """Returns document_BD, or TokenFeatures if there is no pooling.
-
-    Args:
-      batch, rngs: arguments of `features`.
-      kept_BT: float32 factors of the word vectors, or None if all are 1.
-    """
+    """Returns document_BD, or TokenFeatures if there is no pooling."""
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
     parts = () if kept_BT is None else (kept_BT,)
@@ -269,7 +283,7 @@ class TextModel(nnx.Module):
       kept_BT: float32 factors of the word vectors, or None if all are 1.
     """
     head = self.head.ready(rngs)
-    pooled, mask_B = self._pooled(batch, rngs, kept_BT), batch.mask_B
+    pooled, mask_B = self._head_input(batch, rngs, kept_BT), batch.mask_B
     features = self.loss_features(pooled, batch)
     if batch.shortlist is not None:
       total = shortlist_loss(
@@ -312,7 +326,7 @@ class TextModel(nnx.Module):
       loss: float32 scalar, the loss before the step.
       pair: the label rows, and the slots of the update rule, after the step.
     """
-    features = self.loss_features(self._pooled(batch, rngs), batch)
+    features = self.loss_features(self._head_input(batch, rngs), batch)
     mask_B = batch.mask_B
     if batch.shortlist is None:
       return fused_loss(

@@ -67,6 +67,11 @@ class HeadConfig(ConfigPart, abstract=True):
       None. If it is given, the head gets these levels (HeadInputs.levels).
     hierarchical: whether the head reads the parents of labels. If so, the head
       gets the hierarchy of the run (HeadInputs.hierarchy).
+    appended: number of vectors that the head appends to the tokens of a
+      document. The encoder must have positions for them.
+    embeds_labels: whether labels have vectors in the space of the encoder's
+      pieces. If so, the vectors start from the names of labels
+      (train/initial/label_vectors.py).
   """
 
   pooled: ClassVar[bool] = False
@@ -80,6 +85,8 @@ class HeadConfig(ConfigPart, abstract=True):
   aligned = False
   levels = None
   hierarchical = False
+  appended = 0
+  embeds_labels = False
 
   chunk: int = field(
     512,
@@ -106,6 +113,18 @@ class HeadConfig(ConfigPart, abstract=True):
 
     Raises:
       ConfigError: the config does not suit this number of labels.
+    """
+
+  def check_hierarchy(self, hierarchy: Hierarchy) -> None:
+    """Checks before training that the head suits the hierarchy of labels.
+
+    Only hierarchical heads are checked.
+
+    Args:
+      hierarchy: the hierarchy of the labels to score.
+
+    Raises:
+      ConfigError: the config does not suit this hierarchy.
     """
 
   def check_gold(
@@ -333,6 +352,9 @@ class Head(nnx.Module):
       other labels get the score -inf. None if the head scores all labels.
     kept_clusters: how many clusters of a document each level keeps, if the
       shortlist has the labels of clusters. Levels go from coarse to fine.
+    reads_prefix: whether the head runs the encoder's layers on vectors that
+      follow the tokens of a document. If so, `prepare` and `prepare_loss` get
+      an encoders.prefix.Prefix.
   """
 
   n_labels: int
@@ -340,6 +362,7 @@ class Head(nnx.Module):
   axes: tuple[str, ...] = (LABEL,)
   shortlist_size: int | None = None
   kept_clusters: tuple[int, ...] = ()
+  reads_prefix: bool = False
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """Computes the scores of a chunk of labels.
