@@ -47,6 +47,7 @@ CHECKED = [
     'score/encoders',
     'score/heads',
     'score/heads/generation',
+    'score/heads/sequences',
     'score/linear',
     'score/views',
     'losses',

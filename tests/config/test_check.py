@@ -107,7 +107,7 @@ def test_defaults_pass():
     ('model.pooling', PoolingConfig(), 'one of ClsConfig, MeanConfig, '),
     ('model.head', DescriptorHeadConfig(), 'of UnifiedConfig, ZeroShotConfig'),
     ('train', TrainConfig(), 'one of AutoTrain, LinearTrain, NeuralTrain'),
-    ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Softmax'),
+    ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, S'),
     (
       'train.rows',
       RowsConfig(),

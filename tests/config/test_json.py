@@ -38,6 +38,7 @@ from xjax.judge.calibration import Method
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.score.config import (
   AutoModel,
@@ -58,6 +59,7 @@ from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
 from xjax.score.heads.rows.update import FusedAdagrad, FusedAdam, RowsConfig
+from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel
@@ -172,6 +174,8 @@ LATER = {
   NeighboursModel,
   OwnData,
   PrototypesModel,
+  RadarConfig,
+  SequenceLossConfig,
   StackModel,
   StackTrain,
   TextVectorsConfig,

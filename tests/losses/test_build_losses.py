@@ -12,6 +12,7 @@ from xjax.losses.label_weights import (
   EvenWeights,
   PropensityWeights,
 )
+from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
 from xjax.losses.softmax import Softmax, SoftmaxConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig, squared_hinge
 
@@ -25,6 +26,7 @@ COUNTS = np.array([40, 3, 1, 0])
     (FocalConfig(1.5, 0.3), Focal(1.5, 0.3), ScoreKind.LOGIT),
     (SquaredHingeConfig(), squared_hinge, ScoreKind.MARGIN),
     (SoftmaxConfig(averaged=False), Softmax(False), ScoreKind.MARGIN),
+    (SequenceLossConfig(1.0), SequenceLoss(1.0), ScoreKind.LOGIT),
   ],
 )
 def test_losses(config, loss, kind):

@@ -36,6 +36,7 @@ from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
 from xjax.score.encoders.bert import BertConfig
@@ -50,6 +51,7 @@ from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.label_graph import GraphLayers
@@ -77,8 +79,9 @@ SYSTEMS = (
   'best',
   'cascadexml',
   'hbgl',
-  'lightxml',
   'hgclr',
+  'lightxml',
+  'radar',
   'rerank',
   'rerank_run',
   'tree',
@@ -110,6 +113,8 @@ def get_config(system: str = 'bigru_lwan') -> Config:
   train = NoTrain() if system == 'exact_match' else _train()
   if system in ('aplc', 'cascadexml', 'lightxml', 'hgclr'):
     train.loss = BCEConfig(reduction=Reduction.MEAN_LABELS)  # as in the papers
+  if system == 'radar':
+    train.loss = SequenceLossConfig()
   return Config(
     data=SyntheticData(tokens=tokens), model=_model(system), train=train
   )
@@ -255,6 +260,8 @@ def _model(system: str) -> ModelConfig:
     case 'hgclr':
       views = HierarchyViews(heads=8)
       return dataclasses.replace(_model('bigru_att'), views=views)
+    case 'radar':
+      return NeuralModel(words, bigru, head=RadarConfig())
     case 'rerank':
       tree = _tree()
       stage = StageConfig(tree.data.tokens, (), tree.model, tree.train)

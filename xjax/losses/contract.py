@@ -43,9 +43,12 @@ class LossConfig(ConfigPart, abstract=True):
     score_kind: the meaning of the scores that a model gives after training with
       this loss. It is LOGIT if each score is the logit of a label's
       probability, else MARGIN.
+    sequential: whether the loss is for heads that write labels one after the
+      other (HeadConfig.sequential), and not for other heads.
   """
 
   score_kind: ClassVar[ScoreKind] = ScoreKind.LOGIT
+  sequential: ClassVar[bool] = False
 
   @abc.abstractmethod
   def build(self) -> 'ChunkLoss':

@@ -21,11 +21,16 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
+from xjax.core.config_part import (
+  AT_LEAST_1,
+  ConfigPart,
+  field,
+  kinds_that,
+)
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
-from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.losses.contract import ChunkLoss, LabelWeights, LossConfig
 
 if typing.TYPE_CHECKING:
   from xjax.score.trees.levels import LabelLevels
@@ -72,6 +77,8 @@ class HeadConfig(ConfigPart, abstract=True):
     embeds_labels: whether labels have vectors in the space of the encoder's
       pieces. If so, the vectors start from the names of labels
       (train/initial/label_vectors.py).
+    sequential: whether the head writes labels one after the other. Such a head
+      needs a loss of sequences (LossConfig.sequential).
   """
 
   pooled: ClassVar[bool] = False
@@ -81,6 +88,7 @@ class HeadConfig(ConfigPart, abstract=True):
   on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
   trains_rows: ClassVar[bool] = True
+  sequential: ClassVar[bool] = False
   hidden_labels = 0
   aligned = False
   levels = None
@@ -155,6 +163,15 @@ class HeadConfig(ConfigPart, abstract=True):
           else 'reads tokens and needs NoPooling()'
         )
       )
+    loss = config.train.loss
+    if loss.sequential != self.sequential:
+      needed = (
+        f'{path}={type(self).__name__}(...) needs '
+        f'{kinds_that("sequential", LossConfig)}'
+        if self.sequential
+        else f'needs {path}={kinds_that("sequential", HeadConfig)}'
+      )
+      yield f'config.train.loss={type(loss).__name__}(...): {needed}'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,0 +1,169 @@
+"""Runs of RADAr: resumed, saved, loaded, planned, on odd hierarchies."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from tests.fixtures.kills import (
+  assert_about_the_same_dev,
+  assert_same_dev,
+  kill_training,
+)
+from xjax import load as load_model
+from xjax.core.errors import Preempted
+from xjax.core.mesh_config import MeshConfig
+from xjax.core.types import PAD
+from xjax.data.formats.jsonl import JsonlData
+from xjax.judge.predictions import Predictions
+from xjax.losses.sequence import SequenceLossConfig
+from xjax.plan.chips import CHIPS
+from xjax.plan.plan import Planner
+from xjax.plan.sizes import corpus_sizes
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.heads.sequences.radar import RadarConfig, Ranking
+
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+
+
+def config_with(config, **fields):
+  """A config of RADAr that compiles fast, in which dropout matters."""
+  head = RadarConfig(
+    **{'chunk': 8, 'layers': 1, 'heads': 2, 'most_symbols': 6} | fields
+  )
+  model = dataclasses.replace(config.model, encoder=NoEncoder(), head=head)
+  train = dataclasses.replace(
+    config.train,
+    steps=6,
+    loss=SequenceLossConfig(),
+    rates=('embedding/*=0.5',),
+    judge_every=2,
+    checkpoint_every=2,
+    best_metric='all/micro-F1',
+  )
+  return dataclasses.replace(config, model=model, train=train)
+
+
+@pytest.fixture(scope='module')
+def radar(config):
+  return config_with(config)
+
+
+@pytest.fixture(scope='module')
+def run(radar, devices, tmp_path_factory):
+  """The result of a run; copy its workdir before you change it."""
+  with devices(1):
+    return fit(radar, tmp_path_factory.mktemp('radar') / 'run')
+
+
+def test_a_killed_run_ends_where_an_uninterrupted_run_does(
+  radar, run, tmp_path, monkeypatch
+):
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    kill_training(patch)
+    fit(radar, tmp_path / 'run')
+  result = fit(radar, tmp_path / 'run')
+  assert_same_dev(result, run)
+  ours, theirs = (load(x.workdir).scorer.params for x in (result, run))
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.thorough
+def test_a_mesh_trains_the_same_model(radar, run, devices, tmp_path):
+  config = dataclasses.replace(radar, mesh=MeshConfig(data=2, label=2))
+  with devices(4):
+    assert_about_the_same_dev(fit(config, tmp_path), run)
+
+
+def test_f1_judges_the_labels_that_are_written(run):
+  predictions = Predictions.load(run.paths['dev'] / 'predictions.npz')
+  lists, gold = predictions.lists['all'], predictions.gold
+  written = [set(row[row != PAD].tolist()) for row in lists.ids]
+  assert 0 < sum(map(len, written)) < lists.ids.size
+  hits = sum(len(x & set(gold[i].tolist())) for i, x in enumerate(written))
+  wanted = 2 * hits / (sum(map(len, written)) + len(gold.values))
+  found = run.metrics['dev']['xjax']['all']['micro-F1']
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+  assert (lists.scores[lists.ids != PAD] > 0).all()
+
+
+def test_a_loaded_model_predicts_what_it_predicted(run, tmp_path):
+  saved = load_model(run.workdir)
+  lists = saved.predict(TEXTS, k=4)
+  assert all(len(row) <= 4 for row in lists) and any(lists)
+  saved.save(tmp_path / 'saved')
+  assert load_model(tmp_path / 'saved').predict(TEXTS, k=4) == lists
+  alone = [saved.predict([text], k=4)[0] for text in TEXTS]
+  assert [[x.id for x in row] for row in alone] == [
+    [x.id for x in row] for row in lists
+  ]
+
+
+def test_a_shape_of_batches_is_compiled_once(run, compiled):
+  model = load_model(run.workdir)
+  model.predict(TEXTS, k=4)
+  assert compiled
+  compiled.clear()
+  model.predict(['Other words', *TEXTS[:2]], k=4)
+  assert compiled == []
+
+
+def test_the_full_ranking_has_all_labels(config, tmp_path):
+  result = fit(config_with(config, ranking=Ranking.FULL), tmp_path / 'run')
+  lists = Predictions.load(result.paths['dev'] / 'predictions.npz').lists['all']
+  n_scored = load(result.workdir).n_labels
+  assert ((lists.ids != PAD).sum(axis=1) == n_scored).all()
+
+
+def test_a_run_can_be_planned(radar):
+  plan = Planner(corpus_sizes(radar), CHIPS['laptop']).plan(radar, 1)
+  assert plan.held.total > 0 and plan.longest.compute > 0
+
+
+def write_corpus(folder):
+  """A chain of 20 levels, several roots and parents, an orphan, a concept."""
+  chain = [
+    {'id': f'c{i}', 'parents': [f'c{i - 1}'] * (i > 0)} for i in range(20)
+  ]
+  labels = [
+    *reversed(chain),  # labels come before their parents
+    {'id': 'root'},
+    {'id': 'orphan'},
+    {'id': 'both', 'parents': ['root', 'c3']},
+    {'id': 'below', 'parents': ['concept']},  # no document has its parent
+    {'id': 'concept', 'parents': ['root']},
+  ]
+  whole = [f'c{i}' for i in range(20)]
+  documents = [whole, ['root', 'both'], ['orphan'], ['below', 'both'], []] * 4
+  for name in ('train', 'dev'):
+    rows = [
+      {'id': str(i), 'text': f'word{i % 5} pa te', 'labels': row}
+      for i, row in enumerate(documents)
+    ]
+    write_lines(folder / f'{name}.jsonl', rows)
+  write_lines(folder / 'labels.jsonl', labels)
+
+
+def write_lines(path, rows):
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+def test_deep_and_odd_hierarchies(radar, tmp_path):
+  write_corpus(tmp_path)
+  tokens = radar.data.tokens
+  data = JsonlData(dir=str(tmp_path), labels='all', tokens=tokens, workers=1)
+  config = dataclasses.replace(radar, data=data)
+  result = fit(config, tmp_path / 'run')
+  space = result.corpus.label_space
+  levels = load(result.workdir).scorer.params['head']['level'][...]
+  at = {
+    id_: int(levels[space.ids.row_of[id_]])
+    for id_ in space.ids[: space.n_trained]
+  }
+  assert [at[f'c{i}'] for i in range(20)] == list(range(1, 21))
+  assert (at['root'], at['orphan'], at['both'], at['below']) == (1, 1, 2, 3)
+  assert 0 <= result.metrics['dev']['xjax']['all']['micro-F1'] <= 1

@@ -1,0 +1,111 @@
+"""Defines the loss of sequences: smoothed cross entropy with a focal factor."""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32
+
+from xjax.core.config_part import AMOUNT, RATE, field
+from xjax.losses.contract import ChunkLoss, LossConfig
+
+_LEAST = 1e-12  # a smaller 1 - p would have an infinite slope if gamma < 1
+
+
+@dataclasses.dataclass
+class SequenceLossConfig(LossConfig):
+  """Chooses the loss of heads that write labels one after the other.
+
+  Each symbol of a document's label sequence has a softmax cross entropy. The
+  sequence has the gold labels and other symbols, such as the end. The focal
+  factor and the smoothing are those of Bertalis et al. (2025, RADAr++).
+  """
+
+  sequential = True
+
+  gamma: float = field(
+    2.0,
+    'Exponent of the focal factor (1 - p)^gamma, where p is exp(-cross '
+    'entropy). With gamma 0, the factor is 1.',
+    AMOUNT,
+  )
+  smoothing: float = field(
+    0.1,
+    'Share of the target that is divided evenly among all symbols (label '
+    'smoothing).',
+    RATE,
+  )
+  averaged: bool = field(
+    False,
+    "Whether a document's loss is the mean over its symbols, so that all "
+    'documents count equally, however many labels they have. If False, it is '
+    'the sum, so that all symbols count equally.',
+  )
+
+  def build(self) -> 'SequenceLoss':
+    return SequenceLoss(self.gamma, self.smoothing, self.averaged)
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceLoss(ChunkLoss):
+  """Computes the loss of label sequences, symbol by symbol.
+
+  With smoothing e, the cross entropy c of a symbol is
+
+    c = -(1 - e) log p - e mean(log q)
+
+  where p is the probability of the right symbol, and the mean is over the
+  probabilities q of all symbols. The loss of the symbol is (1 - exp(-c))^gamma
+  c. So the focal factor depends on the smoothed cross entropy, as in the public
+  code of RADAr++.
+
+  That code divides the sum over the symbols of a document by the padded length,
+  which is the same for all documents. Here, the sum is divided by 1 or by the
+  document's own length. So padding has no effect.
+
+  The loss is not computed in chunks of labels, so the methods `gold` and
+  `absent` are missing.
+
+  Attributes:
+    gamma: exponent of the focal factor, at least 0.
+    smoothing: e, from 0 to below 1.
+    averaged: whether the loss of a document is a mean over its symbols.
+  """
+
+  gamma: float = 2.0
+  smoothing: float = 0.1
+  averaged: bool = False
+
+  def of_symbols(
+    self,
+    right: Float32[Array, '*symbols'],
+    mean: Float32[Array, '*symbols'],
+  ) -> Float32[Array, '*symbols']:
+    """Returns the loss of each symbol.
+
+    Args:
+      right: log p, the log probability of the right symbol.
+      mean: the mean of the log probabilities of all symbols.
+    """
+    nats = -(1 - self.smoothing) * right - self.smoothing * mean
+    wrong = jnp.maximum(-jnp.expm1(-nats), _LEAST)
+    return wrong**self.gamma * nats
+
+  def __call__(
+    self,
+    right: Float32[Array, 'B steps'],
+    mean: Float32[Array, 'B steps'],
+    real: Bool[Array, 'B steps'],
+  ) -> Float32[Array, ' B']:
+    """Returns the loss of each document.
+
+    Args:
+      right, mean: as in of_symbols; any finite values where `real` is False.
+      real: True for the symbols of a document, False beyond them.
+
+    Returns:
+      float32 nats, 0 for documents without symbols.
+    """
+    sum_B = jnp.where(real, self.of_symbols(right, mean), 0).sum(axis=1)
+    if not self.averaged:
+      return sum_B
+    return sum_B / jnp.maximum(real.sum(axis=1), 1)
