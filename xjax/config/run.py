@@ -85,6 +85,13 @@ class EvalConfig(ConfigPart):
     'With a value below 1, TPUs find the lists faster and miss some labels.',
     SHARE,
   )
+  leave_out: str = field(
+    '',
+    'A file with one label id per line: labels that are trained, but neither '
+    'predicted nor judged. If the file is not in the current folder, it is '
+    'searched for in data.dir.',
+    tiny='',
+  )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     if not self.ks or min(self.ks) < 1 or max(self.ks) > self.depth:

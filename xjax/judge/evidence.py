@@ -342,8 +342,11 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
 
   Only the slice of all labels has bins; the result is {} for other slices.
   """
-  bins = in_bins(part.train_counts) if part.mask.all() else {}
-  return {name: mask for name, mask in bins.items() if mask.any()}
+  if not part.is_all:
+    return {}
+  bins = in_bins(part.train_counts).items()
+  inside = {name: mask & part.mask for name, mask in bins}
+  return {name: mask for name, mask in inside.items() if mask.any()}
 
 
 def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:

@@ -190,14 +190,20 @@ def judged_slices(
   masks = predictions.masks
   if frequent_from != XJAX.frequent_from and len(masks) > 1:
     masks = judged_masks(
-      predictions.train_counts, predictions.held_out, frequent_from
+      predictions.train_counts,
+      predictions.held_out,
+      frequent_from,
+      predictions.left_out,
     )
   if taken := masks.keys() & criteria.slices.keys():
     raise ValueError(
       f'criteria.slices: the names {sorted(taken)} are already used; choose '
       'other names'
     )
-  return {**masks, **criteria.slices}
+  # A file or a level may have labels that are left out of judging.
+  inside_L = masks[ALL]
+  further = {name: mask & inside_L for name, mask in criteria.slices.items()}
+  return {**masks, **further}
 
 
 def slices_without_lists(

@@ -33,6 +33,7 @@ class Slice:
     floor: float32 [N], upper bound of the scores of the slice's labels outside
       the document's list; -inf if the list has all labels of the slice.
     is_cut: whether the lists are cut from the lists of other slices.
+    is_all: whether the slice has all labels that are judged.
     gold: N rows of gold labels, cut to the slice.
     mask: bool [L], the labels of the slice.
     train_counts: int32 [L], training documents per label of the label space.
@@ -41,6 +42,7 @@ class Slice:
   lists: Lists
   floor: np.ndarray
   is_cut: bool
+  is_all: bool
   gold: Ragged
   mask: np.ndarray
   train_counts: np.ndarray
@@ -69,6 +71,7 @@ class Slice:
       lists=lists,
       floor=floor,
       is_cut=own is None,
+      is_all=np.array_equal(mask, predictions.masks[ALL]),
       gold=cut_gold(predictions.gold, mask),
       mask=mask,
       train_counts=predictions.train_counts,

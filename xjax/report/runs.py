@@ -16,6 +16,7 @@ from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
+from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
@@ -77,6 +78,18 @@ class JudgedRun:
     method = calibration.method if calibration else Method.NONE
     return judged_probabilities(
       self.predictions, self.split, method, calibration
+    )
+
+  def of_judged_labels(self) -> 'JudgedRun':
+    """Returns the run without the labels that are left out of judging.
+
+    So the run can be compared with a run that never had these labels.
+    """
+    predictions, weights_L = self.predictions, self.weights_L
+    if weights_L is not None:
+      weights_L = weights_L[predictions.masks[ALL]]
+    return dataclasses.replace(
+      self, predictions=predictions.of_judged_labels(), weights_L=weights_L
     )
 
   @property
