@@ -191,10 +191,7 @@ class JudgeRequest:
     if any(label.parents for label in described.values()):
       ids = predictions.labels
       judged = [described.get(id_) or Label(id_, id_) for id_ in ids]
-      try:
-        return Hierarchy.of(judged, described.values())
-      except DataError as error:
-        raise DataError(f'{self.labels}: {error}') from error
+      return Hierarchy.of(judged, described.values())
     if not self._needs_descriptors():
       raise ConfigError(
         f'--labels={self.labels}: no label has a parent, so the file has no '
