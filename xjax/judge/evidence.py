@@ -1,6 +1,6 @@
 """Computes the sums that a slice's metrics need, and finds unknown sums."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import math
@@ -23,6 +23,7 @@ from xjax.judge.metrics.contract import (
   DocumentMetric,
   LabelMetric,
   Measure,
+  Metric,
   Needs,
   PerLabel,
   Protocol,
@@ -103,16 +104,11 @@ class Evidence:
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
-    thresholds = [cut for cut in cuts.values() if cut is not None]
+    n_thresholds = sum(cut is not None for cut in cuts.values())
     ks = tuple(sorted(criteria.ks))
     hierarchy = criteria.hierarchy or part.hierarchy
     levels = _levels(part, hierarchy)
-    points = tuple(cuts), tuple(bins), levels
-    metrics = dict.fromkeys(
-      measure.metric
-      for protocol in protocols
-      for measure in criteria.table(protocol, *points).values()
-    )
+    metrics = _metrics(criteria, protocols, (tuple(cuts), tuple(bins), levels))
     missing = _missing_needs(weights, criteria)
     outside = {
       metric.name: metric.from_lists(part.lists.ids, ks, criteria.vectors_LD)
@@ -144,7 +140,7 @@ class Evidence:
           if isinstance(metric, DocumentMetric) and metric.needs not in missing
         ),
         n_labels=seen.n_places if by_label else 0,
-        n_thresholds=len(thresholds) if by_label else 0,
+        n_thresholds=n_thresholds if by_label else 0,
       ),
       metrics=by_label,
       cuts=cuts,
@@ -152,12 +148,7 @@ class Evidence:
       outside=outside,
       absent=absent,
       hierarchy=hierarchy,
-      by_path=tuple(
-        metric
-        for metric in metrics
-        if isinstance(metric, HierarchicalMetric)
-        and (hierarchy or set(metric.kinds()) & set(criteria.kinds))
-      ),
+      by_path=_by_path(metrics, hierarchy, criteria),
       levels=levels,
     )
 
@@ -413,6 +404,34 @@ def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
   if hierarchy is None or not part.mask.all():
     return ()
   return tuple(np.unique(hierarchy.levels[: len(part.mask)]).tolist())
+
+
+def _metrics(
+  criteria: Criteria, protocols: Sequence[Protocol], points: tuple
+) -> tuple[Metric, ...]:
+  """Returns the metrics that the protocols print, each once.
+
+  Args:
+    criteria: the criteria for judging.
+    protocols: the protocols.
+    points: the other arguments of Criteria.table.
+  """
+  tables = (criteria.table(protocol, *points) for protocol in protocols)
+  measures = (measure for table in tables for measure in table.values())
+  return tuple(dict.fromkeys(measure.metric for measure in measures))
+
+
+def _by_path(
+  metrics: Iterable[Metric], hierarchy: Hierarchy | None, criteria: Criteria
+) -> tuple[HierarchicalMetric, ...]:
+  """Returns the hierarchical metrics; see Evidence.by_path."""
+  named = set(criteria.kinds)
+  return tuple(
+    metric
+    for metric in metrics
+    if isinstance(metric, HierarchicalMetric)
+    and (hierarchy or named & set(metric.kinds()))
+  )
 
 
 def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
