@@ -59,6 +59,8 @@ def judge(
   - F1 without a cut-off counts the labels above probability 0.5. If the scorer
     has its own threshold (Predictions.assigned_above), this threshold is used
     instead.
+  - If labels have parents, hF1, hP, hR and the consistency use the labels that
+    F1 without a cut-off counts, and so do the metrics by level.
   - ECE is the expected calibration error of the listed labels. `ECE[>0.1]` is
     the error of the listed labels with probability above 0.1. They exist only
     if there are such labels, and shown_NK or scores that are not margins.
@@ -104,7 +106,9 @@ def judge(
       tables = {}
       for protocol in protocols:
         who = protocol.name
-        tables[who] = criteria.table(protocol, tuple(cuts), evidence.bins)
+        tables[who] = criteria.table(
+          protocol, tuple(cuts), evidence.bins, evidence.levels
+        )
         metrics[who][name], missing[who][name] = judge_slice(
           evidence, tables[who], protocol
         )
@@ -316,6 +320,8 @@ def judge_slice(
       values[name] = value
       if reason:
         reasons[name] = reason
+  if any('[level=' in name for name in values):
+    values |= evidence.level_counts
   deepest = max(evidence.form.ks)
   if part.is_cut and (n_short := part.n_short(deepest)):
     reasons[LISTS] = (

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 
+from absl import logging
 import numpy as np
 
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import LabelSpace, Split
 from xjax.judge.metrics.slices import ALL, cut_gold, judged_masks
 from xjax.judge.predictions import Lists, Predictions, list_length
@@ -141,7 +143,25 @@ def _predictions(
     gold=gold,
     held_out=space.held_out,
     left_out=space.left_out,
+    hierarchy=_hierarchy(space),
   )
+
+
+@functools.lru_cache(maxsize=2)  # dev is judged many times in training
+def _hierarchy(space: LabelSpace) -> Hierarchy | None:
+  """Returns the hierarchy of a label space; None if no label has a parent.
+
+  If a label is its own ancestor, there is no hierarchy, and a warning is
+  logged: models that do not read parents can still be judged by all other
+  metrics.
+  """
+  if not len(space.labels.parents.bytes()):
+    return None
+  try:
+    return Hierarchy.of_space(space)
+  except DataError as error:
+    logging.warning('hierarchical metrics are left out: %s', error)
+    return None
 
 
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:

@@ -12,6 +12,7 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.metrics.slices import ALL, judged_masks
 
 _SHORT = 64  # lists of at most this length are never cut
@@ -222,6 +223,8 @@ class Predictions:
       with gold labels in the slice. Slices without gold labels have no entry.
     requested: pairs (bool [L], lists) of further slices for which the scorer
       made lists. They are not saved.
+    hierarchy: the hierarchy whose first nodes are the L labels; None if no
+      label has a parent.
   """
 
   score_kind: ScoreKind
@@ -245,6 +248,7 @@ class Predictions:
     default_factory=dict
   )
   requested: Sequence[tuple[np.ndarray, Lists]] = ()
+  hierarchy: Hierarchy | None = None
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -453,6 +457,10 @@ class Predictions:
     - `strategy` and `selected_by`: text.
     - `recalls/bytes`: uint8, and `recalls/offsets`: int64, the names of R
       recalls; `SLICE/recalls`: float64 [R], the recalls of a slice.
+    - `concepts/bytes`: uint8, and `concepts/offsets`: int64, the ids of the
+      hierarchy's nodes that are no labels; `parents/indptr`: int64, and
+      `parents/indices`: int32, the parents of each label and of each concept.
+      A parent is the number of a label or, plus L, the number of a concept.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -483,6 +491,11 @@ class Predictions:
       for name, shares in self.recalls.items():
         values = [shares[step] for step in names]
         arrays[f'{name}/recalls'] = np.array(values, np.float64)
+    if self.hierarchy is not None:
+      nodes = self.hierarchy
+      arrays |= Texts.of(nodes.ids[nodes.n_labels :]).arrays('concepts')
+      arrays['parents/indptr'] = np.asarray(nodes.parents.indptr, np.int64)
+      arrays['parents/indices'] = np.asarray(nodes.parents.values, np.int32)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)

@@ -7,6 +7,7 @@ import numpy as np
 
 from xjax.core.allocation import power_of_two
 from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.metrics.label_sums import LabelTable
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut_gold
@@ -37,6 +38,8 @@ class Slice:
     gold: N rows of gold labels, cut to the slice.
     mask: bool [L], the labels of the slice.
     train_counts: int32 [L], training documents per label of the label space.
+    n_scored: only labels with an index below this number can be listed.
+    hierarchy: the hierarchy of the labels; None if no label has a parent.
   """
 
   lists: Lists
@@ -46,6 +49,8 @@ class Slice:
   gold: Ragged
   mask: np.ndarray
   train_counts: np.ndarray
+  n_scored: int
+  hierarchy: Hierarchy | None
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
@@ -75,6 +80,8 @@ class Slice:
       gold=cut_gold(predictions.gold, mask),
       mask=mask,
       train_counts=predictions.train_counts,
+      n_scored=predictions.n_scored,
+      hierarchy=predictions.hierarchy,
     )
 
   def __len__(self) -> int:
@@ -99,6 +106,15 @@ class Slice:
   def is_small(self) -> bool:
     """Returns whether NumPy computes sums sooner than XLA compiles them."""
     return self.lists.ids.size + len(self.gold.values) <= _NUMPY_UP_TO
+
+  def n_short_above(self, threshold: float) -> int:
+    """Counts the lists that may lack labels with scores above a threshold."""
+    return int((self.floor.astype(np.float64) > threshold).sum())
+
+  @property
+  def listable(self) -> np.ndarray:
+    """Returns the labels of the slice that can be listed, bool [L]."""
+    return self.mask & (np.arange(len(self.mask)) < self.n_scored)
 
   def n_short(self, k: int) -> int:
     """Counts the lists with fewer than k labels.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -42,6 +43,7 @@ class JudgedRun:
     metrics: the content of metrics.json; {} if the run is not judged yet.
     predictions: predictions with gold.
     labels: labels with names and parents; () if no workdir was read.
+    concepts: other concepts of the taxonomy; () if no workdir was read.
     history: records of metrics.jsonl.
     calibration: calibration of the scores; None for uncalibrated scores.
     weights_L: float64 [L], inverse propensities from a file; None if inverse
@@ -58,6 +60,7 @@ class JudgedRun:
   metrics: Mapping[str, Any]
   predictions: Predictions
   labels: Sequence[Label] = ()
+  concepts: Sequence[Label] = ()
   history: Sequence[Mapping[str, Any]] = ()
   calibration: Calibration | None = None
   weights_L: np.ndarray | None = None
@@ -94,8 +97,9 @@ class JudgedRun:
 
   @property
   def names(self) -> dict[str, str]:
-    """Returns the names of the labels that have a name, by label id."""
-    return {x.id: x.name for x in self.labels if x.name != x.id}
+    """Returns the names of labels and concepts that have a name, by id."""
+    described = itertools.chain(self.labels, self.concepts)
+    return {x.id: x.name for x in described if x.name != x.id}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

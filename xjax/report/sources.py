@@ -188,6 +188,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     'judge the split again with xjax evaluate '
     f'--workdir={home.path} --split={split.partition(".")[0]}',
   )
+  space = home.label_space()
   run = JudgedRun(
     name=name,
     path=home.path,
@@ -195,7 +196,8 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     config={SEED: None, **read_json(home.config)},
     metrics={},
     predictions=Predictions.load(folder / PREDICTIONS),
-    labels=home.label_space().labels,
+    labels=space.labels,
+    concepts=space.concepts,
     history=read_history(home.path / 'metrics.jsonl'),
     calibration=_calibration(home, judged.get('step')),
     record=RunRecord.read(home),

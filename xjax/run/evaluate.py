@@ -323,6 +323,8 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
   if files.train_labels is not None:
     train_gold = functools.partial(read_train_gold, files)
   criteria = request.criteria(predictions, weights_L, (), train_gold)
+  if criteria.hierarchy is not None:
+    predictions = dataclasses.replace(predictions, hierarchy=criteria.hierarchy)
   metrics = judge(predictions, criteria)
   prior = _prior(predictions, prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, None)

@@ -386,10 +386,13 @@ def _extend_saved(
     path = files.predictions
     lists = {n: without_pairs(v, pairs, path) for n, v in lists.items()}
   lists = {n: v.first(files.depth) for n, v in lists.items()}
-  further = len(known_labels.labels) - len(saved.labels)
+  further, hierarchy = len(known_labels.labels) - len(saved.labels), None
+  if saved.hierarchy is not None:
+    hierarchy = saved.hierarchy.for_labels(known_labels.labels)
   return dataclasses.replace(
     saved,
     labels=known_labels.labels,
+    hierarchy=hierarchy,
     train_counts=np.append(saved.train_counts, np.zeros(further, np.int32)),
     lists=lists,
   )

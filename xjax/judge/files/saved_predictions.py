@@ -8,8 +8,10 @@ import re
 import numpy as np
 
 from xjax.core.arrays import Arrays
+from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.schema import HELD_OUT
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import HELD_OUT, Label
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import SCHEMA, Lists, Predictions, labels_sha256
 
@@ -82,7 +84,30 @@ def _parse(arrays: Arrays) -> Predictions:
     strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
     selected_by=_selected_by(arrays),
     recalls=_recalls(arrays, masks),
+    hierarchy=_hierarchy(arrays, labels),
   )
+
+
+def _hierarchy(arrays: Arrays, labels: Sequence[str]) -> Hierarchy | None:
+  if not {'parents/indptr', 'parents/indices'} & set(arrays.left):
+    return None
+  ids = (*labels, *arrays.strings('concepts'))
+  if len(set(ids)) < len(ids):
+    arrays.fail('concepts/bytes', 'an id is a label, or occurs twice')
+  indices = arrays.take('parents/indices', np.int32, (None,))
+  indptr = arrays.take('parents/indptr', np.int64, (len(ids) + 1,))
+  arrays.check_offsets('parents/indptr', indptr, len(indices))
+  outside = (indices < 0) | (indices >= len(ids))
+  arrays.check('parents/indices', outside, f'not in 0..{len(ids) - 1}')
+  parents = Ragged(indptr, indices)
+  nodes = [
+    Label(id_, id_, parents=tuple(ids[parent] for parent in parents[node]))
+    for node, id_ in enumerate(ids)
+  ]
+  try:
+    return Hierarchy.of(nodes[: len(labels)], nodes[len(labels) :])
+  except DataError as error:
+    arrays.fail('parents/indices', f'{error}')
 
 
 def _selected_by(arrays: Arrays) -> str:
