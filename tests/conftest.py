@@ -46,8 +46,10 @@ CHECKED = [
   for room in (
     'score/encoders',
     'score/heads',
+    'score/heads/generation',
     'score/heads/sequences',
     'score/linear',
+    'score/views',
     'losses',
     'judge/metrics',
     'select',

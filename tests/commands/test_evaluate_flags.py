@@ -65,7 +65,6 @@ MISTAKES = {
   '--slices=level:2': '--slices: level:2 needs labels with parents',
   '--slices=bin:1-9,bin:1-9': "are both called 'bin:1-9'",
   '--labels=none.jsonl': '--labels=none.jsonl: no such file',
-  '--labels=README.md': '--labels has an effect only with --slices=level:N or',
   '--similarity=fun': 'should be one of',
   '--similarity=descriptors': '--similarity=descriptors needs --labels',
   '--rank_weights=none.npy': 'none.npy: cannot be read as .npy',

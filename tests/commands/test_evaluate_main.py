@@ -112,6 +112,19 @@ def test_slices_of_every_kind(judged, folder):
   assert found['xjax']['level:2']['n_labels'] == 2
 
 
+def test_metrics_of_labels_with_parents(evaluate, given, folder, tmp_path):
+  (folder / 'tree.txt').write_text('Root\t0\t1\n0\t2\t3\n')
+  options = f'--labels={folder}/tree.txt', '--score_kind=logit'
+  done = evaluate(*given, *options, f'--output={tmp_path}/out')
+  assert done.returncode == 0, done.stderr
+  values = json.loads((tmp_path / 'out/metrics.json').read_text())['xjax']
+  shown = f'{values["all"]["hF1"]:.3f}'
+  assert shown in done.stdout and values['all']['n_labels[level=2]'] == 2
+  # The parents are saved with the predictions.
+  again = evaluate(f'--predictions={tmp_path}/out/predictions.npz')
+  assert again.returncode == 0 and shown in again.stdout
+
+
 def test_intervals_have_the_values_in_them(judged):
   found = judged('--ci', '--replicates=50', '--ks=1,5')
   n = 0

@@ -18,8 +18,12 @@ from xjax.judge.calibration import (
   reliability_of,
   shown_probabilities,
 )
-from xjax.judge.metrics.calibration_error import fit_platt, reliability, sigmoid
-from xjax.judge.metrics.isotonic import fit_isotonic
+from xjax.judge.metrics.calibration_error import (
+  fit_isotonic,
+  fit_platt,
+  reliability,
+  sigmoid,
+)
 from xjax.judge.predictions import Lists, Predictions
 
 N, K, L = 200, 6, 40

@@ -8,6 +8,8 @@ import scipy.stats
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.judge.comparison import (
   best_systems,
   clip_interval,
@@ -40,6 +42,9 @@ def predictions(seed, skill):
     train_counts=np.repeat([0, 5, 20, 120], [3, 12, 15, 10]).astype(np.int32),
     lists={'all': Lists(ids, np.take_along_axis(ranked, ids, 1) / 2)},
     gold=Ragged.of(golds()),
+    hierarchy=Hierarchy.of(
+      [Label(f'{i}', parents=(f'{i // 4}',) if i > 3 else ()) for i in range(L)]
+    ),
   )
 
 
@@ -53,7 +58,10 @@ SYSTEMS = {
   'better': predictions(1, 0.9),
   'alike': predictions(2, 0.32),
 }
-METRICS = 'RP@5', 'PSP@3', 'macro-F1@5', 'micro-F1', 'entropy@3'
+METRICS = (
+  *('RP@5', 'PSP@3', 'macro-F1@5', 'micro-F1', 'entropy@3'),
+  *('hF1', 'micro-F1[level=2]'),
+)
 PLAN = ComparisonPlan(metrics=METRICS, iterations=300, replicates=200)
 
 

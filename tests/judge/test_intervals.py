@@ -8,6 +8,8 @@ import pytest
 import scipy.stats
 
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import (
@@ -52,6 +54,9 @@ def predictions(seed, skill=0.5, n_docs=N):
     train_counts=counts,
     lists={'all': Lists(ids, scores)},
     gold=Ragged.of(golds),
+    hierarchy=Hierarchy.of(
+      [Label(f'{i}', parents=(f'{i // 3}',) if i > 2 else ()) for i in range(L)]
+    ),
   )
 
 
@@ -75,7 +80,9 @@ def evidence_of(found, slice_name, protocol='xjax'):
 
 def table_of(evidence, protocol='xjax'):
   cuts, bins = tuple(evidence.cuts), tuple(evidence.bins)
-  return criteria(protocol).table(PROTOCOLS[protocol], cuts, bins)
+  return criteria(protocol).table(
+    PROTOCOLS[protocol], cuts, bins, evidence.levels
+  )
 
 
 def rows(found, which):
@@ -235,9 +242,8 @@ def test_every_metric_with_a_value_has_an_interval():
   found = bootstrap(evidence, table, 0, 200)
   values = judged(predictions(1), 'all')
   assert set(found) == {n for n in table if values.get(n) is not None}
-  assert {'macro-F1@5[10-99]', 'PSP@3', 'entropy@5', 'micro-F1-tuned'} <= set(
-    found
-  )
+  some = 'macro-F1@5[10-99]', 'PSP@3', 'entropy@5', 'micro-F1-tuned'
+  assert {*some, 'hF1', 'consistency-tuned', 'micro-R[level=3]'} <= set(found)
   for name, each in found.items():
     assert each.low <= values[name] <= each.high, name
     assert each.error >= 0
@@ -253,7 +259,9 @@ def test_what_is_missing_has_no_interval():
   evidence = evidence_of(found, 'all')
   intervals = bootstrap(evidence, table_of(evidence), 0, 50)
   assert 'P@1' in intervals
-  assert not {'micro-F1', 'PSP@1', 'macro-F1@5[1-9]', 'ILD@1'} & set(intervals)
+  assert not {'micro-F1', 'hF1', 'PSP@1', 'macro-F1@5[1-9]', 'ILD@1'} & set(
+    intervals
+  )
   none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
   evidence = evidence_of(none, 'all')
   assert bootstrap(evidence, table_of(evidence), 0, 50) == {}

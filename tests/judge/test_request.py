@@ -133,8 +133,11 @@ def test_what_is_refused_at_once(field, value, message):
 def test_what_would_change_nothing_is_refused(tmp_path):
   (tmp_path / 'labels.txt').write_text('Root\ta\n')
   labels = str(tmp_path / 'labels.txt')
-  with pytest.raises(ConfigError, match='only with --slices=level:N'):
-    JudgeRequest(labels=labels, slices=('bin:1-9',))
+  for changes in ({'kinds': ('P',)}, {'protocols': ('pecos',)}):
+    with pytest.raises(ConfigError, match='only with --slices=level:N'):
+      JudgeRequest(labels=labels, slices=('bin:1-9',), **changes)
+  with pytest.raises(ConfigError, match='labels.txt: no label has a parent'):
+    criteria(JudgeRequest(labels=labels))
   with pytest.raises(
     ConfigError, match='--similarity is only for ILD@k, which'
   ):
@@ -193,6 +196,21 @@ def test_descriptors_of_three_kinds_of_files(tmp_path):
   ours.write_text('{"id": "a"}\n{"id": "a"}\n')
   with pytest.raises(DataError, match='labels.jsonl:2: duplicate label'):
     read_described(ours)
+
+
+def test_parents_from_a_file(tmp_path):
+  path = tmp_path / 'taxonomy.txt'
+  path.write_text('Root\tx\nx\tc\ty\ny\ta\n')
+  tree = criteria(JudgeRequest(labels=str(path))).hierarchy
+  # The labels come first; b is in no line of the file.
+  assert list(tree.ids) == ['a', 'b', 'c', 'x', 'y'] and tree.n_labels == 3
+  assert tree.levels.tolist() == [3, 1, 2, 1, 2]
+  assert criteria(JudgeRequest()).hierarchy is None
+  path.write_text('Root\tx\nx\tc\ta\na\tx\n')
+  with pytest.raises(
+    DataError, match='taxonomy.txt:2: label .* its own ancestor'
+  ):
+    criteria(JudgeRequest(labels=str(path)))
 
 
 def test_labels_alike_by_their_descriptors(tmp_path):

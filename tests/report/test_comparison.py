@@ -8,7 +8,11 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists
 from xjax.report.comparison import compare_runs, reorder_documents
 
@@ -65,6 +69,33 @@ def test_the_baseline_says_by_which_propensities(workdir, predictions_of):
   assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.6, 2.6)
   asked = dataclasses.replace(PLAN, propensity=(0.5, 0.4))
   assert compare_runs(runs, asked).plan.propensity == (0.5, 0.4)
+
+
+def test_one_hierarchy_is_for_all_systems(predictions_of, tmp_path):
+  parents = [Label(f'l{i}', parents=('l0',) if i else ()) for i in range(8)]
+  tree = Hierarchy.of(parents)
+  old = predictions_of(0)  # an older version saved no hierarchy
+  new = dataclasses.replace(predictions_of(1), hierarchy=tree)
+  old.save(tmp_path / 'old.npz')
+  new.save(tmp_path / 'new.npz')
+  paths = [tmp_path / 'old.npz', tmp_path / 'new.npz']
+  plan = dataclasses.replace(PLAN, metrics=('hF1', 'micro-F1[level=2]'))
+  rows = compare_runs(paths, plan).comparison.differences
+  criteria = Criteria((1,), hierarchy=tree)
+  for row in rows:
+    values = [judge(p, criteria)['xjax']['all'] for p in (old, new)]
+    assert [row.baseline, row.value] == [v[row.metric] for v in values]
+    assert row.p is not None
+  new = dataclasses.replace(new, hierarchy=None)
+  new.save(tmp_path / 'new.npz')
+  (row,) = compare_runs(
+    paths, dataclasses.replace(PLAN, metrics=('hF1',))
+  ).comparison.differences
+  assert row.value is None and 'no label has a parent' in row.note
+  with pytest.raises(
+    ConfigError, match=r"'micro-F1\[level=2\]' does not exist"
+  ):
+    compare_runs(paths, plan)
 
 
 def test_documents_in_another_order(predictions_of, tmp_path):

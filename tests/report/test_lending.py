@@ -8,8 +8,11 @@ import scipy.sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.judge import judge
+from xjax.judge.predictions import Lists
 from xjax.report.rejudging import shared_weights
 from xjax.report.sources import read_runs
 
@@ -51,6 +54,40 @@ def test_a_matrix_takes_all_from_a_workdir(workdir, whole, tmp_path):
     for metric in ('n_docs', 'P@1', 'RP@5', 'PSP@5', 'coverage@5'):
       if name == 'all':
         assert values[metric] == pytest.approx(expected[name][metric])
+
+
+def test_a_file_takes_the_parents_of_labels(whole, tmp_path):
+  parents = [Label(f'l{i}', parents=('l7', 'top')[:i]) for i in range(7)]
+  hierarchy = Hierarchy.of([*parents, Label('l7')])
+  with_ids = dataclasses.replace(whole, hierarchy=hierarchy)
+  with_ids.save(tmp_path / 'ids.npz')
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  run, lender = read_runs([file, tmp_path / 'ids.npz'])
+  lent = run.predictions.hierarchy
+  assert list(lent.ids) == list(lender.predictions.hierarchy.ids)
+  assert lent.parents.values.tolist() == hierarchy.parents.values.tolist()
+  ours, theirs = (judge(p)['xjax']['all'] for p in (run.predictions, with_ids))
+  assert ours['n_gold[level=2]'] == theirs['n_gold[level=2]']
+  # The labels of a file may be in another order, and it may have more of them.
+  columns = [3, 0, 7, 5]
+  order = {int(old): new for new, old in enumerate(columns)}
+  few = dataclasses.replace(
+    whole,
+    n_scored=4,
+    labels=tuple(whole.labels[i] for i in columns),
+    train_counts=whole.train_counts[columns],
+    gold=None,
+    lists={
+      'all': Lists(
+        np.array([[order[i] for i in columns]] * len(whole), np.int32),
+        np.zeros((len(whole), 4), np.float32),
+      )
+    },
+  )
+  few.save(tmp_path / 'few.npz')
+  _, run = read_runs([tmp_path / 'ids.npz', tmp_path / 'few.npz'])
+  assert run.predictions.hierarchy.n_labels == len(whole.labels)
+  assert run.predictions.labels == with_ids.labels
 
 
 def test_gold_of_columns_beside_a_workdir_of_ids(workdir, whole, tmp_path):

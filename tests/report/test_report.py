@@ -12,6 +12,10 @@ import pytest
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import best_by_tests
@@ -103,6 +107,28 @@ def test_the_page(arguments):
   )
   assert isinstance(found['Training'][0], Picture)
   assert 'whiskers' in found['Frequent and rare labels'][1].caption.lower()
+
+
+def test_labels_with_parents_have_a_section(predictions_of, tmp_path):
+  tree = Hierarchy.of(
+    [Label(f'l{i}', parents=(f'l{i // 3}',) if i > 1 else ()) for i in range(8)]
+  )
+  flat, one = predictions_of(0), predictions_of(1)
+  one = dataclasses.replace(one, hierarchy=tree)
+  for name, found in (('flat', flat), ('one', one)):
+    found.save(tmp_path / f'{name}.npz')
+  page = report([str(tmp_path / 'flat.npz')], 'command')
+  assert 'Hierarchy of the labels' not in sections(page)
+  # The file without parents takes them from the other file.
+  arguments = [str(tmp_path / f'{name}.npz') for name in ('one', 'flat')]
+  blocks = sections(report(arguments, 'command'))['Hierarchy of the labels']
+  _, by_path, by_level, drawn, table = blocks
+  expected = judge(one, Criteria((1, 5)))['xjax']['all']
+  assert by_path.rows[0][3].value == expected['hF1']
+  assert by_path.rows[1][3].value is not None
+  assert [row[1].text for row in by_level.rows[:2]] == ['one', 'flat']
+  assert by_level.rows[0][6].value == expected['micro-F1[level=1]']
+  assert set(drawn.values) == {'one', 'flat'} and isinstance(table, Fold)
 
 
 def test_costs_and_differences_of_configs_are_shown(workdir):

@@ -1,6 +1,6 @@
 """Judges a finished run on a split, or predictions of any system from files.
 
-xjax evaluate --workdir=DIR --split=test [--data_dir=DIR]
+xjax evaluate --workdir=DIR --split=test [--data_dir=DIR] [--leave_out=FILE]
   [--strategy=coverage --strategy_k=5 --beta=0.25]
 xjax evaluate --predictions=FILE --gold=FILE
   [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
@@ -86,9 +86,9 @@ def _evaluate() -> 'Evaluation':
     judging.check_absent(('split', 'data_dir', 'strategy', 'step'), 'workdir')
     return evaluate_files(files, request or JudgeRequest())
   judging.check_no_files()
-  return evaluate_split(
-    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, request, chosen, _STEP.value
-  )
+  place = _WORKDIR.value, _SPLIT.value, _DATA_DIR.value
+  how = request, chosen, _STEP.value, files.leave_out
+  return evaluate_split(*place, *how)
 
 
 if __name__ == '__main__':

@@ -23,6 +23,7 @@ _GROUPS = {
   },
   'More': {
     'sweep': 'Searches for the best values of config fields.',
+    'transfer': 'Transfers a corpus between hierarchical and flat form.',
     'embed': 'Writes vectors of documents and labels by an encoder.',
     'embeddings': 'Trains vectors of single words (word2vec).',
     'export': 'Writes an encoder as a Hugging Face folder.',

@@ -64,7 +64,9 @@ class EvalConfig(ConfigPart):
     tiny=16,
   )
   ks: tuple[int, ...] = field(
-    (1, 3, 5, 10), 'Cut-offs k of the printed and saved metrics.'
+    (1, 3, 5, 10),
+    'Cut-offs k of the printed and saved metrics.',
+    tiny=lambda ks: tuple(k for k in ks if k <= 16),
   )
   propensity: tuple[float, ...] = field(
     PROPENSITY,
@@ -82,6 +84,13 @@ class EvalConfig(ConfigPart):
     'Share of the best labels that the saved lists are expected to contain. '
     'With a value below 1, TPUs find the lists faster and miss some labels.',
     SHARE,
+  )
+  leave_out: str = field(
+    '',
+    'A file with one label id per line: labels that are trained, but neither '
+    'predicted nor judged. If the file is not in the current folder, it is '
+    'searched for in data.dir.',
+    tiny='',
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:

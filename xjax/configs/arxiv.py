@@ -18,6 +18,12 @@ SYSTEMS below:
 - flat (the default): the token [CLS] and a dense layer.
 - cascadexml: the archives and the categories are predicted by two levels of
   clusters (Kharbanda et al. 2022, https://arxiv.org/abs/2211.00640).
+- hbgl: the labels are generated level by level, from label vectors that are
+  trained on the hierarchy first (Jiang et al. 2022,
+  https://arxiv.org/abs/2205.02613).
+- hgclr: as flat, with views of documents that keep the words which matter for
+  the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491). A
+  step takes about twice as long.
 - radar: a decoder writes the archives and then the categories, with the
   sizes of RADAr++ (Yousef et al. 2025, https://arxiv.org/abs/2501.13598;
   Bertalis et al. 2025).
@@ -39,19 +45,24 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import Reduction
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.generation.hbgl import HBGLConfig, Ranking
+from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import ClsConfig, NoPooling
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
+from xjax.score.views.hierarchy_views import HierarchyViews
 
-SYSTEMS = ('flat', 'cascadexml', 'radar', 'xr_linear')
+SYSTEMS = ('flat', 'cascadexml', 'hbgl', 'hgclr', 'radar', 'xr_linear')
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
@@ -66,7 +77,13 @@ def get_config(system: str = 'flat') -> Config:
       train=TreeTrain(),
       eval=EvalConfig(batch_size=512, ks=KS),
     )
-  systems = {'flat': _flat, 'cascadexml': _cascadexml, 'radar': _radar}
+  systems = {
+    'flat': _flat,
+    'cascadexml': _cascadexml,
+    'hbgl': _hbgl,
+    'hgclr': _hgclr,
+    'radar': _radar,
+  }
   return systems[system](
     Config(
       data=JsonlData(
@@ -97,6 +114,16 @@ def _flat(config: Config) -> Config:
   return config
 
 
+def _hgclr(config: Config) -> Config:
+  """Returns HGCLR."""
+  model = dataclasses.replace(config.model, views=HierarchyViews())
+  rates = (*config.train.rates, 'views/*=0.02')
+  train = dataclasses.replace(
+    config.train, loss=BCEConfig(reduction=Reduction.MEAN_LABELS), rates=rates
+  )
+  return dataclasses.replace(config, model=model, train=train)
+
+
 def _cascadexml(config: Config) -> Config:
   """Returns CascadeXML with one level of clusters."""
   model = NeuralModel(
@@ -115,6 +142,17 @@ def _cascadexml(config: Config) -> Config:
   rates = ('encoder/*=0.02', 'head/clusters/0/reading/*=0.1')
   train = dataclasses.replace(config.train, rates=rates)
   return dataclasses.replace(config, model=model, train=train)
+
+
+def _hbgl(config: Config) -> Config:
+  """Returns HBGL. Lists have all labels, so that ranking metrics compare."""
+  head = HBGLConfig(
+    max_levels=2,
+    ranking=Ranking.FULL,
+    pretraining=LabelPretraining(steps=30, batch=8),
+  )
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=head)
+  return dataclasses.replace(config, model=model)
 
 
 def _radar(config: Config) -> Config:

@@ -14,6 +14,11 @@ Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm_unified
 
+The variant eurlex57k_minilm_unified:graph adds a graph of labels (Chalkidis et
+al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.607): the vector of a
+label also depends on the names of its parents and children in EUROVOC. The
+variant is not measured yet.
+
 FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
 labels: all labels that occur in train, dev or test. Without a test split,
 labels that occur only in test are left out. To add them, write the ids of all
@@ -32,18 +37,28 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.contract import NoGraph
 from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.label_graph import GraphLayers
 from xjax.score.text_model import NeuralModel
 
+SYSTEMS = ('names', 'graph')
 
-def get_config() -> Config:
+
+def get_config(system: str = 'names') -> Config:
+  """Returns the config of a system, which is one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  graph = GraphLayers() if system == 'graph' else NoGraph()
   return Config(
     data=Eurlex57kData(
       zones=('header', 'recitals'),
       tokens=SubwordsConfig(max_tokens=128, buckets=(64, 96, 128)),
     ),
     model=NeuralModel(
-      NoEmbedding(), BertConfig(), head=UnifiedConfig(aligned=True)
+      NoEmbedding(),
+      BertConfig(),
+      head=UnifiedConfig(aligned=True, graph=graph),
     ),
     train=NeuralTrain(
       batch_size=32,

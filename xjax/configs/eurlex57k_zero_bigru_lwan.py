@@ -13,6 +13,11 @@ embeddings are computed from the word vectors, and are frozen too.
   xjax train --config=eurlex57k_zero_bigru_lwan \
     --config.data.dir=DIR --workdir=runs/eurlex57k_zero_bigru_lwan
 
+The variant eurlex57k_zero_bigru_lwan:graph adds a graph of labels, so that the
+vector of a label also depends on its parents and children. Chalkidis et al.,
+EMNLP 2020 (https://aclanthology.org/2020.emnlp-main.607) call its scores
+"concat". The variant is not measured yet.
+
 Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.718,
 nDCG@5 0.752, micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 """
@@ -23,13 +28,23 @@ from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.contract import NoGraph
 from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.label_graph import GraphLayers, Joining
 from xjax.score.text_model import NeuralModel
+
+SYSTEMS = ('names', 'graph')
 
 _EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
-def get_config() -> Config:
+def get_config(system: str = 'names') -> Config:
+  """Returns the config of a system, which is one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
+  graph = NoGraph()
+  if system == 'graph':
+    graph = GraphLayers(joining=Joining.CONCAT)
   return Config(
     data=Eurlex57kData(
       zones=('header', 'recitals', 'main_body', 'attachments'),
@@ -47,7 +62,7 @@ def get_config() -> Config:
         frozen=True,
       ),
       encoder=BiGRUConfig(units=100, dropout=0.1),
-      head=ZeroShotConfig(),
+      head=ZeroShotConfig(graph=graph),
     ),
     train=NeuralTrain(
       batch_size=16,

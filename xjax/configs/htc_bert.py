@@ -11,10 +11,20 @@ SYSTEM is a dataset and a system, such as wos_flat (the default). The datasets
 are wos, nyt and rcv1. The systems are:
 
 - flat: the token [CLS] and a dense layer (Devlin et al. 2019).
+- hgclr: as flat, with views of documents that keep the words which matter for
+  the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491).
+- hbgl: the labels are generated level by level (Jiang et al. 2022,
+  https://arxiv.org/abs/2205.02613). Lists have only the labels that
+  are emitted, as Bertalis et al. judge it.
 - radar: a decoder that writes label sequences, with the sizes of RADAr++
   (Yousef et al. 2025, https://arxiv.org/abs/2501.13598; Bertalis et al. 2025).
   Its encoder is RoBERTa. The paper also divides the learning rates by 10 after
   3 epochs without a lower loss on dev; here they are constant.
+
+Differs from the authors' code of HBGL: the products are bfloat16, the best
+checkpoint is chosen by micro-F1 alone, a label can be emitted only at its own
+level, and the vectors of RCV1's labels start at random, because its files have
+no names.
 
 DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
 FOLDER is a copy of a BERT model such as bert-base-uncased, or of roberta-base.
@@ -24,9 +34,10 @@ papers are in docs/judging.md. Time: not measured.
 """
 
 import dataclasses
+from typing import NamedTuple
 
-from xjax.config.neural_train import Dtype, NeuralTrain
-from xjax.config.optimizer import AdamW
+from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.config.optimizer import Adam, AdamW
 from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
@@ -35,10 +46,13 @@ from xjax.losses.contract import Reduction
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.generation.hbgl import FirstVectors, HBGLConfig
+from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
+from xjax.score.views.hierarchy_views import HierarchyViews
 
 DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
@@ -79,6 +93,63 @@ def _flat(dataset: str) -> Config:
   )
 
 
+# The weight of the contrastive loss, and the threshold for words.
+_VIEWS = {'wos': (0.05, 0.02), 'nyt': (0.3, 0.002), 'rcv1': (0.3, 0.001)}
+
+
+def _hgclr(dataset: str) -> Config:
+  config = _flat(dataset)
+  weight, threshold = _VIEWS[dataset]
+  config.model.views = HierarchyViews(weight=weight, threshold=threshold)
+  config.train.optimizer = Adam()
+  config.train.clip_norm = 0.0
+  return config
+
+
+class _Sizes(NamedTuple):
+  """Holds the sizes of HBGL in the authors' code."""
+
+  max_tokens: int
+  levels: int
+  pretraining: LabelPretraining
+  every: int = 1500  # steps between two judgings
+
+
+_HBGL = {
+  'wos': _Sizes(509, 2, LabelPretraining(steps=300)),
+  'nyt': _Sizes(472, 8, LabelPretraining(steps=1000, rate=1e-4)),
+  'rcv1': _Sizes(492, 4, LabelPretraining(steps=100, growth=0.3), 3000),
+}
+
+
+def _hbgl(dataset: str) -> Config:
+  config, sizes = _flat(dataset), _HBGL[dataset]
+  names = FirstVectors.NAMES if dataset != 'rcv1' else FirstVectors.RANDOM
+  head = HBGLConfig(
+    max_levels=sizes.levels,
+    first_vectors=names,
+    priors=False,
+    pretraining=sizes.pretraining,
+  )
+  longest = sizes.max_tokens
+  tokens = SubwordsConfig(max_tokens=longest, buckets=(128, 256, longest))
+  return dataclasses.replace(
+    config,
+    data=HtcData(tokens=tokens),
+    model=NeuralModel(NoEmbedding(), BertConfig(), head=head),
+    train=dataclasses.replace(
+      config.train,
+      steps=96_000,
+      warmup=500,
+      schedule=Schedule.LINEAR,
+      optimizer=AdamW(weight_decay=0.01),
+      checkpoint_every=sizes.every,
+      judge_every=sizes.every,
+      patience=0,
+    ),
+  )
+
+
 def _radar(dataset: str) -> Config:
   config = _flat(dataset)
   batch_size = 64
@@ -101,5 +172,10 @@ def _radar(dataset: str) -> Config:
   return dataclasses.replace(config, model=model, train=train)
 
 
-_MAKERS = {'flat': _flat, 'radar': _radar}
+_MAKERS = {
+  'flat': _flat,
+  'hgclr': _hgclr,
+  'hbgl': _hbgl,
+  'radar': _radar,
+}
 SYSTEMS = tuple(f'{dataset}_{name}' for dataset in DATASETS for name in _MAKERS)

@@ -32,31 +32,36 @@ from xjax.config.stack import (
 from xjax.config.stage import StageConfig
 from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.config.train import NoTrain, TreeTrain
-from xjax.data.config import TfidfConfig, WordsConfig
+from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
+from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.bilstm import BiLSTMConfig
 from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.label_graph import GraphLayers
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.rankers.boosted import BoostedTrees
 from xjax.score.shortlists import LevelShortlist, RunShortlist
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
+from xjax.score.views.hierarchy_views import HierarchyViews
 
 SYSTEMS = (
   'exact_match',
@@ -67,11 +72,14 @@ SYSTEMS = (
   'zero_cnn_lwan',
   'zero_bigru_lwan',
   'unified',
+  'graph',
   'aplc',
   'attention_xml',
   'attention_xml_levels',
   'best',
   'cascadexml',
+  'hbgl',
+  'hgclr',
   'lightxml',
   'radar',
   'rerank',
@@ -94,6 +102,8 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     return _tree()
   if system == 'best':
     return _best()
+  if system == 'hbgl':
+    return _hbgl()
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
@@ -101,7 +111,7 @@ def get_config(system: str = 'bigru_lwan') -> Config:
     by_zone=system == 'han',
   )
   train = NoTrain() if system == 'exact_match' else _train()
-  if system in ('aplc', 'cascadexml', 'lightxml'):
+  if system in ('aplc', 'cascadexml', 'lightxml', 'hgclr'):
     train.loss = BCEConfig(reduction=Reduction.MEAN_LABELS)  # as in the papers
   if system == 'radar':
     train.loss = SequenceLossConfig()
@@ -119,6 +129,16 @@ def _train(steps: int = 600) -> NeuralTrain:
     checkpoint_every=200,
     judge_every=200,
   )
+
+
+def _hbgl() -> Config:
+  """Returns a system that generates labels level by level.
+
+  Its encoder is tiny and starts from random weights.
+  """
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig())
+  tokens = SubwordsConfig(max_tokens=128, buckets=(64, 128))
+  return Config(data=SyntheticData(tokens=tokens), model=model, train=_train())
 
 
 def _xr_transformer() -> Config:
@@ -220,6 +240,10 @@ def _model(system: str) -> ModelConfig:
       tuned = dataclasses.replace(words, init_scale=1.0, dropout=0.3)
       bigru = dataclasses.replace(bigru, dropout=0.3)
       return NeuralModel(tuned, bigru, head=UnifiedConfig(hidden_labels=5))
+    case 'graph':
+      model = _model('unified')
+      model.head.graph = GraphLayers()
+      return model
     case 'attention_xml':
       bilstm = BiLSTMConfig(units=64, dropout=0.1)
       return NeuralModel(words, bilstm, head=AttentionMLPConfig(mlp=(64,)))
@@ -233,6 +257,9 @@ def _model(system: str) -> ModelConfig:
       levels = LevelsConfig((4, 16), ClusterTree(arity=4, max_leaf=16))
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
+    case 'hgclr':
+      views = HierarchyViews(heads=8)
+      return dataclasses.replace(_model('bigru_att'), views=views)
     case 'radar':
       return NeuralModel(words, bigru, head=RadarConfig())
     case 'rerank':

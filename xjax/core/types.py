@@ -143,6 +143,14 @@ class Ragged:
     np.cumsum(kept, out=before[1:])
     return Ragged(before[self.indptr], self.values[kept])
 
+  def take(self, rows: np.ndarray) -> 'Ragged':
+    """Returns the rows with the given numbers, in this order."""
+    starts, lengths = self.indptr[:-1][rows], self.lengths[rows]
+    indptr = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    shift = np.repeat(starts - indptr[:-1], lengths)
+    return Ragged(indptr, self.values[np.arange(indptr[-1]) + shift])
+
   def padded(self, rows: np.ndarray, width: int, fill: int) -> np.ndarray:
     """Returns the given rows as a padded array.
 

@@ -65,6 +65,7 @@ class Fold:
       n_held_out=space.n_held_out + len(self.hidden),
       n_new=space.n_new,
       concepts=space.concepts,
+      left_out_ids=space.left_out_ids,
     )
     fingerprint = _digest(corpus.fingerprint, digest)
     return Corpus(fold_space, {TRAIN: part}, fingerprint)

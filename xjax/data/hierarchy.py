@@ -83,6 +83,11 @@ class Hierarchy:
     concepts = Labels.join(space.labels[n:], space.concepts)
     return cls.of(space.labels[:n], concepts)
 
+  @classmethod
+  def flat(cls, n_labels: int) -> 'Hierarchy':
+    """Builds a hierarchy of labels without parents, whose ids are 0, 1, ..."""
+    return cls.of([Label(str(label)) for label in range(n_labels)])
+
   def __len__(self) -> int:
     """Returns the number V of nodes."""
     return len(self.labels)
@@ -164,6 +169,26 @@ class Hierarchy:
     first[inner] = self.parents.values[self.parents.indptr[:-1][inner]]
     return first
 
+  @functools.cached_property
+  def top_concept(self) -> int | None:
+    """Returns the node above all others, if it is no label; else None.
+
+    Nodes without parents and children are not below it.
+    """
+    inner = (self.parents.lengths == 0) & (self.children.lengths > 0)
+    roots = np.flatnonzero(inner)
+    is_top = len(roots) == 1 and roots[0] >= self.n_labels
+    return int(roots[0]) if is_top else None
+
+  def for_labels(self, ids: Sequence[str]) -> 'Hierarchy':
+    """Returns the same hierarchy for other labels.
+
+    Args:
+      ids: label ids, in the new order. A label that is no node yet has no
+        parents. Nodes that are no label any more become concepts.
+    """
+    return Hierarchy.of(self.labels.with_ids(ids), self.labels)
+
   def with_ancestors(self, rows: Ragged) -> Ragged:
     """Adds to each row of nodes all ancestors of its nodes.
 
@@ -214,6 +239,4 @@ class Hierarchy:
 
 def _rows(edges: Ragged, rows: np.ndarray) -> np.ndarray:
   """Returns the concatenated values of the given rows."""
-  starts, lengths = edges.indptr[:-1][rows], edges.lengths[rows]
-  shift = starts - np.concatenate([[0], np.cumsum(lengths)[:-1]])
-  return edges.values[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
+  return edges.take(rows).values

@@ -1,6 +1,6 @@
 """Makes label spaces: orders and counts labels, and holds out some labels."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 import dataclasses
 import pathlib
 
@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
@@ -17,9 +17,12 @@ from xjax.data.schema import Labels, LabelSpace
 
 # Only labels with 1 to 200 training documents can be held out.
 HOLD_OUT_RANGE = (1, 200)
+_SHOWN = 5  # unknown labels that a message names
 
 
-def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
+def hold_out(
+  space: LabelSpace, n: int, seed: int, never: Sequence[str] = ()
+) -> LabelSpace:
   """Removes n labels from the training label space, for zero-shot judging.
 
   The labels are drawn from all labels with 1 to 200 training documents. Rare
@@ -30,6 +33,7 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
       (see LabelSpace).
     n: int, number of labels to hold out.
     seed: int, decides which labels are drawn.
+    never: ids of labels that are not drawn.
 
   Returns:
     The new space. The labels to train come first, then the drawn labels. Each
@@ -44,7 +48,10 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   counts = space.train_counts
   rng = host_generator(seed, 'hold_out')
   field = 'data.hold_out_labels'
-  drawn = draw_labels(counts, n, HOLD_OUT_RANGE, rng, field)
+  candidates = counts.copy()
+  rows = space.index.find(never)
+  candidates[rows[rows != PAD]] = 0  # this is outside of the range
+  drawn = draw_labels(candidates, n, HOLD_OUT_RANGE, rng, field)
   is_held_out = np.zeros(len(space), bool)
   is_held_out[drawn] = True
   order = np.argsort(is_held_out, kind='stable')
@@ -164,28 +171,105 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
       return raw.labels[np.sort(rows[rows != PAD])]
     case _:
       faults = Faults(data.on_error)
-      ids = read_label_list(_find_label_list(data), described, faults)
+      path = _find_label_list(data.labels, data.dir)
+      if path is None:
+        raise ConfigError(
+          f"data.labels={data.labels!r}: must be 'corpus', 'all' or a file in "
+          'the current folder or in data.dir'
+        )
+      ids = read_label_list(path, described, faults)
       faults.settle()
       return raw.labels.with_ids(ids)
 
 
-def _find_label_list(data: DataConfig) -> pathlib.Path:
-  """Returns the path of the file of labels that is set in data.labels.
+def _find_label_list(name: str, folder: str) -> pathlib.Path | None:
+  """Returns the path of a file of label ids; None if there is no such file.
 
-  The path is relative to the current folder. If there is no such file, and the
-  path is only a file name, the file is searched for in data.dir too.
+  Args:
+    name: the path, which is relative to the current folder. If there is no such
+      file, and the path is only a file name, the file is searched for in
+      `folder` too.
+    folder: the value of data.dir; '' if there is none.
   """
-  path = pathlib.Path(data.labels).expanduser()
+  path = pathlib.Path(name).expanduser()
   if path.is_file():
     return path
-  folder = pathlib.Path(data.dir).expanduser()
-  folder = folder if folder.is_dir() else folder.parent
-  if data.dir and len(path.parts) == 1 and (folder / path).is_file():
-    return folder / path
-  raise ConfigError(
-    f"data.labels={data.labels!r}: must be 'corpus', 'all' or a file in the "
-    'current folder or in data.dir'
-  )
+  near = pathlib.Path(folder).expanduser()
+  near = near if near.is_dir() else near.parent
+  if folder and len(path.parts) == 1 and (near / path).is_file():
+    return near / path
+  return None
+
+
+def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
+  """Reads the ids of the labels that judging leaves out.
+
+  Args:
+    name: a file with one label id per line, plain or gzipped; '' if no label is
+      left out. If the file is not in the current folder, and `name` is only a
+      file name, the file is searched for in `folder` too.
+    field: name of the config field or flag that has `name`, for messages.
+    folder: the value of data.dir; '' if there is none.
+
+  Returns:
+    The ids in the order of the file; () if `name` is ''.
+
+  Raises:
+    ConfigError: there is no such file.
+    DataError: the file has faults, or no id.
+  """
+  if not name:
+    return ()
+  path = _find_label_list(name, folder)
+  if path is None:
+    more = ' or in data.dir' if folder else ''
+    raise ConfigError(
+      f'{field}={name!r}: there is no such file in the current folder{more}; '
+      'give a file with one label id per line'
+    )
+  faults = Faults(on_error=None)
+  ids = read_label_list(path, (), faults)
+  faults.settle()
+  return ids
+
+
+def mark_left_out(
+  space: LabelSpace, ids: Sequence[str], source: str, others: Labels
+) -> LabelSpace:
+  """Marks labels as labels that are neither predicted nor judged.
+
+  Args:
+    space: the labels of a corpus.
+    ids: ids of the labels, besides those that the space already leaves out.
+    source: the field and the file with the ids, for messages.
+    others: further descriptors of the corpus. An id that has only a descriptor
+      is no label of the space, and is ignored.
+
+  Raises:
+    DataError: there is an id that the corpus does not know, or no label of a
+      model would be left.
+  """
+  if not len(ids):
+    return space
+  known = (space.index.find(ids) != PAD) | (others.ids.row_of.find(ids) != PAD)
+  if not known.all():
+    unknown = [ids[i] for i in np.flatnonzero(~known)]
+    shown = ', '.join(map(ascii, unknown[:_SHOWN]))
+    more = ', ...' if len(unknown) > _SHOWN else ''
+    raise DataError(
+      f'{source}: the corpus has no label {shown}{more} '
+      f'({plural(len(unknown), "unknown label")}); remove these lines, or give '
+      'the file that belongs to this corpus'
+    )
+  all_ids = dict.fromkeys((*space.left_out_ids, *ids))
+  marked = dataclasses.replace(space, left_out_ids=all_ids)
+  inside = marked.allowed
+  if inside is not None and not inside[: space.n_inside].any():
+    raise DataError(
+      f'{source}: has all {plural(space.n_inside, "label")} of this corpus, so '
+      'that no label is left to judge; leave at least one label out of the file'
+    )
+  return marked
 
 
 def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:

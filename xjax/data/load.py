@@ -44,13 +44,16 @@ from xjax.data.labels import (
   add_outside,
   hold_out,
   make_space,
+  mark_left_out,
   order_labels,
+  read_left_out,
 )
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
+_LEAVE_OUT = 'config.eval.leave_out'
 
 
 def build_corpus(
@@ -59,6 +62,7 @@ def build_corpus(
   seed: int,
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
+  leave_out: str = '',
 ) -> Corpus:
   """Makes a corpus from the documents and descriptors of a source.
 
@@ -69,6 +73,9 @@ def build_corpus(
     space: label space of a trained model. Its labels are kept, with their order
       and counts. With None, the config decides which labels are trained.
     splits: names of the splits to keep; None keeps all splits.
+    leave_out: file with the ids of labels that are neither predicted nor judged
+      (labels.read_left_out); '' if there are none. If `space` is given, it must
+      be '', because the space of a model says which labels it leaves out.
 
   Returns:
     The corpus. Documents have only the zones in data.zones; if data.zones is
@@ -78,17 +85,22 @@ def build_corpus(
 
   Raises:
     ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
-      the source.
-    DataError: the file in data.labels has faults, or no document has a label.
+      the source, or the file in `leave_out` does not exist.
+    DataError: the file in data.labels or in `leave_out` has faults, or no
+      document has a label.
   """
   zones = _choose_zones(raw, data.zones)
+  left_out = read_left_out(leave_out, _LEAVE_OUT, data.dir)
   if space is None:
     space = make_space(order_labels(raw, data), raw)
-    space = hold_out(space, data.hold_out_labels, seed)
+    space = hold_out(space, data.hold_out_labels, seed, left_out)
     space = add_concepts(space, raw)
   space = add_outside(space, raw)
+  source = f'{_LEAVE_OUT}={leave_out}'
+  space = mark_left_out(space, left_out, source, raw.labels)
   index = space.index.find(raw.label_ids).astype(np.int32)
-  held_out = space.masks().get('held_out', np.zeros(len(space), bool))
+  held_out = np.zeros(len(space), bool)
+  held_out[space.held_out] = True
   names = [n for n in raw.splits if splits is None or n in splits]
   corpus_splits = {}
   for name in names:
@@ -209,12 +221,13 @@ def load_corpus(
   seed: int,
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
+  leave_out: str = '',
 ) -> Corpus:
   """Loads a corpus, logs its sizes, and warns of its faults.
 
   The arguments, the result and the errors are those of read_corpus.
   """
-  corpus = read_corpus(data, seed, space, splits)
+  corpus = read_corpus(data, seed, space, splits, leave_out)
   _log(corpus, is_new=space is None)
   return corpus
 
@@ -224,6 +237,7 @@ def read_corpus(
   seed: int,
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
+  leave_out: str = '',
 ) -> Corpus:
   """Reads a corpus, and logs which usual splits it lacks.
 
@@ -235,6 +249,7 @@ def read_corpus(
       the config decides which labels are trained.
     splits: names of the splits to load. With None, train, dev and test are
       loaded if they exist.
+    leave_out: as in build_corpus.
 
   Returns:
     The corpus.
@@ -253,7 +268,7 @@ def read_corpus(
     raw = data.read(splits or (), splits is None or space is None)
   example, usual = 'a split train, dev or test', splits is None
   names = choose_splits(raw.source, raw.splits, splits or (), usual, example)
-  corpus = build_corpus(raw, data, seed, space, names)
+  corpus = build_corpus(raw, data, seed, space, names, leave_out)
   with Progress('reading features of documents'):
     corpus = add_features(corpus, data)
   if splits is None:
@@ -278,6 +293,8 @@ def _log(corpus: Corpus, is_new: bool) -> None:
   parts = [f'{mask.sum()} {name}' for name, mask in space.masks().items()]
   outside = space.n_outside
   parts += [f'{outside} outside the label space'] if outside else []
+  left_out = len(space.left_out)
+  parts += [f'{left_out} left out of judging'] if left_out else []
   logging.info('%s: %s', plural(len(space), 'label'), ', '.join(parts))
   for overlap in find_overlaps(corpus):
     for message in overlap.warnings():

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -197,6 +198,7 @@ def slice_masks(
   train_counts: np.ndarray,
   held_out: np.ndarray,
   frequent_from: int = FREQUENT_FROM,
+  left_out: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
   """Returns the masks of label slices: frequent, few, zero and held_out.
 
@@ -214,6 +216,8 @@ def slice_masks(
     held_out: int32, indices of held-out labels. If there are none, the slice
       held_out is left out.
     frequent_from: int, smallest training count of a frequent label.
+    left_out: int32, indices of labels that are in no slice; None if there are
+      none.
 
   Returns:
     Slice name -> bool [L].
@@ -226,6 +230,9 @@ def slice_masks(
   if len(held_out):
     masks[HELD_OUT] = np.zeros(len(train_counts), bool)
     masks[HELD_OUT][held_out] = True
+  if left_out is not None:
+    for mask_L in masks.values():
+      mask_L[left_out] = False
   return masks
 
 
@@ -248,6 +255,9 @@ class LabelSpace:
     n_new: number of new labels.
     concepts: descriptors of the other concepts of the labels' taxonomy, which
       are parents or children. They have no index, and no model predicts them.
+    left_out_ids: ids of labels that are trained, but neither predicted nor
+      judged, such as the clusters of labels that a transferred corpus has. Some
+      of the ids may not be labels of this space.
   """
 
   labels: Labels
@@ -257,10 +267,12 @@ class LabelSpace:
   n_held_out: int = 0
   n_new: int = 0
   concepts: Labels = ()
+  left_out_ids: Sequence[str] = ()
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'labels', Labels.of(self.labels))
     object.__setattr__(self, 'concepts', Labels.of(self.concepts))
+    object.__setattr__(self, 'left_out_ids', tuple(self.left_out_ids))
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -284,6 +296,24 @@ class LabelSpace:
     first = self.n_trained
     return np.arange(first, first + self.n_held_out, dtype=np.int32)
 
+  @functools.cached_property
+  def left_out(self) -> np.ndarray:
+    """Returns the indices of the left-out labels, int32, ascending."""
+    rows = self.index.find(self.left_out_ids)
+    return np.sort(rows[rows != PAD]).astype(np.int32)
+
+  @functools.cached_property
+  def allowed(self) -> np.ndarray | None:
+    """Returns the labels that are predicted and judged, bool [L].
+
+    The result is None if no label is left out.
+    """
+    if not len(self.left_out):
+      return None
+    allowed_L = np.ones(len(self), bool)
+    allowed_L[self.left_out] = False
+    return allowed_L
+
   @property
   def ids(self) -> Texts:
     """Returns the label ids, in order."""
@@ -300,7 +330,7 @@ class LabelSpace:
     Returns:
       Name -> bool [L] (see slice_masks).
     """
-    return slice_masks(self.train_counts, self.held_out)
+    return slice_masks(self.train_counts, self.held_out, left_out=self.left_out)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes labels.jsonl: one label and its training count per line, in order.
@@ -321,9 +351,16 @@ class LabelSpace:
       for label in self.concepts:
         file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
 
+  def save_left_out(self, path: str | os.PathLike) -> None:
+    """Writes the ids of the left-out labels, one per line."""
+    with atomic_write(path) as file:
+      file.writelines(f'{id_}\n' for id_ in self.left_out_ids)
+
   @classmethod
   def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
-    """Reads a file that `save` wrote; the space has no concepts.
+    """Reads a file that `save` wrote.
+
+    The space has no concepts and no left-out labels.
 
     Args:
       path: the labels.jsonl.

@@ -35,15 +35,16 @@ from xjax.data.schema import FREQUENT_FROM
 from xjax.judge.metrics.calibration_error import (
   IDENTITY,
   CannotFit,
+  Curve,
   Reliability,
   Sigmoid,
+  fit_isotonic,
   fit_platt,
   fit_temperature,
   log_loss,
   reliability,
   sigmoid,
 )
-from xjax.judge.metrics.isotonic import Curve, fit_isotonic
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
@@ -65,9 +66,9 @@ class Method(enum.Enum):
   NONE: no calibration; scores stay as they are.
   TEMPERATURE: a temperature; see calibration_error.fit_temperature.
   PLATT: Platt's sigmoid; see calibration_error.fit_platt.
-  ISOTONIC: isotonic regression (see isotonic.fit_isotonic). Then the logits of
-    frequent labels are corrected by Platt's sigmoid, and so are the logits of
-    the other labels.
+  ISOTONIC: isotonic regression; see calibration_error.fit_isotonic. Then the
+    logits of frequent labels are corrected by Platt's sigmoid, and so are the
+    logits of the other labels.
   """
 
   AUTO = 'auto'

@@ -192,7 +192,8 @@ def best_systems(
   for name, mask in masks.items():
     evidence = _evidence(systems, name, mask, criteria)
     part = next(iter(evidence.values()))
-    printed = criteria.table(XJAX, tuple(part.cuts), tuple(part.bins))
+    points = tuple(part.cuts), tuple(part.bins), part.levels
+    printed = criteria.table(XJAX, *points)
     table = {metric: printed[metric] for metric in metrics if metric in printed}
     best[name] = _best_in_slice(evidence, table, seed, iterations)
   return best
@@ -265,7 +266,8 @@ class _Part:
     plan: ComparisonPlan,
   ) -> '_Part':
     first, *_ = evidence.values()
-    printed = criteria.table(XJAX, tuple(first.cuts), tuple(first.bins))
+    points = tuple(first.cuts), tuple(first.bins), first.levels
+    printed = criteria.table(XJAX, *points)
     names = {*plan.metrics, *plan.bin_metrics(first.bins)}
     table = {metric: printed[metric] for metric in printed if metric in names}
     results = {who: judge_slice(x, table) for who, x in evidence.items()}

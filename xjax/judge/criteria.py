@@ -7,6 +7,7 @@ import re
 import numpy as np
 import scipy.sparse
 
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import PROPENSITY
 from xjax.judge.metrics.contract import (
   LabelForm,
@@ -42,6 +43,8 @@ class Criteria:
     form: the parameters of label metrics.
     replicates: number of bootstrap replicates; 0 gives no intervals.
     seed: seed of the bootstrap's draws.
+    hierarchy: the hierarchy whose first nodes are the judged labels; None to
+      use the hierarchy of the predictions.
   """
 
   ks: Sequence[int] = (1, 3, 5, 10)
@@ -55,9 +58,14 @@ class Criteria:
   form: LabelForm = LabelForm()
   replicates: int = 0
   seed: int = 0
+  hierarchy: Hierarchy | None = None
 
   def table(
-    self, protocol: Protocol, thresholds: Sequence[str], bins: Iterable[str]
+    self,
+    protocol: Protocol,
+    thresholds: Sequence[str],
+    bins: Iterable[str],
+    levels: Sequence[int] = (),
   ) -> dict[str, Measure]:
     """Returns the requested metrics of a protocol.
 
@@ -65,11 +73,14 @@ class Criteria:
       protocol: the conventions to follow.
       thresholds: suffixes of the metrics at thresholds: '' or '-tuned'.
       bins: names of the frequency bins of labels.
+      levels: levels of the hierarchy that have labels.
 
     Returns:
       Name of a metric, such as `P@5` -> measure.
     """
-    points = MetricPoints(tuple(self.ks), tuple(thresholds), tuple(bins))
+    points = MetricPoints(
+      tuple(self.ks), tuple(thresholds), tuple(bins), tuple(levels)
+    )
     printed = measures(protocol, points, self.form)
     return {
       name: measure

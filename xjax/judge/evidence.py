@@ -1,6 +1,6 @@
 """Computes the sums that a slice's metrics need, and finds unknown sums."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import math
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.contract import (
@@ -18,15 +19,17 @@ from xjax.judge.metrics.contract import (
   GOLD,
   GOLD_LABELS,
   LABELS,
-  USER_SUPPLIED,
+  OPTIONAL,
   DocumentMetric,
   LabelMetric,
   Measure,
+  Metric,
   Needs,
   PerLabel,
   Protocol,
 )
 from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.hierarchical import HierarchicalMetric, PathDecisions
 from xjax.judge.metrics.label_sums import LabelTable, in_bins, named_sums
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.sums import DocumentBlock, Form, Sums, document_terms
@@ -34,6 +37,8 @@ from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'
+_ABOVE = 'may have more labels above the threshold than the {} saved'
+_FLAT = 'no label has a parent; --labels=FILE adds parents from a file'
 # With fewer than 3 training documents, the constant C of the propensity formula
 # is negative.
 _LEAST_TRAIN = 3
@@ -58,6 +63,11 @@ class Evidence:
       document and cut-off. Only metrics that the host computes from the lists
       are in this dict.
     absent: why there are no propensities; '' if there are propensities.
+    hierarchy: the hierarchy of the labels; None if no label has a parent.
+    by_path: the metrics that need the hierarchy. They are left out if there is
+      no hierarchy, unless the user names them.
+    levels: levels of the hierarchy that have labels. Only the slice of all
+      labels has levels.
   """
 
   part: Slice
@@ -70,6 +80,9 @@ class Evidence:
   bins: Mapping[str, np.ndarray]
   outside: Mapping[str, np.ndarray]
   absent: str
+  hierarchy: Hierarchy | None
+  by_path: tuple[HierarchicalMetric, ...]
+  levels: tuple[int, ...]
 
   @classmethod
   def of(
@@ -91,13 +104,11 @@ class Evidence:
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
-    thresholds = [cut for cut in cuts.values() if cut is not None]
+    n_thresholds = sum(cut is not None for cut in cuts.values())
     ks = tuple(sorted(criteria.ks))
-    metrics = dict.fromkeys(
-      measure.metric
-      for protocol in protocols
-      for measure in criteria.table(protocol, tuple(cuts), tuple(bins)).values()
-    )
+    hierarchy = criteria.hierarchy or part.hierarchy
+    levels = _levels(part, hierarchy)
+    metrics = _metrics(criteria, protocols, (tuple(cuts), tuple(bins), levels))
     missing = _missing_needs(weights, criteria)
     outside = {
       metric.name: metric.from_lists(part.lists.ids, ks, criteria.vectors_LD)
@@ -129,13 +140,16 @@ class Evidence:
           if isinstance(metric, DocumentMetric) and metric.needs not in missing
         ),
         n_labels=seen.n_places if by_label else 0,
-        n_thresholds=len(thresholds) if by_label else 0,
+        n_thresholds=n_thresholds if by_label else 0,
       ),
       metrics=by_label,
       cuts=cuts,
       bins=bins,
       outside=outside,
       absent=absent,
+      hierarchy=hierarchy,
+      by_path=_by_path(metrics, hierarchy, criteria),
+      levels=levels,
     )
 
   @property
@@ -234,7 +248,41 @@ class Evidence:
     sums |= {GOLD: int(gold_L.sum()), GOLD_LABELS: int((gold_L > 0).sum())}
     for set_sums in self._label_sums.values():
       sums |= set_sums
-    return sums
+    rows = self.path_terms
+    return sums | {name: float(row_N.sum()) for name, row_N in rows.items()}
+
+  @functools.cached_property
+  def path_terms(self) -> dict[str, np.ndarray]:
+    """Returns what each document adds to the sums of hierarchical metrics.
+
+    Returns:
+      Name of a sum -> float64 [N]; {} without a hierarchy.
+    """
+    part, hierarchy = self.part, self.hierarchy
+    if hierarchy is None or not self.by_path:
+      return {}
+    lists, terms = (part.lists.ids, part.lists.scores), {}
+    for end, threshold in self.thresholds.items():
+      decisions = PathDecisions.above(
+        *lists, threshold, part.gold, hierarchy, part.listable
+      )
+      for metric in self.by_path:
+        for name, function in metric.sums().items():
+          if f'{name}{end}' not in terms:  # another metric has the same sum
+            terms[f'{name}{end}'] = function(decisions)
+    return terms
+
+  @property
+  def level_counts(self) -> dict[str, int]:
+    """Returns the numbers of labels and of gold labels at each level."""
+    counts = {}
+    for level in self.levels:
+      labels_L = self.hierarchy.levels[: len(self.part.mask)] == level
+      counts[f'n_labels[level={level}]'] = int(labels_L.sum())
+      counts[f'n_gold[level={level}]'] = int(
+        labels_L[self.part.gold.values].sum()
+      )
+    return counts
 
   @property
   def _correct_only(self) -> set[str]:
@@ -250,11 +298,8 @@ class Evidence:
       Name -> (number of documents, reason). The number counts the documents
       whose saved lists are too short for the sum.
     """
-    n_docs, n_all, depth = (
-      self.part.n_with_gold,
-      len(self.part),
-      self.part.depth,
-    )
+    part = self.part
+    n_docs, n_all, depth = part.n_with_gold, len(part), part.depth
     too_short = f'need a list deeper than the {depth} labels saved'
     state = self._state
     short = {
@@ -265,11 +310,7 @@ class Evidence:
       self.sets, state.short_Q.tolist(), state.uncertain_Q.tolist(), strict=True
     )
     for end, n_short, n_uncertain in counts:
-      reason = (
-        f'may have more labels above the threshold than the {depth} saved'
-        if end in self.cuts
-        else too_short
-      )
+      reason = _ABOVE.format(depth) if end in self.cuts else too_short
       correct_only = {f'{name}{end}' for name in self._correct_only}
       for name in self._label_sums[end]:
         # All correct decisions can be known even if some wrong decisions are
@@ -277,24 +318,36 @@ class Evidence:
         n = n_uncertain if name in correct_only else n_short
         if n:
           short[name] = n, f'{n:,} of {n_all:,} documents {reason}'
+    for end, threshold in self.thresholds.items() if self.path_terms else ():
+      # A wrong label may have ancestors that are gold, so every sum needs all
+      # labels above the threshold.
+      if n := self.part.n_short_above(threshold):
+        reason = f'{n:,} of {n_all:,} documents {_ABOVE.format(depth)}'
+        names = (name for metric in self.by_path for name in metric.sums())
+        short |= {f'{name}{end}': (n, reason) for name in names}
     return short
 
   def is_requested(self, measure: Measure) -> bool:
     """Returns whether a metric was requested.
 
     Some metrics need a file from the user. The user requests such a metric by
-    supplying the file.
+    supplying the file. Metrics that need a hierarchy are requested if there is
+    one, or if the user names them.
     """
-    is_known = all(name in self.sums for name in measure.sums)
-    return is_known or measure.metric.needs not in USER_SUPPLIED
+    if all(name in self.sums for name in measure.sums):
+      return True
+    metric = measure.metric
+    return metric.needs not in OPTIONAL or metric in self.by_path
 
   def missing(self, measure: Measure) -> str:
     """Returns why a metric has no value, or '' if it has a value."""
     if not self.part.n_with_gold:
       return _NO_GOLD
     if any(name not in self.sums for name in measure.sums):
-      is_weighted = measure.metric.needs is Needs.PROPENSITIES
-      return self.absent if is_weighted else _MARGINS
+      need = measure.metric.needs
+      if need is Needs.HIERARCHY and self.hierarchy is None:
+        return _FLAT
+      return self.absent if need is Needs.PROPENSITIES else _MARGINS
     short = [self.short[name] for name in measure.sums if name in self.short]
     return max(short)[1] if short else ''
 
@@ -342,8 +395,46 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
 
   Only the slice of all labels has bins; the result is {} for other slices.
   """
-  bins = in_bins(part.train_counts) if part.mask.all() else {}
-  return {name: mask for name, mask in bins.items() if mask.any()}
+  if not part.is_all:
+    return {}
+  bins = in_bins(part.train_counts).items()
+  inside = {name: mask & part.mask for name, mask in bins}
+  return {name: mask for name, mask in inside.items() if mask.any()}
+
+
+def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
+  """Returns the levels that have labels; () if the slice lacks labels."""
+  if hierarchy is None or not part.mask.all():
+    return ()
+  return tuple(np.unique(hierarchy.levels[: len(part.mask)]).tolist())
+
+
+def _metrics(
+  criteria: Criteria, protocols: Sequence[Protocol], points: tuple
+) -> tuple[Metric, ...]:
+  """Returns the metrics that the protocols print, each once.
+
+  Args:
+    criteria: the criteria for judging.
+    protocols: the protocols.
+    points: the other arguments of Criteria.table.
+  """
+  tables = (criteria.table(protocol, *points) for protocol in protocols)
+  measures = (measure for table in tables for measure in table.values())
+  return tuple(dict.fromkeys(measure.metric for measure in measures))
+
+
+def _by_path(
+  metrics: Iterable[Metric], hierarchy: Hierarchy | None, criteria: Criteria
+) -> tuple[HierarchicalMetric, ...]:
+  """Returns the hierarchical metrics; see Evidence.by_path."""
+  named = set(criteria.kinds)
+  return tuple(
+    metric
+    for metric in metrics
+    if isinstance(metric, HierarchicalMetric)
+    and (hierarchy or named & set(metric.kinds()))
+  )
 
 
 def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:

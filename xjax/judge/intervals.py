@@ -241,6 +241,8 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
     for name, row in zip(narrow.terms, values, strict=True)
     if name in names
   }
+  rows = evidence.path_terms
+  terms |= {name: rows[name] for name in rows if name in names}
   terms[GOLD] = gold.lengths.astype(np.float64)
   sets = _decisions(evidence)
   for end, decisions in sets.items():

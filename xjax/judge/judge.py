@@ -59,6 +59,8 @@ def judge(
   - F1 without a cut-off counts the labels above probability 0.5. If the scorer
     has its own threshold (Predictions.assigned_above), this threshold is used
     instead.
+  - If labels have parents, hF1, hP, hR and the consistency use the labels that
+    F1 without a cut-off counts, and so do the metrics by level.
   - ECE is the expected calibration error of the listed labels. `ECE[>0.1]` is
     the error of the listed labels with probability above 0.1. They exist only
     if there are such labels, and shown_NK or scores that are not margins.
@@ -104,7 +106,9 @@ def judge(
       tables = {}
       for protocol in protocols:
         who = protocol.name
-        tables[who] = criteria.table(protocol, tuple(cuts), evidence.bins)
+        tables[who] = criteria.table(
+          protocol, tuple(cuts), evidence.bins, evidence.levels
+        )
         metrics[who][name], missing[who][name] = judge_slice(
           evidence, tables[who], protocol
         )
@@ -190,14 +194,20 @@ def judged_slices(
   masks = predictions.masks
   if frequent_from != XJAX.frequent_from and len(masks) > 1:
     masks = judged_masks(
-      predictions.train_counts, predictions.held_out, frequent_from
+      predictions.train_counts,
+      predictions.held_out,
+      frequent_from,
+      predictions.left_out,
     )
   if taken := masks.keys() & criteria.slices.keys():
     raise ValueError(
       f'criteria.slices: the names {sorted(taken)} are already used; choose '
       'other names'
     )
-  return {**masks, **criteria.slices}
+  # A file or a level may have labels that are left out of judging.
+  inside_L = masks[ALL]
+  further = {name: mask & inside_L for name, mask in criteria.slices.items()}
+  return {**masks, **further}
 
 
 def slices_without_lists(
@@ -310,6 +320,8 @@ def judge_slice(
       values[name] = value
       if reason:
         reasons[name] = reason
+  if any('[level=' in name for name in values):
+    values |= evidence.level_counts
   deepest = max(evidence.form.ks)
   if part.is_cut and (n_short := part.n_short(deepest)):
     reasons[LISTS] = (

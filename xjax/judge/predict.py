@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 
+from absl import logging
 import numpy as np
 
 from xjax.core.distributed import rank_documents
 from xjax.core.errors import DataError
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import LabelSpace, Split
-from xjax.judge.metrics.slices import ALL, judged_masks
+from xjax.judge.metrics.slices import ALL, cut_gold, judged_masks
 from xjax.judge.predictions import Lists, Predictions, list_length
 
 
@@ -24,6 +26,8 @@ def predict(
   slices: Sequence[np.ndarray] = (),
 ) -> Predictions:
   """Makes top-k lists over all labels and per slice, in one pass.
+
+  Labels that the space leaves out are in no list, and are no gold labels.
 
   With several processes, each process scores the rows that it reads, and all
   processes get the lists of all documents.
@@ -48,10 +52,11 @@ def predict(
   masks = space.masks()
   each = (*masks.values(), *slices)
   depth = list_length(depth, scorer.n_labels)
+  filters = {} if space.allowed is None else {'allowed': space.allowed}
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
     ids, scores, seen = rank_documents(
       shown,
-      functools.partial(scorer.topk, k=depth, slices=each),
+      functools.partial(scorer.topk, k=depth, slices=each, **filters),
       len(split),
       depth,
       1 + len(each),
@@ -124,6 +129,9 @@ def _predictions(
   space: LabelSpace,
   lists: Mapping[str, Lists],
 ) -> Predictions:
+  gold = split.gold
+  if space.allowed is not None:
+    gold = cut_gold(gold, space.allowed)
   return Predictions(
     score_kind=kind,
     n_scored=n_scored,
@@ -132,9 +140,28 @@ def _predictions(
     labels=space.ids,
     train_counts=np.asarray(space.train_counts, np.int32),
     lists=lists,
-    gold=split.gold,
+    gold=gold,
     held_out=space.held_out,
+    left_out=space.left_out,
+    hierarchy=_hierarchy(space),
   )
+
+
+@functools.lru_cache(maxsize=2)  # dev is judged many times in training
+def _hierarchy(space: LabelSpace) -> Hierarchy | None:
+  """Returns the hierarchy of a label space; None if no label has a parent.
+
+  If a label is its own ancestor, there is no hierarchy, and a warning is
+  logged: models that do not read parents can still be judged by all other
+  metrics.
+  """
+  if not len(space.labels.parents.bytes()):
+    return None
+  try:
+    return Hierarchy.of_space(space)
+  except DataError as error:
+    logging.warning('hierarchical metrics are left out: %s', error)
+    return None
 
 
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
@@ -143,7 +170,7 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   This baseline is the popularity prior. The score of a label is its number of
   training documents, divided by n_train. Among labels with equal scores, the
   smaller index comes first; all labels of the slice `zero` have score 0. Gold
-  labels outside the label space are not ranked.
+  labels outside the label space, and left-out labels, are not ranked.
 
   Args:
     space: the labels, with their training counts.
@@ -155,7 +182,8 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   counts = np.asarray(space.train_counts[:n_scored], np.int64)
   ranked = np.argsort(-counts, kind='stable')
   lists = {}
-  masks = judged_masks(space.train_counts, space.held_out)
+  counted = space.train_counts, space.held_out
+  masks = judged_masks(*counted, left_out=space.left_out)
   for name, mask in masks.items():
     best = ranked[mask[ranked]][:depth]
     ids = np.full(depth, PAD, np.int32)

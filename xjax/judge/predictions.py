@@ -12,6 +12,7 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.metrics.slices import ALL, judged_masks
 
 _SHORT = 64  # lists of at most this length are never cut
@@ -136,6 +137,26 @@ class Lists:
     np.put_along_axis(kept, by_label, kept_in_order, -1)
     return cls(ids, scores)._keep(kept)
 
+  def shortened(self, kept: np.ndarray) -> 'Lists':
+    """Keeps some entries, and cuts all lists where the first list is unknown.
+
+    A list is full if it does not end in PAD. If a full list loses a label, the
+    next label of the document is not known. So all lists are cut to the length
+    of the shortest list that was full before. A list that was not full has all
+    predicted labels of its document, so its length does not count.
+
+    Args:
+      kept: bool [N, K], the entries to keep; False where ids are PAD.
+
+    Returns:
+      Lists of length 0 if a full list loses all its labels.
+    """
+    is_full = self.ids[:, -1] != PAD
+    if not (is_full & ~kept.all(-1)).any():
+      return self._keep(kept)
+    depth = int(kept.sum(-1)[is_full].min())
+    return self._keep(kept).first(depth)
+
   def _keep(self, kept: np.ndarray) -> 'Lists':
     """Keeps the entries where `kept` is True; PAD and -inf follow.
 
@@ -185,6 +206,8 @@ class Predictions:
       slice of `masks`, judging cuts the slice's lists from the other lists.
     gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
+    left_out: int32 indices of labels that are neither predicted nor judged.
+      They are in no list, and are no gold labels.
     assigned_above: the scorer itself assigns labels with scores above this
       number. If None, labels with probabilities above 0.5 are assigned. Margins
       are not probabilities, so without this number they have no threshold.
@@ -200,6 +223,8 @@ class Predictions:
       with gold labels in the slice. Slices without gold labels have no entry.
     requested: pairs (bool [L], lists) of further slices for which the scorer
       made lists. They are not saved.
+    hierarchy: the hierarchy whose first nodes are the L labels; None if no
+      label has a parent.
   """
 
   score_kind: ScoreKind
@@ -213,6 +238,9 @@ class Predictions:
   held_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
+  left_out: np.ndarray = dataclasses.field(
+    default_factory=lambda: np.zeros(0, np.int32)
+  )
   assigned_above: float | None = None
   strategy: str = ''
   selected_by: str = ''
@@ -220,6 +248,7 @@ class Predictions:
     default_factory=dict
   )
   requested: Sequence[tuple[np.ndarray, Lists]] = ()
+  hierarchy: Hierarchy | None = None
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -231,9 +260,11 @@ class Predictions:
     Returns:
       Name -> bool [L]. The slice `all` comes first.
     """
+    counted = self.train_counts, self.held_out
+    masks = judged_masks(*counted, left_out=self.left_out)
     if not self.n_train and not len(self.held_out):
-      return {ALL: np.ones(len(self.labels), bool)}
-    return judged_masks(self.train_counts, self.held_out)
+      return {ALL: masks[ALL]}
+    return masks
 
   @property
   def selection(self) -> str:
@@ -340,6 +371,70 @@ class Predictions:
       gold=None if gold is None else Ragged.of([gold[row] for row in rows]),
     )
 
+  def leaving_out(self, labels: np.ndarray) -> 'Predictions':
+    """Returns predictions that leave out further labels.
+
+    The labels are removed from gold and from lists. If full lists lose labels,
+    all lists of the slice become shorter (Lists.shortened). A slice that would
+    lose whole lists has no lists of its own any more.
+
+    Args:
+      labels: integers, indices of the labels, which may be left out already.
+
+    Raises:
+      DataError: a list of the slice `all` would lose all its labels, or no
+        label would be left.
+    """
+    left_out = np.union1d(self.left_out, labels).astype(np.int32)
+    changed = dataclasses.replace(self, left_out=left_out, requested=())
+    inside_L = changed.masks[ALL]
+    if not inside_L.any():
+      raise DataError('no label is left to judge; leave out fewer labels')
+    lists = {}
+    for name, before in self.lists.items():
+      kept = (before.ids != PAD) & inside_L[before.ids]
+      cut = before if kept.all() else before.shortened(kept)
+      if cut.ids.shape[1]:
+        lists[name] = cut
+    if ALL not in lists:
+      raise DataError(
+        'a list has only labels that are left out, so that its next label is '
+        'not known; predict again with longer lists, or without these labels'
+      )
+    gold = self.gold and self.gold.keep(inside_L[self.gold.values])
+    same = np.array_equal(left_out, self.left_out)
+    recalls = self.recalls if same else {}
+    return dataclasses.replace(changed, lists=lists, gold=gold, recalls=recalls)
+
+  def of_judged_labels(self) -> 'Predictions':
+    """Returns the predictions with new label numbers and no left-out labels.
+
+    The labels keep their order. So the result is equal to that of a system
+    which never had the left-out labels.
+    """
+    if not len(self.left_out):
+      return self
+    kept = np.flatnonzero(self.masks[ALL])
+    number = np.full(len(self.labels), PAD, np.int32)
+    number[kept] = np.arange(len(kept))
+
+    def renumbered(lists: Lists) -> Lists:
+      ids = np.where(lists.ids == PAD, PAD, number[lists.ids])
+      return Lists(ids.astype(np.int32), lists.scores)
+
+    gold, held_out = self.gold, number[self.held_out]
+    return dataclasses.replace(
+      self,
+      n_scored=int((kept < self.n_scored).sum()),
+      labels=Texts.of(self.labels)[kept],
+      train_counts=np.asarray(self.train_counts)[kept],
+      lists={name: renumbered(lists) for name, lists in self.lists.items()},
+      gold=gold and Ragged(gold.indptr, number[gold.values]),
+      held_out=held_out[held_out != PAD],
+      left_out=np.zeros(0, np.int32),
+      requested=[(mask[kept], renumbered(x)) for mask, x in self.requested],
+    )
+
   def save(self, path: str | os.PathLike) -> None:
     """Writes predictions.npz atomically; load() reads the file.
 
@@ -356,12 +451,16 @@ class Predictions:
     The file has these arrays only if the predictions have the data:
 
     - `SLICE/ids`: int32, and `SLICE/scores`: float32, for other slices.
-    - `held_out/labels`: int32.
+    - `held_out/labels` and `left_out/labels`: int32.
     - `gold/indptr`: int64, and `gold/indices`: int32.
     - `assigned_above`: float64.
     - `strategy` and `selected_by`: text.
     - `recalls/bytes`: uint8, and `recalls/offsets`: int64, the names of R
       recalls; `SLICE/recalls`: float64 [R], the recalls of a slice.
+    - `concepts/bytes`: uint8, and `concepts/offsets`: int64, the ids of the
+      hierarchy's nodes that are no labels; `parents/indptr`: int64, and
+      `parents/indices`: int32, the parents of each label and of each concept.
+      A parent is the number of a label or, plus L, the number of a concept.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -378,6 +477,8 @@ class Predictions:
       arrays[f'{name}/scores'] = lists.scores
     if len(self.held_out):
       arrays['held_out/labels'] = np.asarray(self.held_out, np.int32)
+    if len(self.left_out):
+      arrays['left_out/labels'] = np.asarray(self.left_out, np.int32)
     if self.assigned_above is not None:
       arrays['assigned_above'] = np.float64(self.assigned_above)
     if self.strategy:
@@ -390,6 +491,11 @@ class Predictions:
       for name, shares in self.recalls.items():
         values = [shares[step] for step in names]
         arrays[f'{name}/recalls'] = np.array(values, np.float64)
+    if self.hierarchy is not None:
+      nodes = self.hierarchy
+      arrays |= Texts.of(nodes.ids[nodes.n_labels :]).arrays('concepts')
+      arrays['parents/indptr'] = np.asarray(nodes.parents.indptr, np.int64)
+      arrays['parents/indices'] = np.asarray(nodes.parents.values, np.int32)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)

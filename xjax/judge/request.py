@@ -16,6 +16,7 @@ from xjax.data.files.faults import Faults
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.eurlex57k.records import read_concepts
 from xjax.data.formats.taxonomy import read_taxonomy
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.contract import (
@@ -54,7 +55,8 @@ class JudgeRequest:
     slices: names of further slices, as in slice_names.named_slices; slices by
       frequency are always included.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
-      of tab-separated lines; if '', only the run's descriptors are used.
+      of tab-separated lines. Its parents replace the hierarchy of the
+      predictions. If '', only the descriptors of the run are used.
     similarity: how the metric ILD measures the similarity of labels.
     rank_weights: .npy file of float [L, K], the weight W of each label at each
       place, for the metric weighted@k; '' if there is none.
@@ -96,9 +98,11 @@ class JudgeRequest:
         f'--metrics: the protocols {", ".join(p.name for p in protocols)} '
         'print none of these metrics'
       )
-    self._check_uses(kinds)
+    self._check_uses(kinds, protocols)
 
-  def _check_uses(self, kinds: Sequence[str]) -> None:
+  def _check_uses(
+    self, kinds: Sequence[str], protocols: Sequence[Protocol]
+  ) -> None:
     """Checks that no flag is missing and that each flag has an effect.
 
     Raises:
@@ -117,14 +121,20 @@ class JudgeRequest:
         raise ConfigError(
           f'{flag} is only for {", ".join(users)}, which is not in --metrics'
         )
-    if self.labels and not (
-      self.similarity is Similarity.DESCRIPTORS
-      or any(map(needs_labels, self.slices))
-    ):
+    by_path = set(kinds_where(lambda metric: metric.needs is Needs.HIERARCHY))
+    printed = {kind for protocol in protocols for kind in protocol.kinds}
+    printed = printed & set(kinds) if kinds else printed
+    if self.labels and not (self._needs_descriptors() or by_path & printed):
       raise ConfigError(
-        '--labels has an effect only with --slices=level:N or '
-        '--similarity=descriptors'
+        '--labels has an effect only with --slices=level:N, with '
+        '--similarity=descriptors, or with metrics that need parents, such as '
+        'hF1'
       )
+
+  def _needs_descriptors(self) -> bool:
+    """Returns whether a slice or the metric ILD needs descriptors."""
+    by_level = any(map(needs_labels, self.slices))
+    return by_level or self.similarity is Similarity.DESCRIPTORS
 
   def criteria(
     self,
@@ -150,8 +160,10 @@ class JudgeRequest:
       DataError: a file has faults.
     """
     described = {label.id: label for label in labels}
+    hierarchy = None
     if self.labels:
       described |= read_described(pathlib.Path(self.labels).expanduser())
+      hierarchy = self._hierarchy(predictions, described)
     usual = usual or Criteria()
     ks = _cut_offs(self.ks) or tuple(usual.ks)
     return Criteria(
@@ -166,7 +178,27 @@ class JudgeRequest:
       form=_label_form(self.alphas, self.draws),
       replicates=self.replicates,
       seed=self.seed,
+      hierarchy=hierarchy,
     )
+
+  def _hierarchy(
+    self, predictions: Predictions, described: Mapping[str, Label]
+  ) -> Hierarchy | None:
+    """Returns the hierarchy in the file of descriptors.
+
+    The function returns None if no label has a parent.
+    """
+    if any(label.parents for label in described.values()):
+      ids = predictions.labels
+      judged = [described.get(id_) or Label(id_, id_) for id_ in ids]
+      return Hierarchy.of(judged, described.values())
+    if not self._needs_descriptors():
+      raise ConfigError(
+        f'--labels={self.labels}: no label has a parent, so the file has no '
+        'effect; give a file with parents, or request '
+        '--similarity=descriptors'
+      )
+    return None
 
   def _rank_weights(self, n_labels: int, deepest: int) -> np.ndarray | None:
     """Reads the weights of weighted@k, float64 [L, K]; None without a file."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from xjax.core.allocation import power_of_two
 from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.metrics.label_sums import LabelTable
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut_gold
@@ -33,17 +34,23 @@ class Slice:
     floor: float32 [N], upper bound of the scores of the slice's labels outside
       the document's list; -inf if the list has all labels of the slice.
     is_cut: whether the lists are cut from the lists of other slices.
+    is_all: whether the slice has all labels that are judged.
     gold: N rows of gold labels, cut to the slice.
     mask: bool [L], the labels of the slice.
     train_counts: int32 [L], training documents per label of the label space.
+    n_scored: only labels with an index below this number can be listed.
+    hierarchy: the hierarchy of the labels; None if no label has a parent.
   """
 
   lists: Lists
   floor: np.ndarray
   is_cut: bool
+  is_all: bool
   gold: Ragged
   mask: np.ndarray
   train_counts: np.ndarray
+  n_scored: int
+  hierarchy: Hierarchy | None
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
@@ -69,9 +76,12 @@ class Slice:
       lists=lists,
       floor=floor,
       is_cut=own is None,
+      is_all=np.array_equal(mask, predictions.masks[ALL]),
       gold=cut_gold(predictions.gold, mask),
       mask=mask,
       train_counts=predictions.train_counts,
+      n_scored=predictions.n_scored,
+      hierarchy=predictions.hierarchy,
     )
 
   def __len__(self) -> int:
@@ -96,6 +106,15 @@ class Slice:
   def is_small(self) -> bool:
     """Returns whether NumPy computes sums sooner than XLA compiles them."""
     return self.lists.ids.size + len(self.gold.values) <= _NUMPY_UP_TO
+
+  def n_short_above(self, threshold: float) -> int:
+    """Counts the lists that may lack labels with scores above a threshold."""
+    return int((self.floor.astype(np.float64) > threshold).sum())
+
+  @property
+  def listable(self) -> np.ndarray:
+    """Returns the labels of the slice that can be listed, bool [L]."""
+    return self.mask & (np.arange(len(self.mask)) < self.n_scored)
 
   def n_short(self, k: int) -> int:
     """Counts the lists with fewer than k labels.

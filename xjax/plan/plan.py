@@ -20,6 +20,7 @@ from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
 from xjax.core.types import Batch, Shortlist
+from xjax.data.hierarchy import Hierarchy
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
@@ -358,8 +359,11 @@ class _Gathered(TextModel):
   devices.
   """
 
-  def loss_features(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
-    features = super().loss_features(batch, rngs)
+  def _kept(self, batch: Batch, rngs: nnx.Rngs | None) -> jax.Array:
+    own = batch.positives_BP[: len(batch.doc_B)]
+    return super()._kept(dataclasses.replace(batch, positives_BP=own), rngs)
+
+  def _gathered(self, features: Any, batch: Batch) -> Any:
     times = len(batch.mask_B) // len(batch.doc_B)
     if times == 1:
       return features
@@ -367,19 +371,30 @@ class _Gathered(TextModel):
 
 
 def planned_state(
-  config: Config, sizes: Sizes, mesh: Mesh | AbstractMesh
+  config: Config,
+  sizes: Sizes,
+  mesh: Mesh | AbstractMesh,
+  all_labels: int | None = None,
 ) -> StatePlan:
   """Returns the abstract training state of a run, without reading its corpus.
+
+  The parents of labels are not known. So the plan has no parents.
 
   Args:
     config: the config of the run.
     sizes: the sizes of the run.
     mesh: the mesh over which the state is divided.
+    all_labels: int, number of labels that views read. By default, this is the
+      number of labels that the head scores.
   """
   train = config.train
   # The frequent labels are assumed to be spread evenly over all labels.
   counts = np.zeros(sizes.labels, np.int8)
   counts[:: max(1, sizes.labels // max(1, sizes.frequent))] = FREQUENT
+
+  hierarchy = None
+  if config.model.views.hierarchical:
+    hierarchy = Hierarchy.flat(all_labels or sizes.labels)
 
   def make_model(rngs: nnx.Rngs) -> TextModel:
     model = build(
@@ -387,11 +402,12 @@ def planned_state(
       vocab_size=sizes.vocab_size,
       n_labels=sizes.labels,
       architecture=sizes.architecture,
+      hierarchy=hierarchy,
       dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     )
     parts = model.embedding, model.encoder, model.pooling, model.head
-    return _Gathered(*parts, dtype=model.dtype)
+    return _Gathered(*parts, dtype=model.dtype, views=model.views)
 
   optimizer, rows = make_optimizer(train), fused_rows(train, counts)
   return plan_state(
@@ -422,6 +438,7 @@ def traced_step(
     # A device may hold padding rows. The program treats padding rows like
     # other rows.
     labels = padded_labels(labels) // shards
+  all_labels = sizes.labels  # each device reads all labels for its views
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
   local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
@@ -438,7 +455,8 @@ def traced_step(
       'shortlist': global_batch.shortlist,
     }
     batch = dataclasses.replace(batch, **gold)
-  plan, loss = planned_state(config, sizes, single), train.loss.build()
+  plan = planned_state(config, sizes, single, all_labels)
+  loss = train.loss.build()
   step = make_train_step(plan, make_optimizer(train), loss, single, micro)
   key = jax.eval_shape(lambda: jax.random.key(0))
   with jax.set_mesh(single):

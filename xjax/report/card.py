@@ -196,6 +196,8 @@ def _label_rows(space: LabelSpace) -> Iterator[tuple[str, str]]:
     yield names[name], f'{mask.sum():,}'
   if space.n_outside:
     yield 'never predicted (also in zero)', f'{space.n_outside:,}'
+  if len(space.left_out):
+    yield 'neither predicted nor judged', f'{len(space.left_out):,}'
 
 
 def _metrics(result: FitResult) -> Iterator[str]:

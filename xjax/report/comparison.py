@@ -7,6 +7,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.comparison import Comparison, best_systems, compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
@@ -147,6 +148,7 @@ def best_by_tests(
     kinds=sorted(map(kind_of, known)),
     protocols=(XJAX,),
     replicates=0,
+    hierarchy=first_hierarchy(runs),
   )
   doc_ids = runs[0].predictions.doc_ids
   systems = {
@@ -181,7 +183,20 @@ def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
   """
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
-  return plan.request().criteria(runs[0].predictions, weights_L, described)
+  criteria = plan.request().criteria(runs[0].predictions, weights_L, described)
+  hierarchy = criteria.hierarchy or first_hierarchy(runs)
+  return dataclasses.replace(criteria, hierarchy=hierarchy)
+
+
+def first_hierarchy(runs: Sequence[JudgedRun]) -> Hierarchy | None:
+  """Returns the hierarchy of the first run that has one.
+
+  A run that an older version of xjax has judged has no hierarchy.
+  """
+  hierarchies = (
+    run.criteria.hierarchy or run.predictions.hierarchy for run in runs
+  )
+  return next(filter(None, hierarchies), None)
 
 
 def check_same_labels(runs: Sequence[JudgedRun]) -> None:

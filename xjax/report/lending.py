@@ -7,6 +7,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.files.label_order import column_numbers
 from xjax.judge.predictions import Lists, Predictions
 from xjax.report.runs import JudgedRun
@@ -23,6 +24,7 @@ def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
   - Labels are put in the order of the lender's labels.
   - A file without gold gets the lender's gold.
   - A file without training counts gets the lender's training counts.
+  - A file without parents of labels gets the lender's hierarchy.
 
   Args:
     runs: the systems to compare.
@@ -73,6 +75,9 @@ def _complete(run: JudgedRun, lender: JudgedRun) -> JudgedRun:
       train_counts=np.append(theirs.train_counts, no_counts),
       held_out=theirs.held_out,
     )
+  if ours.hierarchy is None and set(ours.labels) & set(theirs.labels):
+    lent = _for_labels(theirs.hierarchy, ours.labels)
+    ours = dataclasses.replace(ours, hierarchy=lent)
   weights_L = run.weights_L
   if weights_L is not None:
     weights_L = _by_label(weights_L, run, ours.labels)
@@ -169,7 +174,9 @@ def _take_labels(
     )
   no_counts = np.zeros(len(their_ids) - len(our_ids), np.int32)
   counts = np.append(ours.train_counts, no_counts)
-  return dataclasses.replace(ours, labels=their_ids, train_counts=counts)
+  return dataclasses.replace(
+    ours, labels=their_ids, train_counts=counts, hierarchy=None
+  )
 
 
 def _join_labels(
@@ -204,7 +211,14 @@ def _place_labels(
     },
     gold=None if gold is None else _sort_rows(gold, places),
     held_out=places[predictions.held_out],
+    hierarchy=_for_labels(predictions.hierarchy, labels),
   )
+
+
+def _for_labels(
+  hierarchy: Hierarchy | None, labels: Sequence[str]
+) -> Hierarchy | None:
+  return None if hierarchy is None else hierarchy.for_labels(labels)
 
 
 def _sort_rows(gold: Ragged, places: np.ndarray) -> Ragged:

@@ -11,8 +11,13 @@ from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.metrics.contract import kind_of
 from xjax.judge.metrics.protocols import XJAX
+from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
-from xjax.report.comparison import best_by_tests, why_not_tested
+from xjax.report.comparison import (
+  best_by_tests,
+  first_hierarchy,
+  why_not_tested,
+)
 from xjax.report.figures.curves import learning_curves, rank_curves
 from xjax.report.figures.figures import (
   binned_f1,
@@ -22,6 +27,7 @@ from xjax.report.figures.figures import (
 )
 from xjax.report.figures.plots import system_colours
 from xjax.report.figures.tally import Tally, label_tally, tally
+from xjax.report.figures.taxonomy import taxonomy_blocks
 from xjax.report.page.page import (
   Block,
   Fold,
@@ -48,6 +54,7 @@ from xjax.report.tables.corpus import (
   label_space_remarks,
   worst_labels,
 )
+from xjax.report.tables.levels import level_table, levels_of, path_table
 from xjax.report.tables.metrics import (
   empty_slices,
   full_tables,
@@ -139,6 +146,7 @@ def build_page(
       Section('Results', _results(groups, results, protocol)),
       Section('By place in the list', rank_curves(groups, tallies)),
       Section('Frequent and rare labels', _frequencies(groups, protocol)),
+      *_hierarchy(groups, colours, protocol),
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
       Section(
@@ -301,6 +309,40 @@ def _frequencies(groups: Sequence[Group], protocol: str) -> list[Block]:
   if first.predictions.n_train:
     blocks.append(bin_table(first.predictions))
   return blocks
+
+
+def _hierarchy(
+  groups: Sequence[Group], colours: Mapping[str, str], protocol: str
+) -> list[Section]:
+  """Returns the section about parents of labels; [] if no label has any."""
+  runs = [run for group in groups for run in group.runs]
+  hierarchy = first_hierarchy(runs)
+  if hierarchy is None:
+    return []
+  labels = groups[0].first.predictions.labels
+  if list(hierarchy.ids[: hierarchy.n_labels]) != list(labels):
+    hierarchy = hierarchy.for_labels(labels)
+  blocks: list[Block] = []
+  values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
+  if any(levels_of(values) for values in values_of.values()):
+    blocks += [
+      Text(
+        'Labels above the threshold of micro-F1 are predicted. hP, hR and hF1 '
+        'add all ancestors to the predicted and to the gold labels. The '
+        'consistency is the share of predicted labels whose parents, as far as '
+        'they are labels, are predicted too.'
+      ),
+      path_table(values_of, colours),
+      level_table(values_of, colours),
+    ]
+  names = {x.id: x.name for x in hierarchy.labels if x.name != x.id}
+  names |= {k: v for run in runs for k, v in run.names.items()}
+  return [
+    Section(
+      'Hierarchy of the labels',
+      [*blocks, *taxonomy_blocks(groups, hierarchy, names)],
+    )
+  ]
 
 
 def _worst(

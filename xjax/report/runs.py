@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -16,6 +17,7 @@ from xjax.judge.calibration import Calibration, Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
+from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
@@ -41,6 +43,7 @@ class JudgedRun:
     metrics: the content of metrics.json; {} if the run is not judged yet.
     predictions: predictions with gold.
     labels: labels with names and parents; () if no workdir was read.
+    concepts: other concepts of the taxonomy; () if no workdir was read.
     history: records of metrics.jsonl.
     calibration: calibration of the scores; None for uncalibrated scores.
     weights_L: float64 [L], inverse propensities from a file; None if inverse
@@ -57,6 +60,7 @@ class JudgedRun:
   metrics: Mapping[str, Any]
   predictions: Predictions
   labels: Sequence[Label] = ()
+  concepts: Sequence[Label] = ()
   history: Sequence[Mapping[str, Any]] = ()
   calibration: Calibration | None = None
   weights_L: np.ndarray | None = None
@@ -79,10 +83,23 @@ class JudgedRun:
       self.predictions, self.split, method, calibration
     )
 
+  def of_judged_labels(self) -> 'JudgedRun':
+    """Returns the run without the labels that are left out of judging.
+
+    So the run can be compared with a run that never had these labels.
+    """
+    predictions, weights_L = self.predictions, self.weights_L
+    if weights_L is not None:
+      weights_L = weights_L[predictions.masks[ALL]]
+    return dataclasses.replace(
+      self, predictions=predictions.of_judged_labels(), weights_L=weights_L
+    )
+
   @property
   def names(self) -> dict[str, str]:
-    """Returns the names of the labels that have a name, by label id."""
-    return {x.id: x.name for x in self.labels if x.name != x.id}
+    """Returns the names of labels and concepts that have a name, by id."""
+    described = itertools.chain(self.labels, self.concepts)
+    return {x.id: x.name for x in described if x.name != x.id}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

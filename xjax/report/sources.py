@@ -60,7 +60,8 @@ def read_runs(
     depth: number of labels kept per document of a score file (see read_judged).
 
   Returns:
-    Runs with gold; a run that was judged also has its saved metrics.
+    Runs with gold; a run that was judged also has its saved metrics. Labels
+    that are left out of judging are not among the labels of the predictions.
 
   Raises:
     ConfigError: there are fewer or more names than arguments, a split does not
@@ -81,7 +82,7 @@ def read_runs(
     _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  return lend(runs)
+  return lend([run.of_judged_labels() for run in runs])
 
 
 def _check_no_files(files: JudgeFiles) -> None:
@@ -187,6 +188,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     'judge the split again with xjax evaluate '
     f'--workdir={home.path} --split={split.partition(".")[0]}',
   )
+  space = home.label_space()
   run = JudgedRun(
     name=name,
     path=home.path,
@@ -194,7 +196,8 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     config={SEED: None, **read_json(home.config)},
     metrics={},
     predictions=Predictions.load(folder / PREDICTIONS),
-    labels=home.label_space().labels,
+    labels=space.labels,
+    concepts=space.concepts,
     history=read_history(home.path / 'metrics.jsonl'),
     calibration=_calibration(home, judged.get('step')),
     record=RunRecord.read(home),

@@ -9,16 +9,23 @@ import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.errors import DataError
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
 from xjax.run.neural_training import plan_neural, scored_labels
-from xjax.score.pretrained.architecture import Architecture
+from xjax.score.label_graph import edges_with
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.initial.descriptors import load_words, saved_name_encoder
 from xjax.train.initial.warm_rows import has_label_rows
-from xjax.train.parameters import DESCRIPTORS, by_path, from_paths
+from xjax.train.parameters import (
+  CHILDREN,
+  DESCRIPTORS,
+  PARENTS,
+  by_path,
+  from_paths,
+)
 from xjax.train.workdir import Workdir
 
 
@@ -71,12 +78,13 @@ def widen_scorer(
   space: LabelSpace,
   vocab_size: int,
   rows: np.ndarray,
-  architecture: Architecture | None,
+  workdir: Workdir,
 ) -> ModelScorer:
   """Returns a scorer that also scores new labels by their descriptors.
 
   The new labels get the embeddings of their descriptors. All other parameters
-  of the new labels are zeros.
+  of the new labels are zeros. In a graph of labels, new labels read their
+  parents, but no other label reads a new label, so no other score changes.
 
   Args:
     scorer: scorer of the run.
@@ -85,8 +93,16 @@ def widen_scorer(
       scores.
     vocab_size: int, number of word ids of the run.
     rows: float32 [new labels, E], embeddings of the new labels' descriptors.
-    architecture: sizes of the run's pretrained encoder; None if there is none.
+    workdir: folder of the run.
+
+  Raises:
+    DataError: the head reads parents, and a new label has an unknown parent or
+      is its own ancestor.
   """
+  edges: dict[str, np.ndarray] = {}
+  if config.model.hierarchical:
+    edges = _wider_edges(space, workdir.label_space())
+  architecture = workdir.architecture()
   plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
   params, like = by_path(scorer.params), by_path(plan.abstract.params)
   like = {name: leaf for name, leaf in like.items() if has_label_rows(leaf)}
@@ -94,6 +110,11 @@ def widen_scorer(
     functools.partial(_wider, scorer.n_labels, like),
     out_shardings={name: leaf.sharding for name, leaf in like.items()},
   )({name: params[name] for name in like}, rows)
+  for name in edges.keys() & params.keys():
+    values = edges[name]
+    wider[name] = jax.make_array_from_callback(
+      values.shape, params[name].sharding, values.__getitem__
+    )
   return ModelScorer(
     plan.graphdef,
     from_paths(plan.abstract.params, params | wider),
@@ -102,6 +123,33 @@ def widen_scorer(
     scorer.score_kind,
     scorer.recall,
   )
+
+
+def _wider_edges(
+  space: LabelSpace, run_space: LabelSpace
+) -> dict[str, np.ndarray]:
+  """Returns the edges of a graph of labels after new labels are added, by path.
+
+  Args:
+    space: label space with the new labels.
+    run_space: label space of the run, without new labels.
+
+  Raises:
+    DataError: a new label has an unknown parent.
+  """
+  before = run_space.n_trained + run_space.n_held_out
+  hierarchy = Hierarchy.of_space(run_space, before)
+  added = space.labels[before : space.n_inside]
+  known = {*hierarchy.ids, *added.ids}
+  for label in added:
+    for parent in label.parents:
+      if parent not in known:
+        raise DataError(
+          f'new label {label.id!a} has the unknown parent {parent!a}; a parent '
+          "must be the id of one of the run's labels or concepts, or of another"
+          ' new label'
+        )
+  return dict(zip((PARENTS, CHILDREN), edges_with(hierarchy, added)))
 
 
 def _wider(

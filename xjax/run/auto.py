@@ -92,7 +92,8 @@ def resolve(
     return config, None
   if workdir and workdir.config.exists():
     return _resumed(config, load_config(workdir.config)), None
-  corpus = load_corpus(config.data, config.seed)
+  leave_out = config.eval.leave_out
+  corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   if TRAIN not in corpus.splits:
     raise DataError('the corpus has no split train')
   if accelerator is None:

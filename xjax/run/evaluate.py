@@ -16,6 +16,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
+from xjax.data.labels import mark_left_out, read_left_out
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.calibration import Calibration, Method, probabilities_at
@@ -51,6 +52,7 @@ from xjax.train.initial.warm_start import best_step
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # this file says how labels were chosen
+_LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,7 @@ def evaluate_split(
   request: JudgeRequest | None = None,
   strategy: StrategyRequest | None = None,
   step: int | None = None,
+  leave_out: str = '',
 ) -> Evaluation:
   """Judges a checkpoint of a run, usually the best, and writes eval/<split>/.
 
@@ -94,6 +97,8 @@ def evaluate_split(
     eval/<split>@<digest>/.
   - If `step` is not the best checkpoint, or if it is not known which checkpoint
     is the best, `.step_<step>` is added to the folder's name.
+  - If `leave_out` has labels that the run does not leave out, `.leave_out` is
+    added to the folder's name.
   - If a strategy chooses the labels, `.<strategy>` is added to the folder's
     name, and the folder also has strategy.json.
 
@@ -107,6 +112,8 @@ def evaluate_split(
     strategy: how labels are chosen; None chooses the eval.depth labels with the
       highest scores.
     step: int, step of the checkpoint to judge; None for the best checkpoint.
+    leave_out: file with the ids of labels that are left out of judging, besides
+      those that the run leaves out; '' if there are none.
 
   Returns:
     The predictions, their metrics and the folder that was written.
@@ -116,16 +123,18 @@ def evaluate_split(
       - another process uses the workdir;
       - data_dir is set, but the corpus is not read from files;
       - the strategy needs probabilities, but the run has no probabilities;
-      - a cut-off is larger than the number of chosen labels.
+      - a cut-off is larger than the number of chosen labels;
+      - there is no file `leave_out`.
     DataError: there is no such split, or the data or the workdir has a fault,
-      such as a damaged checkpoint.
+      such as a damaged checkpoint; or `leave_out` has an unknown label, or all
+      labels.
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
   home = Workdir.at(workdir)
   home.check_has_run()
   with home.locked():
-    return _judge_in(home, split, data_dir, request, strategy, step)
+    return _judge_in(home, split, data_dir, request, strategy, step, leave_out)
 
 
 def _judge_in(
@@ -135,6 +144,7 @@ def _judge_in(
   request: JudgeRequest | None,
   strategy: StrategyRequest | None,
   step: int | None,
+  leave_out: str,
 ) -> Evaluation:
   """Judges a split of a run whose workdir is locked; see evaluate_split."""
   predictor = load_run(home.path, step)
@@ -146,10 +156,13 @@ def _judge_in(
     return load_corpus(data, seed, predictor.space, [name])
 
   corpus = load(split)
-  part, space = corpus.split(split), corpus.label_space
+  part = corpus.split(split)
+  space = _without(leave_out, corpus.label_space, data)
   name = _name_of(part, home, data_dir)
   if not _is_best(home, step):
     name += f'.step_{step}'
+  if len(space.left_out) > len(corpus.label_space.left_out):
+    name += f'.{_LEAVE_OUT}'
   model = dataclasses.replace(predictor, space=space)
   by_frequency = popularity(space, part, config.depth)
   criteria = config.criteria()
@@ -182,6 +195,13 @@ def _judge_in(
   prior = judge(by_frequency, prior_criteria(criteria))
   folder = home.evaluation(name)
   return Evaluation(predictions, criteria, metrics, prior, folder, calibration)
+
+
+def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
+  """Returns labels that leave out those of a file, too; see evaluate_split."""
+  flag = f'--{_LEAVE_OUT}'
+  ids = read_left_out(leave_out, flag, data.dir)
+  return mark_left_out(space, ids, f'{flag}={leave_out}', space.concepts)
 
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
@@ -303,6 +323,8 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
   if files.train_labels is not None:
     train_gold = functools.partial(read_train_gold, files)
   criteria = request.criteria(predictions, weights_L, (), train_gold)
+  if criteria.hierarchy is not None:
+    predictions = dataclasses.replace(predictions, hierarchy=criteria.hierarchy)
   metrics = judge(predictions, criteria)
   prior = _prior(predictions, prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, None)
@@ -490,4 +512,5 @@ def _space_of(predictions: Predictions) -> LabelSpace | None:
     n_trained=first,
     n_held_out=len(held_out),
     n_new=max(0, predictions.n_scored - first - len(held_out)),
+    left_out_ids=[predictions.labels[i] for i in predictions.left_out.tolist()],
   )

@@ -94,7 +94,9 @@ def fit(
     # files.
     folder.compare(config)
     run.check_start()
-    corpus = corpus or load_corpus(config.data, config.seed)
+    if corpus is None:
+      leave_out = config.eval.leave_out
+      corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
     check_train_split(corpus)
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)

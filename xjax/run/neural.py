@@ -26,6 +26,7 @@ from xjax.core.mesh_config import (
 )
 from xjax.core.processes.lock import is_locked
 from xjax.core.types import Ragged
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.contract import Fit, Fitted
@@ -165,11 +166,12 @@ class NeuralFit(Fit):
 
     These conditions are checked:
     - A batch for training is not far larger than the training split.
+    - A model that reads parents has labels with parents.
     - Vectors of documents have the size that the model reads. Labels have
       vectors if the head needs them.
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels, and a
-      number of labels that suits the head.
+      number of labels and a hierarchy that suit the head.
     - All gold labels of a document, or their clusters, can be kept in training.
       What proposes labels fits the corpus.
     - Before the first start of the run: each pattern for parameter names in the
@@ -177,13 +179,16 @@ class NeuralFit(Fit):
 
     Raises:
       ConfigError: one of these conditions is not met.
-      DataError: the file of label vectors has a fault, or lacks a label.
+      DataError: the file of label vectors has a fault, or lacks a label; or the
+        model reads parents, and a label is its own ancestor.
     """
     _check_batch(self.config.train.batch_size, len(corpus.split('train')))
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
+    if model.hierarchical:
+      _check_hierarchy(model, corpus.label_space)
     levels = self._levels and self._levels.of(corpus)
     parts = self.config, self.workdir, self._stage
     check_proposals(*parts, corpus, levels)
@@ -263,6 +268,26 @@ class NeuralFit(Fit):
   def _stage(self) -> Stage | None:
     """Returns the stage that proposes labels; None if there is none."""
     return proposing_stage(self.config, self.workdir)
+
+
+def _check_hierarchy(model: NeuralModel, space: LabelSpace) -> None:
+  """Checks that a model that reads parents suits the hierarchy of labels.
+
+  Raises:
+    ConfigError: no label and no concept has a parent, or the hierarchy does not
+      suit the head.
+    DataError: a label is its own ancestor.
+  """
+  hierarchy = Hierarchy.of_space(space, scored_labels(model, space))
+  if hierarchy.is_flat:
+    part = 'head' if model.head.hierarchical else 'views'
+    kind = type(getattr(model, part)).__name__
+    raise ConfigError(
+      f'config.model.{part}={kind}(...): reads the parents of labels, but no '
+      'label of the corpus has a parent; give "parents" to the labels, or use '
+      f'another {part}'
+    )
+  model.head.check_hierarchy(hierarchy)
 
 
 def _check_batch(size: int, documents: int) -> None:
@@ -398,9 +423,12 @@ def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """Builds the vocabulary of a new run from the train split.
 
   If the head knows labels by descriptors, the words of all label names are
-  added.
+  added. If it reads parents too, so are the words of the other concepts.
   """
   vocab = fit_vocabulary(corpus.split('train'), config.data)
-  if config.model.head.describes:
-    vocab = vocab.with_words(all_words(corpus.label_space.labels))
+  space, model = corpus.label_space, config.model
+  if model.head.describes:
+    vocab = vocab.with_words(all_words(space.labels))
+  if model.head.describes and model.hierarchical:
+    vocab = vocab.with_words(all_words(Hierarchy.of_space(space).labels))
   return vocab

@@ -1,5 +1,6 @@
 """Assembles the model, mesh, state and training loop of a neural run."""
 
+from collections.abc import Callable
 import contextlib
 import dataclasses
 
@@ -53,6 +54,8 @@ from xjax.train.initial.descriptors import (
   start_name_encoder,
 )
 from xjax.train.initial.encoder import start_encoder
+from xjax.train.initial.label_vectors import start_label_vectors
+from xjax.train.initial.view_names import start_view_names
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.inputs import Inputs, label_features
@@ -336,7 +339,7 @@ class NeuralRun:
         Checkpoints(self.workdir.checkpoints, config.keep)
       )
       with Progress('building the model'):
-        state, position = self._start(checkpoints, iterator)
+        state, position = self._start(checkpoints, iterator, preemption.check)
       preemption.check()
       loop = Loop(
         config=config,
@@ -380,11 +383,19 @@ class NeuralRun:
     return place_weights(weights, self.mesh, model.head.axes)
 
   def _start(
-    self, checkpoints: Checkpoints, iterator: grain.DatasetIterator
+    self,
+    checkpoints: Checkpoints,
+    iterator: grain.DatasetIterator,
+    check: Callable[[], None],
   ) -> tuple[TrainState, Position]:
     """Restores the newest checkpoint, or creates the first state.
 
     The parameters of the first state are random, pretrained or another run's.
+
+    Args:
+      checkpoints: the checkpoints of the run.
+      iterator: the batches, which get the position of the checkpoint.
+      check: ends the run by an error if it has to stop.
     """
     if checkpoints.steps:
       step = checkpoints.steps[-1]
@@ -407,6 +418,8 @@ class NeuralRun:
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
     state, has_vector = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
+    if self.config.model.head.embeds_labels:
+      state = self._add_label_vectors(state, check)
     descriptor_run = None
     if source:
       space = self.corpus.label_space
@@ -418,6 +431,7 @@ class NeuralRun:
       state = with_rows(state, *rows)
     if self.config.model.head.describes:
       state = self._add_descriptors(state, has_vector, descriptor_run)
+    state = start_view_names(state, self.corpus.label_space, self.inputs.vocab)
     state = self.plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read
@@ -428,13 +442,30 @@ class NeuralRun:
     # threads. They would deadlock if they ran at the same time.
     return jax.block_until_ready(state), position
 
+  def _add_label_vectors(
+    self, state: TrainState, check: Callable[[], None]
+  ) -> TrainState:
+    """Adds the vectors of the labels, from their names, to a first state."""
+    space = self.corpus.label_space
+    hierarchy = Hierarchy.of_space(
+      space, scored_labels(self.config.model, space)
+    )
+    return start_label_vectors(
+      state,
+      self.config,
+      hierarchy,
+      self.inputs.vocab,
+      self.workdir.architecture(),
+      check,
+    )
+
   def _add_descriptors(
     self,
     state: TrainState,
     has_vector: np.ndarray | None,
     descriptor_run: Workdir | None,
   ) -> TrainState:
-    """Adds the embedded descriptors of the labels to a first state.
+    """Adds the embedded descriptors of labels and concepts to a first state.
 
     Args:
       state: first state; its word vectors are random, pretrained, or those of
@@ -445,18 +476,22 @@ class NeuralRun:
     """
     model, vocab = self.config.model, self.inputs.vocab
     space = self.corpus.label_space
-    labels = space.labels[: scored_labels(model, space)]
+    n_labels = scored_labels(model, space)
+    labels = nodes = space.labels[:n_labels]
+    if model.hierarchical:
+      nodes = Hierarchy.of_space(space, n_labels).labels
     if vocab is None:
-      return start_descriptors(state, label_features(labels, self.config))
+      rows = label_features(nodes, self.config)
+      return start_descriptors(state, rows, n_labels)
     if self.config.data.tokens.pretrained:
       names = start_name_encoder(state, self.workdir, model, descriptor_run)
-      return start_descriptors(state, names.encode(labels))
+      return start_descriptors(state, names.encode(nodes), n_labels)
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
       with self.workdir.recording(self.workdir.word_vectors):
         save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
-    return start_descriptors(state, encoder.encode(labels))
+    return start_descriptors(state, encoder.encode(nodes), n_labels)
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray

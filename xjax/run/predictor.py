@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -268,8 +268,25 @@ class Predictor:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best labels (ids_GBK, scores_GBK); see core.types.Scorer."""
+    """Returns the best labels (ids_GBK, scores_GBK); see core.types.Scorer.
+
+    Labels that the run leaves out are in no list.
+    """
+    own = self.space.allowed
+    if own is not None and allowed is not None:
+      n = self.n_labels
+      own = np.asarray(allowed)[..., :n] & own[:n]
+    allowed = allowed if own is None else own
     return self.scorer.topk(batch, k, weights, slices, allowed, sigmoid)
+
+  def leaving_out(self, ids: Sequence[str]) -> Self:
+    """Returns a predictor that leaves out these labels, and no other labels.
+
+    Args:
+      ids: label ids. Ids that are not labels of the run are ignored.
+    """
+    space = dataclasses.replace(self.space, left_out_ids=ids)
+    return dataclasses.replace(self, space=space)
 
   def batches(self, split: Split) -> Iterable[Batch]:
     """Returns batches of a split with every document once, for judging."""
@@ -399,7 +416,7 @@ class Predictor:
 
     Raises:
       ConfigError: the model of this run does not read label names.
-      DataError: an id or a name has a fault.
+      DataError: an id, a name or a parent has a fault.
     """
     from xjax.run.added_labels import describe, widen_scorer
 
@@ -413,7 +430,7 @@ class Predictor:
       space,
       self.inputs.vocab_size,
       rows,
-      self.workdir.architecture(),
+      self.workdir,
     )
     return dataclasses.replace(self, space=space, scorer=scorer)
 

@@ -279,7 +279,7 @@ def _rank(
     chooser = Chooser.of(strategy, predictor)
   batches = predictor.text_batches(split.documents, features)
   depth = max(k, predictor.config.eval.depth)
-  predictions = predict(predictor, batches, split, space, depth)
+  predictions = predict(predictor.scorer, batches, split, space, depth)
   if chooser is None:
     return predictions, predictions.lists[ALL].first(k)
   chosen = chooser.choose(predictions, split, features)

@@ -23,7 +23,6 @@ from xjax.data.config import (
   WordsConfig,
 )
 from xjax.data.hierarchy import Hierarchy
-from xjax.data.schema import Label
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.config import ModelConfig
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -33,6 +32,7 @@ from xjax.score.encoders.contract import (
   InputConfig,
 )
 from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.encoders.prefix import read_prefix
 from xjax.score.encoders.unpacking import unpack_documents
 from xjax.score.heads.attention_weights import attention_weights
 from xjax.score.heads.contract import (
@@ -52,6 +52,7 @@ from xjax.score.pooling import Mean, NoPooling, PoolingConfig
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.shortlists import AllLabels, ShortlistConfig
 from xjax.score.trees.levels import LabelLevels
+from xjax.score.views.contract import NoViews, ViewInputs, Views, ViewsConfig
 
 
 @dataclasses.dataclass
@@ -77,10 +78,14 @@ class NeuralModel(ModelConfig):
     AllLabels, 'The labels of a document that are scored.'
   )
 
+  views: ViewsConfig = field(
+    NoViews, 'Further views of training documents, and the loss of the views.'
+  )
+
   @property
   def hierarchical(self) -> bool:
     """Returns whether the model reads the parents of labels."""
-    return self.head.hierarchical
+    return self.head.hierarchical or self.views.hierarchical
 
   def check_tokens(self, config: Any) -> Iterator[str]:
     tokens, encoder = config.data.tokens, self.encoder
@@ -112,6 +117,7 @@ _PARTS = {
   'encoder': EncoderConfig,
   'pooling': PoolingConfig,
   'head': HeadConfig,
+  'views': ViewsConfig,
 }
 
 
@@ -128,6 +134,7 @@ class TextModel(nnx.Module):
     pooling: (TokenFeatures, rngs) -> document_BD, or None if the head reads
       tokens.
     head: computes the scores of labels.
+    views: makes further views of training documents, or None.
     dtype: dtype of activations and products. Softmax, loss, sums and parameters
       are float32. Only the label rows (the head's parameters with one row per
       label) may be stored in another format.
@@ -142,12 +149,14 @@ class TextModel(nnx.Module):
     head: Head,
     *,
     dtype: jnp.dtype,
+    views: Views | None = None,
     summary_last: bool = False,
   ):
     self.embedding = embedding
     self.encoder = encoder
     self.pooling = pooling
     self.head = head
+    self.views = views
     self.dtype = jnp.dtype(dtype)
     self.summary_last = summary_last
 
@@ -161,17 +170,18 @@ class TextModel(nnx.Module):
     Returns:
       The result of head.prepare, a pytree of arrays whose first axis is
       documents. head.prepare gets document_BD if there is a pooling, else the
-      encoded tokens.
+      encoded tokens, or a Prefix if the head reads it.
     """
-    return self.head.prepare(self._pooled(batch, rngs))
+    return self.head.prepare(self._head_input(batch, rngs))
 
-  def loss_features(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
+  def loss_features(self, pooled: Any, batch: Batch) -> Any:
     """Computes what the head's loss reads, the result of head.prepare_loss.
 
     Args:
-      batch, rngs: arguments of `features`.
+      pooled: document_BD if there is a pooling, else the encoded tokens.
+      batch: the documents.
     """
-    return self.head.prepare_loss(self._pooled(batch, rngs))
+    return self._gathered(self.head.prepare_loss(pooled), batch)
 
   def vectors(self, batch: Batch) -> jax.Array:
     """Computes one vector of each document, on the context mesh.
@@ -188,13 +198,39 @@ class TextModel(nnx.Module):
       pooled = Mean(self.encoder.dim)(pooled)
     return pooled.astype(jnp.float32)
 
-  def _pooled(self, batch: Batch, rngs: nnx.Rngs | None) -> Any:
+  def _head_input(
+    self,
+    batch: Batch,
+    rngs: nnx.Rngs | None,
+    kept_BT: jax.Array | None = None,
+  ) -> Any:
+    """Returns what head.prepare gets (see `features`).
+
+    Args:
+      batch, rngs: arguments of `features`.
+      kept_BT: float32 factors of the word vectors, or None if all are 1.
+    """
+    if not self.head.reads_prefix:
+      return self._pooled(batch, rngs, kept_BT)
+    ids_TB = documents_second(_time_first(batch))
+    real_TB = _real_tokens(len(ids_TB), batch)
+    return read_prefix(self.encoder, ids_TB, real_TB, batch.lengths_B, rngs)
+
+  def _pooled(
+    self,
+    batch: Batch,
+    rngs: nnx.Rngs | None,
+    kept_BT: jax.Array | None = None,
+  ) -> Any:
     """Returns document_BD, or TokenFeatures if there is no pooling."""
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
+    parts = () if kept_BT is None else (kept_BT,)
     if self.embedding is not None:
       x_TBD = documents_second(self.embedding(x_TBD, self.dtype, rngs))
-    h_TBD = self.encoder(x_TBD, real_TB, rngs)
+      if kept_BT is not None:
+        x_TBD, parts = x_TBD * kept_BT.T[:, :, None].astype(self.dtype), ()
+    h_TBD = self.encoder(x_TBD, real_TB, rngs, *parts)
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
@@ -212,7 +248,8 @@ class TextModel(nnx.Module):
     """Returns the loss, summed over real documents.
 
     The loss of a document is a sum or a mean over labels (loss.reduction): over
-    all labels, or over its shortlist, if the batch has shortlists.
+    all labels, or over its shortlist, if the batch has shortlists. If there are
+    further views of documents, their losses are added.
 
     Args:
       batch: documents with gold labels. Rows that only fill the batch add 0.
@@ -223,13 +260,51 @@ class TextModel(nnx.Module):
     Returns:
       float32 scalar.
     """
-    head = self.head if rngs is None else self.head.with_dropout(rngs)
-    features, mask_B = self.loss_features(batch, rngs), batch.mask_B
+    total, first = self._view_loss(batch, loss, rngs, weights)
+    if self.views is None:
+      return total
+    kept_BT = self._kept(batch, rngs)
+    more, second = self._view_loss(batch, loss, rngs, weights, kept_BT)
+    pair = (self._gathered(x, batch) for x in (first, second))
+    return total + more + self.views.loss(*pair, batch.mask_B, rngs)
+
+  def _view_loss(
+    self,
+    batch: Batch,
+    loss: ChunkLoss,
+    rngs: nnx.Rngs | None,
+    weights: LabelWeights | None,
+    kept_BT: jax.Array | None = None,
+  ) -> tuple[jax.Array, Any]:
+    """Returns the loss of the labels of one view, and the pooled documents.
+
+    Args:
+      batch, loss, rngs, weights: arguments of `loss`.
+      kept_BT: float32 factors of the word vectors, or None if all are 1.
+    """
+    head = self.head.ready(rngs)
+    pooled, mask_B = self._head_input(batch, rngs, kept_BT), batch.mask_B
+    features = self.loss_features(pooled, batch)
     if batch.shortlist is not None:
-      return shortlist_loss(
+      total = shortlist_loss(
         head, features, batch.shortlist, mask_B, loss, weights
       )
-    return head.loss(features, batch.positives_BP, mask_B, loss, weights)
+    else:
+      total = head.loss(features, batch.positives_BP, mask_B, loss, weights)
+    return total, pooled
+
+  def _kept(self, batch: Batch, rngs: nnx.Rngs | None) -> jax.Array:
+    """Returns the factors of the words of the second view, float32 [B, T]."""
+    if self.embedding is None:
+      table = self.encoder.embeddings.word[...]
+    else:
+      table = self.embedding.table[...]
+    return self.views.kept(batch, table, rngs)
+
+  def _gathered(self, features: Any, batch: Batch) -> Any:
+    """Returns the features; a plan replaces them by those of all devices."""
+    del batch
+    return features
 
   def fused_loss(
     self,
@@ -251,7 +326,8 @@ class TextModel(nnx.Module):
       loss: float32 scalar, the loss before the step.
       pair: the label rows, and the slots of the update rule, after the step.
     """
-    features, mask_B = self.loss_features(batch, rngs), batch.mask_B
+    features = self.loss_features(self._head_input(batch, rngs), batch)
+    mask_B = batch.mask_B
     if batch.shortlist is None:
       return fused_loss(
         self.head, features, batch.positives_BP, mask_B, loss, rows, weights
@@ -259,7 +335,7 @@ class TextModel(nnx.Module):
     fused, head = fused_shortlist_loss, self.head
     if not isinstance(head, OneVsAll):
       fused = any_head_loss
-      head = head if rngs is None else head.with_dropout(rngs)
+      head = head.ready(rngs)
     return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
@@ -273,7 +349,7 @@ class TextModel(nnx.Module):
     Returns:
       alpha_BKT, float32. The head must be an AttentionHead.
     """
-    return attention_weights(self.head, self.features(batch), ids_BK)
+    return attention_weights(self.head.ready(), self.features(batch), ids_BK)
 
 
 def _time_first(batch: Batch) -> jax.Array:
@@ -392,11 +468,21 @@ def build(
     encoder=encoder,
   )
   head = config.head.build(inputs, rngs)
+  views = config.views.build(
+    ViewInputs(
+      word_dim=dim if architecture is None else architecture.dim,
+      document_dim=encoder.dim if pooling is None else pooling.dim,
+      dtype=dtype,
+      hierarchy=inputs.hierarchy,
+    ),
+    rngs,
+  )
   return TextModel(
     embedding,
     encoder,
     pooling,
     head,
+    views=views,
     dtype=dtype,
     summary_last=architecture is not None and architecture.summary_last,
   )
@@ -414,10 +500,10 @@ def _levels(
 def _hierarchy(
   config: NeuralModel, hierarchy: Hierarchy | None, n_labels: int
 ) -> Hierarchy | None:
-  """Returns the hierarchy of the head; None if it reads no parents."""
+  """Returns the hierarchy of the labels; None if no part reads parents."""
   if not config.hierarchical or hierarchy is not None:
     return hierarchy
-  return Hierarchy.of([Label(str(label)) for label in range(n_labels)])
+  return Hierarchy.flat(n_labels)
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

@@ -113,6 +113,7 @@ class ModelScorer:
     k: int,
     slices: Sequence[np.ndarray] = (),
     measured: int = 0,
+    allowed: Bool[np.ndarray, ' L_or_more'] | None = None,
   ) -> tuple[np.ndarray, np.ndarray, Int32[np.ndarray, 'M B steps']]:
     """Returns the k best labels, and counts what the head's search keeps.
 
@@ -120,13 +121,15 @@ class ModelScorer:
       batch, k, slices: as in topk.
       measured: number of slices, the first ones, that are counted beside all
         labels.
+      allowed: labels that may be selected. Other gold labels are not counted.
 
     Returns:
       ids_GBK, scores_GBK: as in topk.
       kept: numbers of gold labels that each step keeps (see Head.kept_gold), of
         all labels and then of the M - 1 measured slices.
     """
-    return self._ranked(batch, k, slices=slices, measured=measured)
+    filters = {'slices': slices, 'allowed': allowed}
+    return self._ranked(batch, k, **filters, measured=measured)
 
   def _ranked(
     self,
@@ -240,7 +243,7 @@ def _topk(
 ):
   """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  head, features = model.head, model.features(batch)
+  head, features = model.head.ready(), model.features(batch)
   topk = head_topk if head.shortlist_size is None else narrowed_topk
   best = topk(
     head,
@@ -254,14 +257,23 @@ def _topk(
   )
   if measured is None:
     return best
-  kept = _kept_gold(head, features, batch.positives_BP, slices[:measured])
+  masks = [None, *slices[:measured]]
+  if allowed is not None:
+    masks = [allowed if mask is None else mask & allowed for mask in masks]
+  kept = _kept_gold(head, features, batch.positives_BP, masks)
   return *best, kept
 
 
-def _kept_gold(head, features, gold_BP, slices):
-  """Counts the gold labels that each step of the head's search keeps."""
-  counts = [head.kept_gold(features, gold_BP)]
-  for mask in slices:
+def _kept_gold(head, features, gold_BP, masks):
+  """Counts the gold labels that each step of the head's search keeps.
+
+  A mask has the labels that are searched; None stands for all labels.
+  """
+  counts = []
+  for mask in masks:
+    if mask is None:
+      counts.append(head.kept_gold(features, gold_BP))
+      continue
     logs = jnp.where(mask, 0.0, -jnp.inf)
     known_BP = (gold_BP != PAD) & (gold_BP < len(mask))
     inside_BP = known_BP & mask[jnp.where(known_BP, gold_BP, 0)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 import typing
 
-from jaxtyping import Float32, Int32
+from jaxtyping import Bool, Float32, Int32
 import numpy as np
 
 from xjax.core.distributed import all_rows
@@ -50,7 +50,11 @@ class MeasuredScorer:
     self._documents_G = np.zeros(len(self._names), np.int64)
 
   def topk(
-    self, batch: Batch, k: int, slices: Sequence[np.ndarray] = ()
+    self,
+    batch: Batch,
+    k: int,
+    slices: Sequence[np.ndarray] = (),
+    allowed: Bool[np.ndarray, ' L_or_more'] | None = None,
   ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
     """Returns the k best labels of each document; see core.types.Scorer.
 
@@ -58,19 +62,24 @@ class MeasuredScorer:
       batch: documents with gold labels.
       k: length of the lists.
       slices: the measured slices, and then perhaps other slices.
+      allowed: labels that may be selected. Other labels are not measured.
     """
+    filters = {'slices': slices}
+    if allowed is not None:
+      filters['allowed'] = allowed
     if not self._steps:
-      return self._scorer.topk(batch, k, slices=slices)
+      return self._scorer.topk(batch, k, **filters)
+    gold_GBP = self._gold(batch, allowed)
     if getattr(self._scorer, 'shortlist', None):
+      measured = len(self._masks)
       ids, scores, kept_GBS = self._scorer.measured_topk(
-        batch, k, slices, len(self._masks)
+        batch, k, measured=measured, **filters
       )
-      self._add(batch, self._gold(batch), kept_GBS[:, :, ::-1])
+      self._add(batch, gold_GBP, kept_GBS[:, :, ::-1])
       return ids, scores
     longer = max(k, _listed(self._scorer))
-    ids, scores = self._scorer.topk(batch, longer, slices=slices)
-    gold_GBP = self._gold(batch)
-    kept_GBS = self._kept(batch, gold_GBP, ids[: len(self._names)])
+    ids, scores = self._scorer.topk(batch, longer, **filters)
+    kept_GBS = self._kept(batch, gold_GBP, ids[: len(self._names)], allowed)
     self._add(batch, gold_GBP, kept_GBS)
     return ids[:, :, :k], scores[:, :, :k]
 
@@ -91,9 +100,13 @@ class MeasuredScorer:
       if n
     }
 
-  def _gold(self, batch: Batch) -> Int32[np.ndarray, 'G B P']:
-    """Returns the gold labels of each slice."""
+  def _gold(
+    self, batch: Batch, allowed: np.ndarray | None
+  ) -> Int32[np.ndarray, 'G B P']:
+    """Returns the gold labels of each slice that are allowed."""
     positives_BP = np.asarray(batch.positives_BP)
+    if allowed is not None:
+      positives_BP = _cut(positives_BP, allowed)
     return np.stack(
       [positives_BP, *(_cut(positives_BP, mask) for mask in self._masks)]
     )
@@ -110,7 +123,11 @@ class MeasuredScorer:
     self._documents_G += has_GB.sum(axis=1)
 
   def _kept(
-    self, batch: Batch, gold_GBP: np.ndarray, ids_GBA: np.ndarray
+    self,
+    batch: Batch,
+    gold_GBP: np.ndarray,
+    ids_GBA: np.ndarray,
+    allowed: np.ndarray | None,
   ) -> Int32[np.ndarray, 'G B S']:
     """Returns how many gold labels each step keeps.
 
@@ -121,7 +138,7 @@ class MeasuredScorer:
     listed = _counts(gold_GBP, ids_GBA)
     if proposer is None or proposer.clusters is None:
       return listed
-    levels = _levels_above(proposer, batch, gold_GBP, self._masks)
+    levels = _levels_above(proposer, batch, gold_GBP, self._masks, allowed)
     return np.concatenate([listed, listed, levels], axis=2)
 
 
@@ -174,6 +191,7 @@ def _levels_above(
   batch: Batch,
   gold_GBP: np.ndarray,
   masks: Sequence[np.ndarray],
+  allowed: np.ndarray | None,
 ) -> Int32[np.ndarray, 'G B _']:
   """Counts the gold labels that the levels above the last level keep.
 
@@ -183,6 +201,7 @@ def _levels_above(
     gold_GBP: gold labels, or the clusters of gold labels. A cluster occurs as
       often as it has gold labels.
     masks: bool [nodes], the nodes of each slice.
+    allowed: bool [nodes], the nodes that may be proposed; None for all.
 
   Returns:
     Numbers of labels, with an entry for each level, from fine to coarse.
@@ -193,16 +212,18 @@ def _levels_above(
     return kept
   nodes_GBP = _parents(proposer, gold_GBP)
   masks = [proposer.clusters.best(mask) for mask in masks]
+  if allowed is not None:
+    allowed = proposer.clusters.best(allowed)
   for other in batch.proposed:
     real_B = other.doc_B != PAD
     rows = other.doc_B[real_B]
     shape = len(nodes_GBP), len(real_B), nodes_GBP.shape[2]
     gold = np.full(shape, PAD, nodes_GBP.dtype)
     gold[:, real_B] = nodes_GBP[:, rows]
-    ids, _ = above.nodes(other.proposed, len(real_B), None, masks)
+    ids, _ = above.nodes(other.proposed, len(real_B), None, masks, allowed)
     own = _counts(_parents(above, gold), ids)
     levels = np.concatenate(
-      [own, _levels_above(above, other, gold, masks)], axis=2
+      [own, _levels_above(above, other, gold, masks, allowed)], axis=2
     )
     kept[:, rows] = levels[:, real_B]
   return kept

@@ -146,7 +146,7 @@ class ShortlistScorer(ModelScorer):
 def _logits(graphdef, params, batch, ids_BX):
   """Computes the logits of some labels; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
-  return shortlist_logits(model.head, model.features(batch), ids_BX)
+  return shortlist_logits(model.head.ready(), model.features(batch), ids_BX)
 
 
 def _same_for_same_label(

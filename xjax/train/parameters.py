@@ -12,7 +12,14 @@ import numpy as np
 WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
 DESCRIPTORS = 'head/descriptors'
+# All parameters of a graph of labels have paths that start with GRAPH.
+GRAPH = 'head/graph'
+CONCEPTS = f'{GRAPH}/concepts'
+PARENTS, CHILDREN = f'{GRAPH}/parents', f'{GRAPH}/children'
 PLACES = 'head/place'
+VIEW_NAMES = 'views/labels/pieces'
+VIEW_VECTORS = 'views/labels/vector'
+VIEW_EDGES = 'views/labels/edge'
 
 
 def by_path(tree: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -32,6 +33,7 @@ from xjax.data.files.file_set import (
   file_digest,
   read_json,
 )
+from xjax.data.labels import read_left_out
 from xjax.data.schema import Corpus, LabelSpace, load_concepts
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
@@ -144,6 +146,11 @@ class Workdir:
   def concepts(self) -> pathlib.Path:
     """Returns the path of the taxonomy's concepts that are not labels."""
     return self.path / 'concepts.jsonl'
+
+  @property
+  def left_out(self) -> pathlib.Path:
+    """Returns the path of the ids of labels that are left out of judging."""
+    return self.path / 'left_out.txt'
 
   @property
   def vocab(self) -> pathlib.Path:
@@ -373,6 +380,9 @@ class Workdir:
       'digests': {name: s.digest for name, s in corpus.splits.items()},
       'fingerprint': corpus.fingerprint,
     }
+    if left_out := corpus.label_space.left_out_ids:
+      text = ''.join(f'{id_}\n' for id_ in left_out)
+      described['left_out'] = hashlib.sha256(text.encode()).hexdigest()
     # If config.json is absent, these files are from an interrupted start.
     has_run = self.config.exists() and self.corpus.exists()
     before = dict(read_json(self.corpus) if has_run else described)
@@ -392,6 +402,9 @@ class Workdir:
       if len(space.concepts) and not (has_run and self.concepts.exists()):
         with self.recording(self.concepts):
           space.save_concepts(self.concepts)
+      if space.left_out_ids and not (has_run and self.left_out.exists()):
+        with self.recording(self.left_out):
+          space.save_left_out(self.left_out)
       for name in corpus.drawn:
         if not has_run or not self.drawn(name).exists():
           with atomic_write(self.drawn(name)) as file:
@@ -433,6 +446,8 @@ class Workdir:
   def label_space(self) -> LabelSpace:
     """Reads the labels of the run, and the concepts of their taxonomy.
 
+    The labels say which labels are left out of judging.
+
     Raises:
       DataError: labels.jsonl or corpus.json is absent, or one of the files is
         damaged.
@@ -443,8 +458,12 @@ class Workdir:
     space = LabelSpace.load(self.labels, n_train)
     self.check(self.labels)
     self.check(self.concepts)
+    self.check(self.left_out)
+    left_out = ()
+    if self.left_out.exists():
+      left_out = read_left_out(str(self.left_out), 'left_out')
     concepts = load_concepts(self.concepts)
-    return dataclasses.replace(space, concepts=concepts)
+    return dataclasses.replace(space, concepts=concepts, left_out_ids=left_out)
 
   def vocabulary(self) -> Vocabulary:
     """Reads the vocabulary of the run.

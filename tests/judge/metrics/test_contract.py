@@ -29,7 +29,9 @@ BINS = '1-9', '1000+'
 
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
-  return measures(protocol, MetricPoints(ks, thresholds, bins), FORM)
+  return measures(
+    protocol, MetricPoints(ks, thresholds, bins, levels=(1, 2)), FORM
+  )
 
 
 def test_a_measure():
@@ -96,6 +98,17 @@ OURS = {
   'coverage[n=7]@5': ('SampledCoverage.over[n_drawn=7]@5', ['labels'], 1),
   'entropy@5': ('Entropy.over@5', ['correct@5'], 1),
   'ILD@5': ('Diversity.over@5', ['documents with gold'], 1),
+  'hP': ('HierarchicalPrecision.over', ['HierarchicalPrecision.under'], 1),
+  'hR-tuned': (
+    'HierarchicalPrecision.over-tuned',
+    ['HierarchicalRecall.under-tuned'],
+    1,
+  ),
+  'micro-R[level=2]': (
+    'LevelPrecision.over[level=2]',
+    ['LevelRecall.under[level=2]'],
+    1,
+  ),
 }
 THEIRS = {
   (PYXCLIB, 'P@5'): ('Precision.over@5', ['documents'], 5),
@@ -135,7 +148,7 @@ def test_what_a_metric_is_made_of(protocol, metric, wanted):
   measure = table(protocol)[metric]
   over, under, per = wanted
   assert (measure.over, list(measure.under)) == (over, under)
-  scale = 2.0 if metric.startswith('micro') else 1.0
+  scale = 2.0 if metric.startswith('micro-F1') else 1.0
   if metric != 'entropy@5':
     sums = {over: 7.0, **dict.fromkeys(under, 3.0)}
     assert measure.value(sums) == scale * 7 / (per * (3 * len(under)))

@@ -6,11 +6,12 @@ from sklearn.isotonic import IsotonicRegression
 
 from xjax.judge.metrics.calibration_error import (
   CannotFit,
+  Curve,
   Sigmoid,
+  fit_isotonic,
   fit_platt,
   sigmoid,
 )
-from xjax.judge.metrics.isotonic import Curve, fit_isotonic
 
 
 def fitted(scores, correct):

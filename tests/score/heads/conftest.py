@@ -63,12 +63,12 @@ class Trial:
     with jax.set_mesh(mesh_of(mesh)):
       head = self.make(chunk)
       change(head)
-      graphdef, params = nnx.split(head)
+      graphdef, params, numbers = nnx.split(head, _is_float, ...)
 
       @jax.jit
       @functools.partial(jax.value_and_grad, argnums=(0, 1))
       def run(params, hidden_BTD):
-        head = nnx.merge(graphdef, params)
+        head = nnx.merge(graphdef, params, numbers).ready()
         inputs = head.prepare(features.replace(hidden_BTD=hidden_BTD))
         mask_B = jnp.asarray(LENGTHS > 0)
         return total(head, inputs, jnp.asarray(positives_BP), mask_B, bce) / 64
@@ -114,10 +114,13 @@ class Trial:
   def _run(self, function, mesh, chunk, features) -> Any:
     with jax.set_mesh(mesh_of(mesh)):
       graphdef, params = nnx.split(self.make(chunk))
-      results = jax.jit(lambda p, f: function(nnx.merge(graphdef, p), f))(
-        params, features or draw()[0]
-      )
+      run = jax.jit(lambda p, f: function(nnx.merge(graphdef, p).ready(), f))
+      results = run(params, features or draw()[0])
     return jax.tree.map(np.asarray, jax.block_until_ready(results))
+
+
+def _is_float(path, variable):
+  return jnp.issubdtype(variable[...].dtype, jnp.inexact)
 
 
 def mesh_of(shape):

@@ -38,6 +38,8 @@ _FILE_FLAGS = {
   'score_kind': 'score_kind',
   'depth': 'depth',
 }
+# This flag is for files of predictions, and also for runs.
+_LEAVE_OUT = 'leave_out'
 # Flags that request metrics which only the full table shows.
 _IN_FULL = (
   *('ks', 'metrics', 'propensity', 'inv_prop', 'similarity', 'rank_weights'),
@@ -144,6 +146,12 @@ def define_companions() -> None:
     'File of label ids, one per line, in the order of the columns in the other '
     'files.',
   )
+  flags.DEFINE_string(
+    'leave_out',
+    '',
+    'File of label ids, one per line: labels that are neither predicted nor '
+    'judged.',
+  )
   flags.DEFINE_integer(
     'depth',
     None,
@@ -231,6 +239,7 @@ def files() -> 'JudgeFiles':
   values_of = {field: values[name].value for name, field in _FILE_FLAGS.items()}
   kind = values_of['score_kind']
   values_of['score_kind'] = ScoreKind(kind) if kind else None
+  values_of[_LEAVE_OUT] = values[_LEAVE_OUT].value
   return JudgeFiles(path, **values_of)
 
 

@@ -9,9 +9,11 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.core.types import Ragged, ScoreKind
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.files.faults import plural
 from xjax.data.files.file_set import read_mark
 from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
+from xjax.data.labels import read_left_out
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import read_label_order
@@ -61,6 +63,8 @@ class JudgeFiles:
     score_kind: kind of the scores in `predictions`. If None, JSON lines whose
       scores are all from 0 to 1 have probabilities, and other files have
       margins. But a predictions.npz contains the kind of its scores.
+    leave_out: label ids, one per line: labels that are neither predicted nor
+      judged, besides those that a predictions.npz leaves out; '' for no file.
   """
 
   predictions: str | os.PathLike
@@ -71,6 +75,7 @@ class JudgeFiles:
   labels: str | os.PathLike | None = None
   depth: int | None = None
   score_kind: ScoreKind | None = None
+  leave_out: str = ''
 
 
 def read_judged(
@@ -108,10 +113,11 @@ def read_judged(
   contents = _Contents.read(files)
   scored, known_labels = contents.scored, contents.known_labels
   pairs = _filter_pairs(contents)
+  left_out = _left_out(files, known_labels, contents.saved)
   if contents.saved is None:
     kind, depth = _score_kind(files, scored), files.depth or depth
     renamed = known_labels.rename_labels(scored)
-    predictions = _select_lists(renamed, kind, pairs, depth)
+    predictions = _select_lists(renamed, kind, pairs, depth, left_out)
   else:
     predictions = _extend_saved(files, contents.saved, known_labels, pairs)
   gold = contents.others.get('gold')
@@ -130,6 +136,8 @@ def read_judged(
     )
   if contents.n_train:
     predictions = _with_train_counts(predictions, contents)
+  if len(left_out):
+    predictions = _leave_out(files, predictions, left_out)
   if contents.others.keys() & {'gold', 'filter', 'train'}:
     # Recalls were computed for other gold labels or slices.
     predictions = dataclasses.replace(predictions, recalls={})
@@ -238,6 +246,36 @@ def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
   return others, n_train
 
 
+def _left_out(
+  files: JudgeFiles, known: KnownLabels, saved: Predictions | None
+) -> np.ndarray:
+  """Returns the indices of the labels that are left out, ascending.
+
+  They are those of the file, and those that a predictions.npz leaves out.
+  """
+  flag = '--leave_out'
+  ids = read_left_out(files.leave_out, flag)
+  if unknown := [id_ for id_ in ids if id_ not in known.index]:
+    raise DataError(
+      f'{flag}={files.leave_out}: {known.path} has no label {unknown[0]!a} '
+      f'({plural(len(unknown), "unknown label")}); remove these lines, or give '
+      'the file that belongs to these predictions'
+    )
+  rows = np.array([known.index[id_] for id_ in ids], np.int64)
+  return rows if saved is None else np.union1d(rows, saved.left_out)
+
+
+def _leave_out(
+  files: JudgeFiles, predictions: Predictions, left_out: np.ndarray
+) -> Predictions:
+  """Returns predictions that leave out labels; see Predictions.leaving_out."""
+  try:
+    return predictions.leaving_out(left_out)
+  except DataError as error:
+    path = files.leave_out or files.predictions
+    raise DataError(f'{path}: {error}') from error
+
+
 def _filter_pairs(contents: _Contents) -> np.ndarray | None:
   """Reads the filter's pairs (document row, label), int64 [pairs, 2]."""
   source = contents.others.get('filter')
@@ -250,18 +288,32 @@ def _filter_pairs(contents: _Contents) -> np.ndarray | None:
 
 
 def _select_lists(
-  scored: LabelRows, kind: ScoreKind, pairs: np.ndarray | None, depth: int
+  scored: LabelRows,
+  kind: ScoreKind,
+  pairs: np.ndarray | None,
+  depth: int,
+  left_out: np.ndarray,
 ) -> Predictions:
-  """Makes predictions from scored labels; leaves out the filter's pairs."""
+  """Makes predictions from scored labels.
+
+  The filter's pairs are left out, and so are labels that are left out of
+  judging. Top-k lists still have these labels if no next label is known.
+  """
   longest = cut_length(scored)
   if longest:
     lists = best_labels(scored, longest)
     if pairs is not None:
       lists = without_pairs(lists, pairs, scored.path)
+    if len(left_out):
+      kept = (lists.ids != PAD) & ~np.isin(lists.ids, left_out)
+      short = lists.shortened(kept)
+      lists = short if short.ids.shape[1] else lists
     lists = lists.first(depth)
   else:
     if pairs is not None:
       scored = scored.keep(~in_pairs(scored.rows, pairs))
+    if len(left_out):
+      scored = scored.keep(~np.isin(scored.rows.values, left_out))
     lists = best_labels(scored, list_length(depth, len(scored.labels)))
   if longest and not scored.ranked:
     logging.info(
@@ -334,10 +386,13 @@ def _extend_saved(
     path = files.predictions
     lists = {n: without_pairs(v, pairs, path) for n, v in lists.items()}
   lists = {n: v.first(files.depth) for n, v in lists.items()}
-  further = len(known_labels.labels) - len(saved.labels)
+  further, hierarchy = len(known_labels.labels) - len(saved.labels), None
+  if saved.hierarchy is not None:
+    hierarchy = saved.hierarchy.for_labels(known_labels.labels)
   return dataclasses.replace(
     saved,
     labels=known_labels.labels,
+    hierarchy=hierarchy,
     train_counts=np.append(saved.train_counts, np.zeros(further, np.int32)),
     lists=lists,
   )

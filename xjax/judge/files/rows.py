@@ -274,11 +274,7 @@ def cut_length(scored: LabelRows) -> int:
 def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   """Removes pairs of a document and a label from top-k lists.
 
-  A list is full if it does not end in PAD. If a full list loses a label, the
-  next label of the document is not known. So after the pairs are removed, all
-  lists are cut to the length of the shortest list that was full before. A list
-  that was not full has all predicted labels of its document, so its length does
-  not count.
+  Lists that may lack their next label become shorter; see Lists.shortened.
 
   Args:
     lists: lists of N documents.
@@ -294,18 +290,11 @@ def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   )
   kept = listed.copy()
   kept[listed] = ~in_pairs(rows, pairs)
-  whole = ~listed[:, -1]
-  left = kept.sum(-1)
-  depth = int(left[~whole].min(initial=lists.ids.shape[1]))
-  if not depth:
-    row = int(np.argmax(~whole & (left == 0)))
+  short = lists.shortened(kept)
+  if not short.ids.shape[1]:
+    row = int(np.argmax(listed[:, -1] & ~kept.any(-1)))
     raise DataError(
       f'{path}: row {row}: the filter removes all labels of the list; predict '
       'more labels per document'
     )
-  order = np.argsort(~kept, axis=-1, kind='stable')[:, :depth]
-  ids = np.where(kept, lists.ids, PAD)
-  scores = np.where(kept, lists.scores, np.float32(-np.inf))
-  return Lists(
-    np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
-  )
+  return short

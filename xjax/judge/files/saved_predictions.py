@@ -8,11 +8,14 @@ import re
 import numpy as np
 
 from xjax.core.arrays import Arrays
+from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.schema import HELD_OUT
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import HELD_OUT, Label
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import SCHEMA, Lists, Predictions, labels_sha256
 
+_LEFT_OUT = 'left_out'
 _SELECTED_BY = re.compile(
   r'|exact|(?:beam|clusters|shortlist|trees|runs|proposers)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
@@ -57,8 +60,9 @@ def _parse(arrays: Arrays) -> Predictions:
   arrays.check(
     'train_counts', (counts < 0) | (counts > n_train), f'not in 0..{n_train}'
   )
-  held_out = _held_out(arrays, len(labels))
-  masks = judged_masks(counts, held_out)
+  held_out = _some_labels(arrays, HELD_OUT, len(labels))
+  left_out = _some_labels(arrays, _LEFT_OUT, len(labels))
+  masks = judged_masks(counts, held_out, left_out=left_out)
   return Predictions(
     score_kind=ScoreKind(kind),
     n_scored=n_scored,
@@ -73,13 +77,37 @@ def _parse(arrays: Arrays) -> Predictions:
       for name, mask in masks.items()
       if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
     },
-    gold=_gold(arrays, len(doc_ids), len(labels)),
+    gold=_gold(arrays, len(doc_ids), masks[ALL]),
     held_out=held_out,
+    left_out=left_out,
     assigned_above=_assigned_above(arrays),
     strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
     selected_by=_selected_by(arrays),
     recalls=_recalls(arrays, masks),
+    hierarchy=_hierarchy(arrays, labels),
   )
+
+
+def _hierarchy(arrays: Arrays, labels: Sequence[str]) -> Hierarchy | None:
+  if not {'parents/indptr', 'parents/indices'} & set(arrays.left):
+    return None
+  ids = (*labels, *arrays.strings('concepts'))
+  if len(set(ids)) < len(ids):
+    arrays.fail('concepts/bytes', 'an id is a label, or occurs twice')
+  indices = arrays.take('parents/indices', np.int32, (None,))
+  indptr = arrays.take('parents/indptr', np.int64, (len(ids) + 1,))
+  arrays.check_offsets('parents/indptr', indptr, len(indices))
+  outside = (indices < 0) | (indices >= len(ids))
+  arrays.check('parents/indices', outside, f'not in 0..{len(ids) - 1}')
+  parents = Ragged(indptr, indices)
+  nodes = [
+    Label(id_, id_, parents=tuple(ids[parent] for parent in parents[node]))
+    for node, id_ in enumerate(ids)
+  ]
+  try:
+    return Hierarchy.of(nodes[: len(labels)], nodes[len(labels) :])
+  except DataError as error:
+    arrays.fail('parents/indices', f'{error}')
 
 
 def _selected_by(arrays: Arrays) -> str:
@@ -119,16 +147,19 @@ def _assigned_above(arrays: Arrays) -> float | None:
   return score
 
 
-def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
-  name = f'{HELD_OUT}/labels'
+def _some_labels(arrays: Arrays, kind: str, n_labels: int) -> np.ndarray:
+  """Reads the labels of a kind: held out or left out; none if absent."""
+  name = f'{kind}/labels'
   if name not in arrays.left:
     return np.zeros(0, np.int32)
-  held_out = arrays.take(name, np.int32, (None,))
-  outside = (held_out < 0) | (held_out >= n_labels)
+  some = arrays.take(name, np.int32, (None,))
+  outside = (some < 0) | (some >= n_labels)
   arrays.check(name, outside, f'not in 0..{n_labels - 1}')
-  if not len(held_out) or len(np.unique(held_out)) < len(held_out):
+  if not len(some) or len(np.unique(some)) < len(some):
     arrays.fail(name, 'must have at least one label, and no label twice')
-  return held_out
+  if kind == _LEFT_OUT and len(some) == n_labels:
+    arrays.fail(name, 'has all labels, so that no label is judged')
+  return some
 
 
 def _lists(
@@ -172,7 +203,8 @@ def _lists(
   return Lists(ids, scores)
 
 
-def _gold(arrays: Arrays, n_docs: int, n_labels: int) -> Ragged | None:
+def _gold(arrays: Arrays, n_docs: int, judged_L: np.ndarray) -> Ragged | None:
+  n_labels = len(judged_L)
   if not {'gold/indptr', 'gold/indices'} & set(arrays.left):
     return None
   indices = arrays.take('gold/indices', np.int32, (None,))
@@ -180,6 +212,9 @@ def _gold(arrays: Arrays, n_docs: int, n_labels: int) -> Ragged | None:
   arrays.check_offsets('gold/indptr', indptr, len(indices))
   outside = (indices < 0) | (indices >= n_labels)
   arrays.check('gold/indices', outside, f'not in 0..{n_labels - 1}')
+  if n_labels:
+    message = 'a gold label is left out of judging'
+    arrays.check('gold/indices', ~judged_L[indices], message)
   rows = np.repeat(np.arange(n_docs, dtype=np.int64), np.diff(indptr))
   if len(np.unique(rows * n_labels + indices)) < len(indices):
     arrays.fail('gold/indices', 'a document has a label twice')

@@ -96,10 +96,13 @@ class Needs(enum.Enum):
   PROPENSITIES = 'inverse propensities of labels'
   RANK_WEIGHTS = 'weights of labels by place'
   SIMILARITY = 'vectors of labels'
+  HIERARCHY = 'parents of labels'
 
 
 # These metrics are computed only if the user supplies what they need.
 USER_SUPPLIED = Needs.RANK_WEIGHTS, Needs.SIMILARITY
+# If what these metrics need is absent, tables leave the metrics out.
+OPTIONAL = *USER_SUPPLIED, Needs.HIERARCHY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -482,11 +485,13 @@ class MetricPoints:
     ks: cut-offs.
     thresholds: suffixes of the metrics at thresholds: '' or '-tuned'.
     bins: names of the frequency bins of labels.
+    levels: levels of the hierarchy that have labels.
   """
 
   ks: tuple[int, ...]
   thresholds: tuple[str, ...] = ()
   bins: tuple[str, ...] = ()
+  levels: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

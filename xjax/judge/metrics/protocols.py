@@ -16,7 +16,11 @@ All tools agree on these definitions:
 import types
 
 # These imports define the metric classes, which protocols find by name.
-from xjax.judge.metrics import documents as documents, labels as labels
+from xjax.judge.metrics import (
+  documents as documents,
+  hierarchical as hierarchical,
+  labels as labels,
+)
 from xjax.judge.metrics.contract import (
   AveragedLabels,
   Protocol,

@@ -13,6 +13,7 @@ def judged_masks(
   train_counts: Int[np.ndarray, ' L'],
   held_out: Int[np.ndarray, ' held_out'],
   frequent_from: int = FREQUENT_FROM,
+  left_out: Int[np.ndarray, ' left_out'] | None = None,
 ) -> dict[str, Bool[np.ndarray, ' L']]:
   """Returns the labels of each judged slice; the slice `all` comes first.
 
@@ -20,12 +21,17 @@ def judged_masks(
     train_counts: int [L], training documents per label.
     held_out: int, indices of the held-out labels.
     frequent_from: smallest number of training documents of a frequent label.
+    left_out: int, indices of labels that are in no slice; None if there are
+      none.
 
   Returns:
     Slice name -> bool [L]. slice_masks defines the slices after `all`.
   """
   all_L = np.ones(len(train_counts), bool)
-  return {ALL: all_L, **slice_masks(train_counts, held_out, frequent_from)}
+  if left_out is not None:
+    all_L[left_out] = False
+  masks = slice_masks(train_counts, held_out, frequent_from, left_out)
+  return {ALL: all_L, **masks}
 
 
 def cut_gold(gold: Ragged, mask: Bool[np.ndarray, ' L']) -> Ragged:

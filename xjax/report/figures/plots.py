@@ -26,14 +26,14 @@ PALETTE = (
 )
 _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
-_INK, _FAINT = '#1b1f24', '#8a939c'
+INK, _FAINT = '#1b1f24', '#8a939c'
 _LONGEST = 40  # maximum number of characters of a name on a picture
 _ROOM = 9  # number of characters of names that fit on an inch of a legend
 _NUMBERED = 3  # if a category has more bars, their numbers would overlap
 # Widths in inches, so that two or three pictures fit on a page side by side.
 # One of them also fits on a telephone.
 HALF, _THIRD = 6.1, 4.0
-_STYLE = {
+STYLE = {
   'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
   'svg.fonttype': 'path',
   'font.family': 'DejaVu Sans',  # matplotlib includes this font
@@ -42,7 +42,7 @@ _STYLE = {
   'axes.edgecolor': _FAINT,
   'axes.facecolor': 'none',  # the page shows through, which may be dark
   'figure.facecolor': 'none',
-  'axes.labelcolor': _INK,
+  'axes.labelcolor': INK,
   'axes.spines.top': False,
   'axes.spines.right': False,
   'axes.grid': True,
@@ -136,7 +136,7 @@ def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
 
 
 def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
-  with matplotlib.rc_context(_STYLE):
+  with matplotlib.rc_context(STYLE):
     figure = Figure(figsize=(width, 3.5))
     axes = figure.subplots()
     _label(axes, panel.title, panel.xlabel, panel.ylabel)
@@ -156,12 +156,12 @@ def _line_panel(panel: Panel, systems: Sequence[str], width: float) -> str:
     if panel.whole:
       axes.set_ylim(0, 1.02)
     _legend(figure, axes, systems)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
   """Draws one metric against another, with a text at each point."""
-  with matplotlib.rc_context(_STYLE):
+  with matplotlib.rc_context(STYLE):
     figure = Figure(figsize=(HALF, 4.0))
     axes = figure.subplots()
     _label(axes, panel.title, panel.xlabel, panel.ylabel)
@@ -172,7 +172,7 @@ def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
     axes.set_ylim(bottom=0)
     _name_points(axes, panel.lines)
     _legend(figure, axes, systems)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
@@ -183,12 +183,12 @@ def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
       at = axes.transData.transform((x, y))
       if (np.abs(placed - at) > (14, 11)).any(-1).all():
         axes.annotate(
-          _literal(text),
+          literal(text),
           (x, y),
           xytext=(6, 4),
           textcoords='offset points',
           fontsize=8.5,
-          color=_INK,
+          color=INK,
         )
         placed = np.vstack([placed, at])
 
@@ -205,7 +205,7 @@ def grouped_bars(
   colours = system_colours(systems)
   width = 0.8 / max(len(bars), 1)
   places = np.arange(len(categories))
-  with matplotlib.rc_context(_STYLE):
+  with matplotlib.rc_context(STYLE):
     figure = Figure(figsize=(HALF, 4.0))
     axes = figure.subplots()
     _label(axes, title, xlabel, ylabel)
@@ -219,12 +219,12 @@ def grouped_bars(
       _whiskers(axes, x, group)
       if len(bars) <= _NUMBERED:
         _number(axes, x, group)
-    axes.set_xticks(places, list(map(_literal, categories)))
+    axes.set_xticks(places, list(map(literal, categories)))
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
     _legend(figure, axes, systems)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
@@ -252,7 +252,7 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
       middle,
       yerr=reach,
       fmt='none',
-      ecolor=_INK,
+      ecolor=INK,
       elinewidth=1.1,
       capsize=3,
     )
@@ -273,25 +273,25 @@ def label_frequency(
     gold_counts: int [L], judged documents that have the label.
     n_bins: name of a frequency bin -> number of labels in it.
   """
-  with matplotlib.rc_context(_STYLE):
+  with matplotlib.rc_context(STYLE):
     figures = [Figure(figsize=(HALF, 3.5)) for _ in range(2)]
     left, right = (figure.subplots() for figure in figures)
     _label(left, 'Documents per label', 'rank of the label', 'documents')
     left.set_xscale('log')
     left.set_yscale('log')
     if len(train_counts):
-      left.plot(*_ranked(train_counts), color=_INK, label='training')
+      left.plot(*_ranked(train_counts), color=INK, label='training')
     left.plot(
       *_ranked(gold_counts), color=_FAINT, linestyle='--', label='judged here'
     )
     left.legend()
     _label(right, 'Labels by frequency', 'training documents', 'labels')
     right.grid(visible=False, axis='x')
-    names = list(map(_literal, n_bins))
+    names = list(map(literal, n_bins))
     drawn = right.bar(names, list(n_bins.values()), color='#5d6873')
-    right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
+    right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=INK)
     right.margins(y=0.12)
-    return list(map(_svg, figures))
+    return list(map(svg_text, figures))
 
 
 def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -330,7 +330,7 @@ def reliability_diagrams(
 def _reliability(
   name: str, kinds: Mapping[str, Reliability], colour: str
 ) -> str:
-  with matplotlib.rc_context(_STYLE):
+  with matplotlib.rc_context(STYLE):
     figure = Figure(figsize=(_THIRD, 4.6))
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     _label(axes, _cut(name), '', 'share correct')
@@ -364,7 +364,7 @@ def _reliability(
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
     axes.legend(loc='best', fontsize=8.5)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def _draw_line(
@@ -387,9 +387,9 @@ def _draw_line(
 
 
 def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-  axes.set_title(_literal(title), loc='left')
-  axes.set_xlabel(_literal(xlabel))
-  axes.set_ylabel(_literal(ylabel))
+  axes.set_title(literal(title), loc='left')
+  axes.set_xlabel(literal(xlabel))
+  axes.set_ylabel(literal(ylabel))
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
@@ -402,7 +402,7 @@ def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
   figure.legend(
     [handles[_key(name)] for name in shown],
     # matplotlib would leave out a name that starts with `_`.
-    [' ' * name.startswith('_') + _literal(name) for name in names],
+    [' ' * name.startswith('_') + literal(name) for name in names],
     loc='outside upper left',
     ncols=min(max(n_fitting, 1), 6),
   )
@@ -416,7 +416,7 @@ def _key(system: str) -> str:
   return f'system {system}'
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
   """Returns a text that matplotlib shows as it is, not as a formula."""
   return text.replace('$', r'\$')
 
@@ -425,7 +425,8 @@ def _cut(name: str) -> str:
   return name if len(name) <= _LONGEST else f'{name[: _LONGEST - 3]}...'
 
 
-def _svg(figure: Figure) -> str:
+def svg_text(figure: Figure) -> str:
+  """Returns a figure as the text of an SVG file."""
   buffer = io.StringIO()
   no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
   figure.savefig(buffer, format='svg', metadata=no_metadata)

@@ -14,7 +14,9 @@ from xjax.report.page.page import (
   Section,
   Table,
   Text,
+  Tree,
 )
+from xjax.report.page.tree import TREE_MARK, TREE_STYLE, tree_html
 
 _STYLE = """\
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #4d5660;
@@ -94,7 +96,8 @@ def render_html(page: Page) -> str:
   """
   body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
   body += [_section(i, section) for i, section in enumerate(page.sections)]
-  return html_file(page.title, '\n'.join(body))
+  text = '\n'.join(body)
+  return html_file(page.title, text, TREE_STYLE if TREE_MARK in text else '')
 
 
 def html_file(title: str, body: str, style: str = '') -> str:
@@ -169,6 +172,8 @@ def _block(block: Block) -> str:
       return _table(block)
     case Picture():
       return _picture(block)
+    case Tree():
+      return tree_html(block, _picture(block.still))
     case Text():
       tag = 'pre' if block.command else 'p'
       return f'<{tag}>{escape(block.text)}</{tag}>'

@@ -11,6 +11,7 @@ from xjax.report.page.page import (
   Picture,
   Table,
   Text,
+  Tree,
 )
 
 # Markdown reads these characters as markup, or as the end of a table cell.
@@ -52,6 +53,8 @@ def _blocks(block: Block, level: int) -> Iterator[str]:
       yield '\n'.join(f'- {escape(item)}' for item in block.items)
     case Picture():
       yield f'*Picture, in the HTML report:* {escape(block.alt)}'
+    case Tree():
+      yield from _blocks(block.still, level)
     case Fold():
       yield f'{"#" * level} {escape(block.title)}'
       for inner in block.blocks:

@@ -1,6 +1,6 @@
 """Defines the parts of a report, independent of its file format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -68,6 +68,38 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tree:
+  """Holds a drawing of a tree into which readers can zoom.
+
+  Attributes:
+    names: name of each node.
+    ids: id of each node.
+    parents: the parent of each node; -1 for a root.
+    levels: level of each node.
+    widths: width of each node; at least the sum of its children's widths.
+    counts: the number that is shown with each node; None for no number.
+    values: name of a system -> a fraction for each node, which decides the
+      node's colour; None for a node without a value.
+    palette: colours of the fractions from 0 to 1, and of the text on them.
+    count_name, value_name: what the numbers and the fractions are.
+    still: the same drawing without zoom, for paper and for browsers without
+      JavaScript.
+  """
+
+  names: Sequence[str]
+  ids: Sequence[str]
+  parents: Sequence[int]
+  levels: Sequence[int]
+  widths: Sequence[int]
+  counts: Sequence[int | None]
+  values: Mapping[str, Sequence[float | None]]
+  palette: Sequence[tuple[str, str]]
+  count_name: str
+  value_name: str
+  still: Picture
+
+
+@dataclasses.dataclass(frozen=True)
 class Text:
   """Holds a paragraph, or a command that is shown in a fixed-width font."""
 
@@ -91,7 +123,7 @@ class Fold:
   open: bool = False
 
 
-Block = Table | Picture | Text | Listing | Fold
+Block = Table | Picture | Tree | Text | Listing | Fold
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,11 @@ _COUNTS = {
 }
 
 
+def is_count(name: str) -> bool:
+  """Returns whether a name in metrics.json is of a count, not of a metric."""
+  return name.startswith('n_')
+
+
 def main_table(
   tables: Mapping[str, Slices],
   columns: Sequence[str],
@@ -64,7 +69,7 @@ def main_table(
             system, below=seeds.get(system, ''), colour=colours.get(system, '')
           ),
           *(
-            _main_cell(
+            estimate_cell(
               values.get(m),
               ends.get(m),
               winners.get(m) == system and _leads(system, m, values_of),
@@ -93,9 +98,18 @@ def _leads(system: str, metric: str, values_of: Slices) -> bool:
   return system in means and means[system] == max(means.values())
 
 
-def _main_cell(
-  value: Estimate | None, interval: Sequence[float] | None, is_best: bool
+def estimate_cell(
+  value: Estimate | None,
+  interval: Sequence[float] | None = None,
+  is_best: bool = False,
 ) -> Cell:
+  """Returns a cell with a mean; its spread follows in the second line.
+
+  Args:
+    value: the estimate; None if the system was judged without the metric.
+    interval: [low, high], whose half is the spread of a single run.
+    is_best: whether the value is bold.
+  """
   if value is None or value.mean is None:
     return number_cell(None)
   spread = value.error
@@ -118,8 +132,8 @@ def main_columns(
   """
   names = _union(values for table in tables for values in table.values())
   for metric in wanted:
-    if metric not in names or metric in _COUNTS:
-      known = ', '.join(name for name in names if name not in _COUNTS)
+    if metric not in names or is_count(metric):
+      known = ', '.join(name for name in names if not is_count(name))
       raise ConfigError(
         f'--metrics: no system has {metric!r}; if only its cut-off is missing, '
         f'add the cut-off by --ks; known metrics: {known}'
@@ -135,7 +149,7 @@ def empty_slices(tables: Iterable[Slices]) -> list[str]:
       has_value = any(
         value.mean is not None
         for metric, value in values.items()
-        if metric not in _COUNTS
+        if not is_count(metric)
       )
       full[name] = full.get(name, False) or has_value
   return [name for name, is_full in full.items() if not is_full]

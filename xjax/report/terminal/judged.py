@@ -20,6 +20,7 @@ from xjax.judge.judge import (
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predictions import Predictions
 from xjax.report.page.latex import render_latex
+from xjax.report.tables.levels import plain_levels
 from xjax.report.tables.plain import plain_slice_table, recall_lines
 from xjax.report.tables.protocols import (
   WIDTH,
@@ -51,7 +52,8 @@ def judgement_text(
 
     - If the only protocol is that of xjax, the first table has the main metrics
       of the model and of the prior, by slice. A table of all metrics follows if
-      `full` is true or if there are intervals.
+      `full` is true or if there are intervals. If labels have parents, the last
+      table has the metrics by level of the hierarchy.
     - Otherwise there is a table per slice, with a column per protocol. Below
       each table are the reasons why the protocols differ.
   """
@@ -67,6 +69,8 @@ def judgement_text(
     parts = [plain_slice_table(shown, prior), _in_full(metrics)]
   else:
     parts = [plain_slice_table(metrics, prior)]
+  if names == [PROTOCOL] and (text := plain_levels(metrics)):
+    parts.append(text)
   if INTERVALS in metrics:
     parts.append('[low, high] are 95% intervals by bootstrap over documents.')
   return '\n\n'.join(parts)

@@ -183,7 +183,8 @@ class Model:
     predictor, config = self.predictor, self.config.eval
     split, space = labelled_split(documents, ids, predictor.space)
     batches = predictor.text_batches(documents)
-    predictions = predict(predictor, batches, split, space, config.depth)
+    depth = config.depth
+    predictions = predict(predictor.scorer, batches, split, space, depth)
     threshold = saved_threshold(predictor.workdir, predictor.step)
     shown_NK = shown_probabilities(predictions, predictor.calibration)
     return judge(predictions, config.criteria(), threshold, shown_NK)[PROTOCOL]

@@ -20,8 +20,9 @@ from xjax.train.workdir import Workdir
 
 # What loading a model needs, besides a checkpoint and the evaluation of dev.
 _NEEDED = (
-  *('config.json', 'labels.jsonl', 'corpus.json', 'digests.json', 'run.json'),
-  *('calibration.json', 'features', 'model'),
+  *('config.json', 'labels.jsonl', 'concepts.jsonl', 'left_out.txt'),
+  *('corpus.json', 'digests.json', 'run.json', 'calibration.json'),
+  *('features', 'model'),
 )
 
 

@@ -58,6 +58,9 @@ def _predictor(
   folder: Workdir,
 ) -> Predictor:
   model = config.model
+  # A member would spend places of its lists on labels that are left out.
+  ours = space.left_out_ids
+  members = [x.leaving_out((*x.space.left_out_ids, *ours)) for x in members]
   stages = {_name(number): member for number, member in enumerate(members)}
   inputs = MemberInputs(config, stages, model.depth)
   rule = model.combine, model.depth, model.weights

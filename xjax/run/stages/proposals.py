@@ -297,6 +297,9 @@ def _ranked(
 
 
 def _of_ranked(shortlist: RankedShortlist, predictor: Predictor) -> Proposals:
+  # The second model also learns labels that the first model leaves out. If the
+  # run leaves labels out, the proposer is asked for the other labels only.
+  predictor = predictor.leaving_out(())
   proposer = Proposer(predictor, shortlist.size)
   return Proposals(PROPOSER, predictor, proposer)
 

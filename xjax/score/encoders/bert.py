@@ -3,14 +3,16 @@
 In a post-norm layer the layer normalisation comes after the residual sum.
 """
 
+from collections.abc import Callable
 import dataclasses
+from typing import TypeVar
 
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int32, UInt32
+from jaxtyping import Array, Float, Float32, Int32, UInt32
 
 from xjax.score.encoders.attention import Segments, self_attention
 from xjax.score.encoders.coins import seeded_dropout, seeds_of
@@ -23,6 +25,8 @@ from xjax.score.pretrained.architecture import (
   BertArchitecture,
 )
 
+Result = TypeVar('Result')
+
 
 @dataclasses.dataclass
 class BertConfig(PretrainedConfig):
@@ -33,6 +37,7 @@ class BertConfig(PretrainedConfig):
   """
 
   architecture = BertArchitecture
+  masks_words = True
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
@@ -83,20 +88,77 @@ class Bert(Transformer):
     ids_TB: Int32[Array, 'T B'],
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
+    kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> list[Float[Array, 'B T {self.width}']]:
     """Returns the states, as Transformer.states describes."""
-    segments_BT = segments_TB.T
-    seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
-    if rngs is not None:
-      seeds = list(seeds_of(rngs.dropout(), len(seeds), 3))
-    h_BTD = self.embeddings(ids_TB.T, _positions(segments_BT), seeds[0])
-    states = [h_BTD.astype(self.dtype)]
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
+    states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      # The layer takes seeds instead of rngs, because jax.checkpoint traces the
-      # layer separately, and rngs must not be used inside that trace.
-      run = jax.checkpoint(layer) if self.remat else layer
-      states.append(run(states[-1], segments_BT, layer_seeds))
+      _, h_BTD = self.run(layer)(states[-1], segments_BT, layer_seeds)
+      states.append(h_BTD)
     return states
+
+  def memory(
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_TB: SegmentsTB,
+    rngs: nnx.Rngs | None,
+  ) -> tuple[Float[Array, 'B T X'], ...]:
+    """Returns the keys and values of the tokens for each layer.
+
+    Further vectors can then attend to the tokens (see encoders.prefix).
+
+    Args:
+      ids_TB, segments_TB, rngs: the arguments of __call__.
+
+    Returns:
+      For each layer, keys and values in dtype, side by side, X = 2D. The values
+      at padding have no meaning.
+    """
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
+    h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
+    for layer, layer_seeds in zip(self.layers[:-1], seeds[1:]):
+      inputs_BTX, h_BTD = self.run(layer)(h_BTD, segments_BT, layer_seeds)
+      memory.append(inputs_BTX[:, :, self.width :])
+    # Nothing reads the states after the last layer.
+    inputs_BTX = self.layers[-1].attention.inputs(h_BTD)
+    return (*memory, inputs_BTX[:, :, self.width :])
+
+  def seeds(self, rngs: nnx.Rngs | None) -> list[jax.Array | None]:
+    """Draws the seeds of the embeddings and of each layer.
+
+    Args:
+      rngs: stream `dropout`, or None for no dropout.
+
+    Returns:
+      A list of uint32 [3, 2], or of None for no dropout.
+    """
+    if rngs is None:
+      return [None] * (1 + len(self.layers))
+    return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
+
+  def run(self, function: Callable[..., Result]) -> Callable[..., Result]:
+    """Returns a function whose gradient computes it again if `remat` is set.
+
+    The function takes seeds instead of rngs, because jax.checkpoint traces it
+    separately, and rngs must not be used inside that trace.
+
+    Args:
+      function: a layer, or a function of a layer.
+    """
+    return jax.checkpoint(function) if self.remat else function
+
+  def _embedded(
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_BT: Segments,
+    seeds: UInt32[Array, 'draws 2'] | None,
+    kept_BT: Float32[Array, 'B T'] | None = None,
+  ) -> Float[Array, 'B T D']:
+    """Returns the vectors that enter the first layer, in dtype."""
+    places_BT = _positions(segments_BT)
+    h_BTD = self.embeddings(ids_TB.T, places_BT, seeds, kept_BT)
+    return h_BTD.astype(self.dtype)
 
 
 def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
@@ -117,7 +179,10 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
 
 
 class _Embeddings(nnx.Module):
-  """Computes dropout(norm(word[token] + position[place] + type[0]))."""
+  """Computes dropout(norm(word[token] + position[place] + type[0])).
+
+  The vector word[token] can be multiplied by a factor of the token.
+  """
 
   def __init__(
     self, architecture: BertArchitecture, rate: float, rngs: nnx.Rngs
@@ -140,10 +205,30 @@ class _Embeddings(nnx.Module):
     ids_BT: Int32[Array, 'B T'],
     places_BT: Int32[Array, '_ T'],
     seeds: UInt32[Array, 'draws 2'] | None,
+    kept_BT: Float32[Array, 'B T'] | None,
   ) -> Float[Array, 'B T D']:
     word_BTD = self.word[...][ids_BT]
+    if kept_BT is not None:
+      word_BTD = word_BTD * kept_BT[:, :, None]
+    return self.around(word_BTD, places_BT, 0, seeds)
+
+  def around(
+    self,
+    vectors_BTD: Float[Array, 'B T D'],
+    places_BT: Int32[Array, '_ T'],
+    kind: int,
+    seeds: UInt32[Array, 'draws 2'] | None,
+  ) -> Float[Array, 'B T D']:
+    """Returns the embeddings of vectors that stand in place of word vectors.
+
+    Args:
+      vectors_BTD: the vectors.
+      places_BT: the positions, from 0.
+      kind: the token type.
+      seeds: uint32 [draws, 2], or None for no dropout.
+    """
     position_BTD = self.position[...][places_BT + self.offset]
-    h_BTD = self.norm(word_BTD + position_BTD + self.type[0])
+    h_BTD = self.norm(vectors_BTD + position_BTD + self.type[kind])
     return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
 
 
@@ -161,10 +246,12 @@ class _Layer(nnx.Module):
     h_BTD: Float[Array, 'B T D'],
     segments_BT: Segments,
     seeds: UInt32[Array, '3 2'] | None,
-  ) -> Float[Array, 'B T D']:
+  ) -> tuple[Float[Array, 'B T X'], Float[Array, 'B T D']]:
+    """Returns queries, keys and values side by side, and the new states."""
     weights, attention, ffn = [None] * 3 if seeds is None else seeds
-    h_BTD = self.attention(h_BTD, segments_BT, weights, attention)
-    return self.ffn(h_BTD, ffn)
+    inputs_BTX = self.attention.inputs(h_BTD)
+    h_BTD = self.attention(h_BTD, inputs_BTX, segments_BT, weights, attention)
+    return inputs_BTX, self.ffn(h_BTD, ffn)
 
 
 class _Attention(nnx.Module):
@@ -183,12 +270,13 @@ class _Attention(nnx.Module):
   def __call__(
     self,
     h_BTD: Float[Array, 'B T D'],
+    inputs_BTX: Float[Array, 'B T X'],
     segments_BT: Segments,
     weights_seeds: UInt32[Array, '2'] | None,
     seeds: UInt32[Array, '2'] | None,
   ) -> Float[Array, 'B T D']:
     mixed_BTD = self_attention(
-      self.inputs(h_BTD),
+      inputs_BTX,
       segments_BT,
       self.heads,
       self.weights_rate,

@@ -82,6 +82,9 @@ class EncoderConfig(ConfigPart, abstract=True):
       PretrainedConfig sets this to True.
     keeps_space: whether the vectors of tokens stay in the space of the
       embedding, so that they can be compared with embedded descriptors.
+    masks_words: whether the model can multiply the word vectors of a document
+      by factors, as further views of the document need. Encoders that read
+      token ids themselves must be called with `kept_BT` for this purpose.
     remat: whether the backward pass computes the layers again. It is None for
       encoders that never compute their layers again.
     joined: the layers whose states are joined, or () if there is no choice.
@@ -90,6 +93,7 @@ class EncoderConfig(ConfigPart, abstract=True):
   by_zone: ClassVar[bool] = False
   pretrained: ClassVar[bool] = False
   keeps_space: ClassVar[bool] = False
+  masks_words: ClassVar[bool] = True
   remat = None
   joined = ()
 
@@ -162,6 +166,7 @@ class PretrainedConfig(EncoderConfig, abstract=True):
   )
 
   pretrained = True
+  masks_words = False
   joined: tuple[int, ...] = field(
     (),
     'The layers whose states are joined: 1 is the first layer, -1 is the last. '

@@ -3,7 +3,7 @@
 from flax import nnx
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int32
+from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.score.encoders.contract import PretrainedConfig
 from xjax.score.pretrained.architecture import Architecture
@@ -45,6 +45,7 @@ class Transformer(nnx.Module):
     ids_TB: Int32[Array, 'T B'],
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
+    kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns the states of the joined layers, by default of the last layer.
 
@@ -55,11 +56,15 @@ class Transformer(nnx.Module):
         of a column. Tokens attend only to the tokens of their own document,
         and the positions of each document start from 0.
       rngs: stream `dropout`, or None for no dropout.
+      kept_BT: float32 factors of the word vectors, or None if all factors are
+        1. Only encoders that can mask words get factors
+        (EncoderConfig.masks_words).
 
     Returns:
       h_TBD in dtype, 0 at padding.
     """
-    states = self.states(ids_TB, segments_TB, rngs)
+    kept = {} if kept_BT is None else {'kept_BT': kept_BT}
+    states = self.states(ids_TB, segments_TB, rngs, **kept)
     h_BTD = jnp.concatenate([states[layer] for layer in self.joined], axis=-1)
     real_BT1 = (segments_TB.T != 0)[:, :, None]
     return jnp.where(real_BT1, h_BTD, 0).swapaxes(0, 1)

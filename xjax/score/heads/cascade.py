@@ -189,12 +189,12 @@ class CascadeFeatures:
 
 
 class LabelRows(Head):
-  """Scores labels by their rows, for shortlist_loss."""
+  """Scores labels by the rows of another head, for the loss of that head."""
 
-  def __init__(self, cascade: 'Cascade'):
-    """Shares the label rows of a cascade."""
-    self.n_labels, self.chunk = cascade.n_labels, cascade.chunk
-    self.kernel, self.bias = cascade.kernel, cascade.bias
+  def __init__(self, head: Head):
+    """Shares the label rows `kernel` and `bias` of a head."""
+    self.n_labels, self.chunk = head.n_labels, head.chunk
+    self.kernel, self.bias = head.kernel, head.bias
 
   def logits(
     self, features: jax.Array, chunk: Mapping[str, jax.Array]

@@ -72,6 +72,11 @@ class HeadConfig(ConfigPart, abstract=True):
       None. If it is given, the head gets these levels (HeadInputs.levels).
     hierarchical: whether the head reads the parents of labels. If so, the head
       gets the hierarchy of the run (HeadInputs.hierarchy).
+    appended: number of vectors that the head appends to the tokens of a
+      document. The encoder must have positions for them.
+    embeds_labels: whether labels have vectors in the space of the encoder's
+      pieces. If so, the vectors start from the names of labels
+      (train/initial/label_vectors.py).
     sequential: whether the head writes labels one after the other. Such a head
       needs a loss of sequences (LossConfig.sequential).
   """
@@ -88,6 +93,8 @@ class HeadConfig(ConfigPart, abstract=True):
   aligned = False
   levels = None
   hierarchical = False
+  appended = 0
+  embeds_labels = False
 
   chunk: int = field(
     512,
@@ -114,6 +121,18 @@ class HeadConfig(ConfigPart, abstract=True):
 
     Raises:
       ConfigError: the config does not suit this number of labels.
+    """
+
+  def check_hierarchy(self, hierarchy: Hierarchy) -> None:
+    """Checks before training that the head suits the hierarchy of labels.
+
+    Only hierarchical heads are checked.
+
+    Args:
+      hierarchy: the hierarchy of the labels to score.
+
+    Raises:
+      ConfigError: the config does not suit this hierarchy.
     """
 
   def check_gold(
@@ -221,16 +240,63 @@ class DescriptorConfig(ConfigPart):
 
 
 @dataclasses.dataclass
+class GraphConfig(ConfigPart, abstract=True):
+  """Chooses what a head reads from the parents and children of a label.
+
+  Attributes:
+    reads_parents: whether the head reads parents and children.
+  """
+
+  reads_parents: ClassVar[bool] = False
+
+  @abc.abstractmethod
+  def attach(
+    self, head: 'Head', inputs: 'HeadInputs', rngs: nnx.Rngs
+  ) -> 'Head':
+    """Adds the graph to a new head, and returns the head.
+
+    Args:
+      head: a head that knows labels by descriptors.
+      inputs: sizes and facts about the labels.
+      rngs: stream `params`.
+    """
+
+
+@dataclasses.dataclass
+class NoGraph(GraphConfig):
+  """Reads neither parents nor children."""
+
+  def attach(
+    self, head: 'Head', inputs: 'HeadInputs', rngs: nnx.Rngs
+  ) -> 'Head':
+    return head
+
+
+@dataclasses.dataclass
 class DescriptorHeadConfig(HeadConfig, abstract=True):
-  """Chooses a head that represents labels by their descriptors."""
+  """Chooses a head that represents labels by their descriptors.
+
+  Attributes:
+    concatenates: whether the head can score labels by the descriptor and the
+      vector of the graph side by side (Joining.CONCAT).
+  """
 
   attends = True
   describes = True
   row_biases = False  # a label's bias also depends on its descriptor
+  concatenates: ClassVar[bool] = False
 
   descriptor: DescriptorConfig = field(
     DescriptorConfig, 'How descriptors become vectors.'
   )
+  graph: GraphConfig = field(
+    NoGraph, 'What the head reads from the parents and children of a label.'
+  )
+
+  @property
+  def hierarchical(self) -> bool:
+    """Returns whether the head reads the parents of labels."""
+    return self.graph.reads_parents
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
@@ -303,6 +369,9 @@ class Head(nnx.Module):
       other labels get the score -inf. None if the head scores all labels.
     kept_clusters: how many clusters of a document each level keeps, if the
       shortlist has the labels of clusters. Levels go from coarse to fine.
+    reads_prefix: whether the head runs the encoder's layers on vectors that
+      follow the tokens of a document. If so, `prepare` and `prepare_loss` get
+      an encoders.prefix.Prefix.
   """
 
   n_labels: int
@@ -310,6 +379,7 @@ class Head(nnx.Module):
   axes: tuple[str, ...] = (LABEL,)
   shortlist_size: int | None = None
   kept_clusters: tuple[int, ...] = ()
+  reads_prefix: bool = False
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """Computes the scores of a chunk of labels.
@@ -409,6 +479,18 @@ class Head(nnx.Module):
     """
     del rngs
     return self
+
+  def ready(self, rngs: nnx.Rngs | None = None) -> 'Head':
+    """Returns the head that scores the labels of one batch.
+
+    A head may compute label rows from its parameters here, once for all chunks
+    of labels. These rows can be differentiated like parameters. By default, the
+    head only gets its dropout.
+
+    Args:
+      rngs: stream `dropout`, or None for no dropout, as in evaluation.
+    """
+    return self if rngs is None else self.with_dropout(rngs)
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:

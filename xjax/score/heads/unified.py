@@ -17,7 +17,6 @@ from xjax.core.numerics import full_precision
 from xjax.data.config import TokensConfig
 from xjax.score.encoders.contract import EncoderConfig
 from xjax.score.heads.attend import attend, token_mask
-from xjax.score.heads.attention_weights import AttentionHead
 from xjax.score.heads.contract import (
   DescriptorHeadConfig,
   Frozen,
@@ -25,6 +24,7 @@ from xjax.score.heads.contract import (
   TokenFeatures,
   padded_row,
 )
+from xjax.score.label_graph import DescriptorHead, unit_rows
 
 
 @dataclasses.dataclass
@@ -57,7 +57,7 @@ class UnifiedConfig(DescriptorHeadConfig):
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Unified':
-    return Unified(
+    head = Unified(
       inputs.n_labels,
       inputs.dim,
       inputs.descriptor_dim,
@@ -69,6 +69,7 @@ class UnifiedConfig(DescriptorHeadConfig):
       bias=inputs.bias_L,
       rngs=rngs,
     )
+    return self.graph.attach(head, inputs, rngs)
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
@@ -84,7 +85,7 @@ class UnifiedConfig(DescriptorHeadConfig):
       )
 
 
-class Unified(AttentionHead):
+class Unified(DescriptorHead):
   """Scores labels by attention, with label rows and with descriptors.
 
   The head computes logits like LabelAttention, but u_l, w_l and b_l are sums.
@@ -107,6 +108,11 @@ class Unified(AttentionHead):
   Each training step leaves out the rows of some randomly chosen seen labels. So
   P, Q, q and r learn to score labels without rows.
 
+  With a graph of labels (label_graph.LabelGraph), e_l + R g_l takes the place
+  of e_l in w_l and b_l, where g_l is the graph's vector of the label. In u_l,
+  it does so only with graph_queries. R starts at zero, so the head starts as
+  the head without a graph. The hidden labels do not train the graph either.
+
   Attributes:
     attention, output, bias: a and o, float32 [L, D], and c, [L].
     descriptors: e before scaling, float32 [L, E], frozen.
@@ -118,7 +124,10 @@ class Unified(AttentionHead):
     attention_kernel, output_kernel: P and Q, float32 [E, D].
     bias_kernel, offset: q, float32 [E], and r, [].
     unseen_scale, unseen_offset: s and t, float32 [].
+    graph_rows: R g, float32 [L, E], in the head that `ready` returns.
   """
+
+  unit_descriptors = True
 
   def __init__(
     self,
@@ -228,23 +237,22 @@ class Unified(AttentionHead):
     self, chunk: Mapping[str, jax.Array]
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the queries u_CD, outputs w_CD and biases b_C of a chunk."""
-    embedding_CE = _unit_rows(lax.stop_gradient(chunk['descriptors']))
+    query_CE = embedding_CE = unit_rows(lax.stop_gradient(chunk['descriptors']))
     own_C = lax.stop_gradient(chunk['own'])
+    if 'graph_rows' in chunk:
+      embedding_CE = embedding_CE + chunk['graph_rows']
+    if self.graph_queries:
+      query_CE = embedding_CE
 
-    def project(kernel: nnx.Param) -> jax.Array:
-      precision = full_precision(embedding_CE.dtype)
-      return jnp.matmul(embedding_CE, kernel[...], precision=precision)
+    def project(x_CE: jax.Array, kernel: nnx.Param) -> jax.Array:
+      precision = full_precision(x_CE.dtype)
+      return jnp.matmul(x_CE, kernel[...], precision=precision)
 
-    attention_CD = own_C[:, None] * chunk['attention']
-    output_CD = own_C[:, None] * chunk['output']
+    bias_C = own_C * chunk['bias'] + project(embedding_CE, self.bias_kernel)
     return (
-      attention_CD + project(self.attention_kernel),
-      output_CD + project(self.output_kernel),
-      own_C * chunk['bias'] + project(self.bias_kernel) + self.offset[...],
+      own_C[:, None] * chunk['attention']
+      + project(query_CE, self.attention_kernel),
+      own_C[:, None] * chunk['output']
+      + project(embedding_CE, self.output_kernel),
+      bias_C + self.offset[...],
     )
-
-
-def _unit_rows(x_CE: jax.Array) -> jax.Array:
-  """Scales rows to length 1, except rows of zeros."""
-  norm_C1 = jnp.linalg.norm(x_CE, axis=1, keepdims=True)
-  return x_CE / jnp.maximum(norm_C1, 1e-12)

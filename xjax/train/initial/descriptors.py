@@ -6,7 +6,6 @@ import os
 
 from absl import logging
 from flax import nnx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,6 +20,7 @@ from xjax.score.pretrained.name_embeddings import NameEncoder
 from xjax.score.text_model import NeuralModel
 from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
+  CONCEPTS,
   DESCRIPTORS,
   PIECE_VECTORS,
   WORD_VECTORS,
@@ -165,20 +165,29 @@ def descriptor_word_vectors(
   )
 
 
-def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
+def start_descriptors(
+  state: TrainState, rows: np.ndarray, n_labels: int | None = None
+) -> TrainState:
   """Puts the embeddings of the labels' descriptors into the initial state.
 
   Args:
     state: initial state; do not use its descriptors afterwards.
-    rows: float32 [L, E], embedding of each label of the head, in order.
+    rows: float32 [L, E], embedding of each label of the head, in order. If the
+      head has a graph, [V, E], with the other nodes of the graph after the
+      labels.
+    n_labels: L, if there are other nodes than labels.
 
   Returns:
     The state, sharded as before.
   """
   params = by_path(state.params)
-  like: jax.Array = params[DESCRIPTORS]
-  padded = np.zeros(like.shape, np.float32)
-  padded[: len(rows)] = rows
+  rows, others = np.split(rows, [len(rows) if n_labels is None else n_labels])
+  for name, values in ((DESCRIPTORS, rows), (CONCEPTS, others)):
+    if name in params:
+      padded = np.zeros(params[name].shape, np.float32)
+      padded[: len(values)] = values
+      everywhere = np.ones((1, 1), bool)
+      params[name] = replace_values(params[name], everywhere, padded)
   bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(
@@ -187,8 +196,6 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
       bare,
       len(rows),
     )
-  everywhere = np.ones((1, 1), bool)
-  params[DESCRIPTORS] = replace_values(like, everywhere, padded)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 

@@ -171,6 +171,7 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
 def _small(config: Config, words: int) -> dict[str, Any]:
   """Returns the sizes of the small encoder with random weights."""
   longest, head = config.data.tokens.max_tokens, config.model.head
+  longest += head.appended
   if head.describes:
     longest = max(longest, head.descriptor.max_words + _SPECIAL)
   return small_encoder(config.model.encoder.architecture, words, longest)
@@ -196,13 +197,15 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
       f'more than {special}, the number of special tokens that the tokenizer '
       f'of {folder.path} puts around a text'
     )
-  fields = {'config.data.tokens.max_tokens': (config.data.tokens.max_tokens, 0)}
+  tokens, special_tokens = config.data.tokens.max_tokens, 'special tokens'
+  vectors = head.appended, 'vectors that the head appends'
+  fields = {'config.data.tokens.max_tokens': (tokens, *vectors)}
   if head.describes:
-    words = head.descriptor.max_words
-    fields['config.model.head.descriptor.max_words'] = words, special
-  for field, (length, more) in fields.items():
+    words = head.descriptor.max_words, special, special_tokens
+    fields['config.model.head.descriptor.max_words'] = words
+  for field, (length, more, kind) in fields.items():
     if longest is not None and length + more > longest:
-      included = f', including {more} special tokens' if more else ''
+      included = f', including {more} {kind}' if more else ''
       raise ConfigError(
         f'{field}={length}: the encoder of {folder.path} reads at most '
         f'{longest} tokens{included}'

@@ -4,11 +4,13 @@ The other run may have other labels and another vocabulary:
 
 - Parameters are matched by path, and label rows by label id.
 - Word vectors are matched by word, and the input vectors of a pretrained
-  encoder by piece.
-- If parameters of a head are computed instead of trained, such as a tree of
-  labels, this run keeps its own.
+  encoder by piece. The vectors of labels and concepts that views read are
+  matched by id.
+- If parameters of a head or of views are computed instead of trained, such as
+  a tree of labels, this run keeps its own.
 - If the other run has another kind of head, or a head with other clusters of
-  labels, this run keeps its own head.
+  labels, this run keeps its own head. Heads with and without a graph of labels
+  are of the same kind.
 - If the head is loaded, this run embeds descriptors in the same way as the
   other run, because the head was trained on the other run's descriptors.
 """
@@ -35,6 +37,7 @@ from xjax.train.checkpoint import (
   read_some,
   saved_params,
 )
+from xjax.train.initial.view_names import encoded_labels
 from xjax.train.initial.warm_rows import (
   EXPONENT,
   KERNEL,
@@ -46,8 +49,11 @@ from xjax.train.initial.words import piece_rows, word_rows
 from xjax.train.inputs import Inputs
 from xjax.train.parameters import (
   DESCRIPTORS,
+  GRAPH,
   PIECE_VECTORS,
   PLACES,
+  VIEW_EDGES,
+  VIEW_VECTORS,
   WORD_VECTORS,
   by_path,
   from_paths,
@@ -57,7 +63,13 @@ from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir, split_step
 
 _HEAD = 'head/'
-_VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
+_COMPUTED = _HEAD, 'views/'  # frozen parameters that each run computes
+_VOCABULARIES = {
+  WORD_VECTORS: 'words',
+  PIECE_VECTORS: 'pieces',
+  VIEW_VECTORS: 'nodes',
+  VIEW_EDGES: 'nodes',
+}
 
 
 @dataclasses.dataclass
@@ -189,6 +201,9 @@ def warm_start(
   spaces = space, workdir.label_space()
   rows = {'labels': _label_rows(*spaces)}
   rows |= _vocabulary_rows(ours, theirs, inputs, workdir)
+  if VIEW_VECTORS in ours and VIEW_VECTORS in theirs:
+    ids = [encoded_labels(one).ids for one in spaces]
+    rows['nodes'] = ids[1].row_of.find(ids[0])
   head_fault = _head_fault(ours, theirs, spaces)
   if levels is not None and not head_fault:
     head_fault = _levels_fault(levels, spaces, workdir)
@@ -233,11 +248,16 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """Returns the paths of a head's parameters, without the exponents.
+  """Returns the paths of a head's parameters, without exponents and graph.
 
-  These paths depend on the kind of the head, but not on the storage.
+  These paths depend on the kind of the head, but neither on the storage nor on
+  the graph of labels. All other parameters mean the same with a graph.
   """
-  return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
+  return {
+    name
+    for name in params
+    if name.startswith(_HEAD) and not name.startswith(GRAPH)
+  } - {EXPONENT}
 
 
 def _head_fault(
@@ -434,16 +454,16 @@ def _merge(
 
 
 def _untrained(state: TrainState) -> set[str]:
-  """Returns the head's parameters that are computed instead of trained.
+  """Returns the parameters that each run computes instead of training them.
 
   Frozen word vectors are not among them, because no run computes them.
   """
   _, frozen = split_frozen(state.params)
-  return {name for name in by_path(frozen) if name.startswith(_HEAD)}
+  return {name for name in by_path(frozen) if name.startswith(_COMPUTED)}
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Returns 'labels', 'words' or 'pieces' if the parameter has a row for each.
+  """Returns 'labels', 'words', 'pieces' or 'nodes' if there is a row for each.
 
   The rows of such a parameter are matched between the runs. For all other
   parameters, returns ''.

@@ -82,6 +82,11 @@ class FusedRowsConfig(RowsConfig, abstract=True):
         f'{kind}: {needed}; with other heads, training must score only the '
         'labels on shortlists (config.model.shortlist)'
       )
+    if model.hierarchical:
+      yield (
+        f'{kind}: the head must not read the parents of labels, because the '
+        'rule does not train the parameters that compute vectors of labels'
+      )
     if config.train.accumulate > 1:
       yield (
         f'{kind}: config.train.accumulate={config.train.accumulate} must be 1, '

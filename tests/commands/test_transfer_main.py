@@ -1,0 +1,124 @@
+"""Tests `xjax transfer`, and training on what it writes."""
+
+import json
+
+import pytest
+
+QUICK = (
+  '--config=quickstart',
+  '--config.data.n_train=60',
+  '--config.data.n_dev=20',
+  '--config.data.n_test=8',
+  '--config.data.n_labels=24',
+)
+
+
+@pytest.fixture(scope='module')
+def tree(run_main, tmp_path_factory):
+  """The folder of a hierarchical corpus, and what the command printed."""
+  output = tmp_path_factory.mktemp('transfer') / 'tree'
+  done = run_main(
+    'transfer',
+    *QUICK,
+    '--to=hierarchical',
+    '--branching=4,2',
+    output_of(output),
+  )
+  assert done.returncode == 0, done.stderr
+  return output, done.stdout
+
+
+def output_of(folder):
+  return f'--output={folder}'
+
+
+def test_it_says_what_the_tree_is_like(tree):
+  folder, text = tree
+  lines = text.splitlines()
+  assert lines[0].startswith(f'{folder}: 88 documents, ')
+  assert lines[0].endswith(' labels, 12 meta-labels')
+  assert lines[1].startswith('levels: 4 - 8 - ')
+  assert lines[2].startswith('children of a node, by level: 4 / 2 / ')
+
+
+def test_a_run_trains_on_meta_labels_but_never_shows_them(
+  run_main, tree, tmp_path
+):
+  folder, _ = tree
+  meta = set((folder / 'meta_labels.txt').read_text().split())
+  done = run_main(
+    'train',
+    '--config=own_linear',
+    f'--config.data.dir={folder}',
+    '--config.data.tokens.min_count=1',
+    '--config.eval.leave_out=meta_labels.txt',
+    f'--workdir={tmp_path}/run',
+  )
+  assert done.returncode == 0, done.stderr
+  assert '12 left out of judging' in done.stderr
+  counts = [
+    json.loads(line)['train_count']
+    for line in (tmp_path / 'run' / 'labels.jsonl').read_text().splitlines()
+    if json.loads(line)['id'] in meta
+  ]
+  assert len(counts) == 12 and sum(counts) > 12  # they are trained
+  output = tmp_path / 'tagged.jsonl'
+  done = run_main(
+    'predict',
+    f'--workdir={tmp_path}/run',
+    f'--input={folder}/test.jsonl',
+    output_of(output),
+    '--k=50',
+  )
+  assert done.returncode == 0, done.stderr
+  listed = [
+    {label['id'] for label in json.loads(line)['labels']}
+    for line in output.read_text().splitlines()
+  ]
+  assert len(listed) == 8 and all(listed)
+  assert not any(meta & ids for ids in listed)
+
+
+def test_back_and_forth_on_the_command_line(run_main, tree, tmp_path):
+  folder, _ = tree
+  here = '--config=own_linear', f'--config.data.dir={folder}'
+  done = run_main(
+    'transfer', *here, '--to=original', output_of(tmp_path / 'back')
+  )
+  assert done.returncode == 0, done.stderr
+  leaves = '--to=flat', '--labels=leaves', '--format=htc'
+  done = run_main('transfer', *here, *leaves, output_of(tmp_path / 'flat'))
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'flat' / 'taxonomy.txt').read_text().startswith('Root\t')
+  first = (tmp_path / 'back' / 'train.jsonl').read_text().splitlines()[0]
+  assert not any('meta' in id_ for id_ in json.loads(first)['labels'])
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    ((), '--to is missing'),
+    (('--to=flat',), '--output is missing'),
+    (('--to=hierarchical', '--output=x'), '--branching is missing'),
+    (('--to=hierarchical', '--output=x', '--branching=1'), 'at least 2'),
+    (('--to=hierarchical', '--output=x', '--branching=4,6.3'), 'branching'),
+    (
+      ('--to=flat', '--output=x', '--seed=1'),
+      '--seed works only with --to=hierarchical',
+    ),
+    (
+      ('--to=original', '--output=x', '--labels=leaves'),
+      '--labels works only with --to=flat',
+    ),
+  ],
+)
+def test_wrong_flags_are_one_line(run_main, flags, message):
+  done = run_main('transfer', *QUICK, *flags)
+  assert done.returncode == 1
+  assert message in done.stderr and 'Traceback' not in done.stderr
+
+
+def test_features_without_texts_are_refused(run_main):
+  done = run_main('transfer', '--config=xc_svm', '--to=flat', '--output=x')
+  assert done.returncode == 1
+  assert 'the documents are features' in done.stderr

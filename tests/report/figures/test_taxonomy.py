@@ -1,0 +1,190 @@
+"""Checks the picture of the hierarchy: widths, F1, and what is left out."""
+
+import dataclasses
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
+from xjax.judge.predictions import Lists, Predictions
+from xjax.report.figures import taxonomy
+from xjax.report.figures.taxonomy import taxonomy_blocks
+from xjax.report.page.page import Text
+from xjax.report.runs import Group, JudgedRun
+
+# The concept z is above a and b; c has two parents; e and f are never gold.
+PARENTS = {
+  'a': ('z',),
+  'b': ('z',),
+  'c': ('b', 'a'),
+  'd': (),
+  'e': ('d',),
+  'f': (),
+}
+NAMES = {'a': 'air', 'z': 'zone'}
+
+
+def predictions(gold, predicted, labels=tuple(PARENTS), **fields):
+  ids = np.full((len(gold), len(labels)), -1, np.int32)
+  for row, listed in enumerate(predicted):
+    ids[row, : len(listed)] = [labels.index(label) for label in listed]
+  scores = np.where(ids < 0, -np.inf, 0.9).astype(np.float32)
+  found = Predictions(
+    score_kind=ScoreKind.PROBABILITY,
+    n_scored=len(labels),
+    n_train=0,
+    doc_ids=tuple(map(str, range(len(gold)))),
+    labels=labels,
+    train_counts=np.zeros(len(labels), np.int32),
+    lists={'all': Lists(ids, scores)},
+    gold=Ragged.of([sorted(map(labels.index, row)) for row in gold]),
+    hierarchy=Hierarchy.of(
+      [Label(id_, parents=PARENTS[id_]) for id_ in labels], [Label('z')]
+    ),
+  )
+  return dataclasses.replace(found, **fields)
+
+
+GOLD = [['a', 'c'], ['c', 'b'], ['c', 'd'], ['a'], []]
+OURS = predictions(GOLD, [['a', 'b'], ['c'], ['d', 'c'], ['e'], ['a']])
+
+
+def group(name, found):
+  return Group(name, (JudgedRun(name, None, '', None, {}, found),))
+
+
+def blocks_of(*systems, hierarchy=OURS.hierarchy):
+  groups = [group(f's{i}', found) for i, found in enumerate(systems)]
+  return taxonomy_blocks(groups, hierarchy, NAMES)
+
+
+def test_widths_are_supports_or_the_sum_of_what_is_below():
+  tree, _ = blocks_of(OURS)
+  widths = dict(zip(tree.ids, tree.widths))
+  # c is below b, its first parent; b is as wide as c, and z as a and b.
+  assert widths == {'a': 2, 'b': 3, 'c': 3, 'd': 1, 'z': 5}
+  above = {
+    id_: '' if place < 0 else tree.ids[place]
+    for id_, place in zip(tree.ids, tree.parents)
+  }
+  assert above == {'a': 'z', 'b': 'z', 'c': 'b', 'd': '', 'z': ''}
+  assert dict(zip(tree.ids, tree.counts)) == {
+    'a': 2,
+    'b': 1,
+    'c': 3,
+    'd': 1,
+    'z': None,
+  }
+  assert dict(zip(tree.ids, tree.levels)) == {
+    'a': 2,
+    'b': 2,
+    'c': 3,
+    'd': 1,
+    'z': 1,
+  }
+  assert tree.names[tree.ids.index('z')] == 'zone'
+  caption = tree.still.caption
+  assert '1 of the bars have several parents' in caption
+  assert '2 labels and concepts are left out' in caption
+
+
+def test_colours_are_the_f1_of_each_label():
+  theirs = predictions(GOLD, GOLD)
+  tree, table = blocks_of(OURS, theirs)
+  ours = dict(zip(tree.ids, tree.values['s0']))
+  # TP, FP and FN of a are 1, 1, 1.
+  assert ours == pytest.approx(
+    {'a': 2 / 4, 'b': 0, 'c': 2 * 2 / 5, 'd': 1, 'z': None}
+  )
+  assert dict(zip(tree.ids, tree.values['s1'])) == {
+    **dict.fromkeys('abcd', 1.0),
+    'z': None,
+  }
+  assert 'Predicted by s0, s1: the labels above the threshold' in (
+    tree.still.caption
+  )
+  rows = [[cell.text for cell in row] for row in table.blocks[0].rows]
+  # From the top to the bottom, the widest first.
+  assert rows[0] == ['zone', '', '1', '-', '-', '-']
+  assert rows[1] == ['b', 'zone', '2', '1', '0.0000', '1.0000']
+  assert rows[2][:4] == ['c', 'b', '3', '3']
+  assert [row[0] for row in rows] == ['zone', 'b', 'c', 'air', 'd']
+  assert 'zone' in tree.still.alt and 's1 1.00' in tree.still.alt
+
+
+def test_margins_are_judged_by_the_first_labels():
+  margins = dataclasses.replace(OURS, score_kind=ScoreKind.MARGIN)
+  tree, _ = blocks_of(margins)
+  assert 'the first 5 labels of each list' in tree.still.caption
+  short = dataclasses.replace(OURS, lists={'all': OURS.lists['all'].first(1)})
+  tree, _ = blocks_of(short)
+  assert 'the first 5 labels of each list' in tree.still.caption
+
+
+def test_systems_may_have_other_labels():
+  order = tuple('fdcba')
+  moved = predictions(GOLD, [['a', 'b'], ['c'], ['d', 'c'], [], ['a']], order)
+  tree, _ = blocks_of(OURS, moved)
+  assert tree.values['s0'] == tree.values['s1']
+
+
+def test_without_gold_there_is_nothing_to_draw():
+  none = predictions([[]] * 5, [[]] * 5)
+  (said,) = blocks_of(none)
+  assert isinstance(said, Text) and 'No document has a gold label' in said.text
+
+
+def test_texts_can_be_read_on_every_colour():
+  palette = taxonomy._palette()
+  assert len(palette) == len({colour for colour, _ in palette}) == 11
+  for colour, ink in palette:
+    pair = [taxonomy.to_rgb(x) for x in (colour, ink)]
+    assert taxonomy._contrast(*pair) >= 4.5, colour
+
+
+def test_the_drawing_is_the_same_every_time_and_needs_nothing():
+  (first, second), (again, _) = (
+    blocks_of(OURS, OURS)[0].still.svgs for _ in range(2)
+  )
+  assert first == again
+  ElementTree.fromstring(first)
+  assert '<text' not in first and 'href="http' not in first
+  assert all(f'<!-- {word} -->' in first for word in ('s0', 'zone', 'F1'))
+  assert '<!-- s1 -->' in second
+
+
+def test_thousands_of_labels(monkeypatch):
+  rng = np.random.default_rng(0)
+  n = 7000
+  labels = [
+    Label(f'{i}', parents=(f'{rng.integers(0, i // 8 + 1)}',) if i > 20 else ())
+    for i in range(n)
+  ]
+  gold = Ragged.of([rng.choice(n, 5, False) for _ in range(400)])
+  found = dataclasses.replace(
+    OURS,
+    n_scored=n,
+    labels=tuple(x.id for x in labels),
+    train_counts=np.zeros(n, np.int32),
+    doc_ids=tuple(map(str, range(400))),
+    gold=gold,
+    lists={
+      'all': Lists(
+        np.argsort(rng.random((400, n)))[:, :9].astype(np.int32),
+        np.full((400, 9), 0.4, np.float32),
+      )
+    },
+    hierarchy=Hierarchy.of(labels),
+  )
+  drawn = []
+  draw = taxonomy._draw_bar
+  monkeypatch.setattr(
+    taxonomy, '_draw_bar', lambda *args: (drawn.append(args), draw(*args))
+  )
+  tree, table = blocks_of(found, hierarchy=found.hierarchy)
+  assert 1500 < len(tree.ids) < 7000
+  # Only bars that can be seen are drawn, and the table is short.
+  assert 100 < len(drawn) < 2000 and len(table.blocks[0].rows) == 40

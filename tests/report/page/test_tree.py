@@ -1,0 +1,113 @@
+"""Checks the HTML of a tree that readers can zoom into."""
+
+import html.parser
+import json
+import re
+
+from xjax.report.page.html import render_html
+from xjax.report.page.markdown import render_markdown
+from xjax.report.page.page import Page, Picture, Section, Text, Tree
+
+STILL = Picture(['<svg/>', '<svg/>'], 'a & b', 'caption <1>')
+TREE = Tree(
+  names=['all </script><b>', 'one', 'two "2"'],
+  ids=['a', 'b', 'c'],
+  parents=[-1, 0, 0],
+  levels=[1, 2, 2],
+  widths=[9, 5, 4],
+  counts=[None, 5, 4],
+  values={'ours': [None, 1 / 3, 1.0], 'theirs <2>': [None, None, 0.0]},
+  palette=[('#d55e00', '#1b1f24'), ('#0072b2', 'white')],
+  count_name='support',
+  value_name='F1',
+  still=STILL,
+)
+
+
+class Reader(html.parser.HTMLParser):
+  """Keeps the tags, and the texts of script elements."""
+
+  def __init__(self):
+    super().__init__()
+    self.tags, self.scripts, self.open = [], [], []
+
+  def handle_starttag(self, tag, attrs):
+    self.tags.append((tag, dict(attrs)))
+    if tag not in ('meta', 'link', 'img', 'br', 'input'):
+      self.open.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    if self.open and self.open[-1] == 'script':
+      self.scripts.append(data)
+
+
+def read(*blocks):
+  text = render_html(Page('A page', [Section('One', blocks)]))
+  reader = Reader()
+  reader.feed(text)
+  assert not reader.open
+  return text, reader
+
+
+def test_the_page_has_all_data_of_the_tree():
+  _, reader = read(TREE)
+  data = json.loads(reader.scripts[0])
+  assert data['names'] == TREE.names and data['ids'] == TREE.ids
+  assert data['parents'] == TREE.parents and data['widths'] == TREE.widths
+  assert data['levels'] == TREE.levels and data['counts'] == TREE.counts
+  assert data['values']['ours'] == [None, 0.3333, 1.0]
+  assert list(data['values']) == list(TREE.values)
+
+
+def test_names_never_end_the_script():
+  text, reader = read(TREE)
+  assert len(reader.scripts) == 2 and text.count('</script>') == 2
+  # Names are shown as texts only.
+  assert 'innerHTML' not in reader.scripts[1]
+
+
+def test_the_page_asks_for_no_other_file():
+  text, reader = read(TREE)
+  for tag, attributes in reader.tags:
+    assert tag not in ('iframe', 'object')
+    for name in ('src', 'href'):
+      if name in attributes:
+        assert attributes[name].startswith(('data:', '#'))
+  names = re.findall(r'https?://\S+', text)
+  assert set(names) == {"http://www.w3.org/2000/svg',"}  # a name, no address
+  assert 'url(' not in text and 'fetch(' not in text and '@import' not in text
+
+
+def test_without_javascript_there_is_the_drawing_alone():
+  _, reader = read(TREE)
+  classes = [a.get('class') for tag, a in reader.tags if tag == 'div']
+  at = reader.tags.index(('div', {'class': 'tree', 'hidden': None}))
+  before = [tag for tag, _ in reader.tags[:at]]
+  # The script shows what is hidden, and hides the element before it.
+  assert before[-1] == 'figcaption' and 'img' in before
+  assert classes.count('tree') == 1
+  image = next(a for tag, a in reader.tags if tag == 'img')
+  assert image['alt'] == STILL.alt
+
+
+def test_a_button_for_each_of_several_systems():
+  _, reader = read(TREE)
+  buttons = [a for tag, a in reader.tags if tag == 'button']
+  assert [a['data-system'] for a in buttons] == ['0', '1']
+  assert [a['aria-pressed'] for a in buttons] == ['true', 'false']
+  one = {'ours': TREE.values['ours']}
+  _, reader = read(Tree(**{**vars(TREE), 'values': one}))
+  assert 'button' not in [tag for tag, _ in reader.tags]
+
+
+def test_pages_without_a_tree_are_as_before():
+  text, reader = read(Text('words'))
+  assert '.tree' not in text and not reader.scripts
+
+
+def test_markdown_describes_the_drawing():
+  page = Page('A page', [Section('One', [TREE])])
+  assert '*Picture, in the HTML report:* a & b' in render_markdown(page)

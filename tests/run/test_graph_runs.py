@@ -1,0 +1,293 @@
+"""Runs whose heads read parents and children: added labels, starts, meshes."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import LABEL_MULTIPLE
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.load import load_corpus
+from xjax.data.schema import Label
+from xjax.run.added_labels import describe
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.run.tag import tag_file
+from xjax.score.heads.contract import NoGraph
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.label_graph import GraphLayers, Joining
+from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.parameters import CONCEPTS, DESCRIPTORS, by_path
+from xjax.train.workdir import Workdir
+
+CONCAT = ZeroShotConfig(chunk=8, graph=GraphLayers(6, joining=Joining.CONCAT))
+
+
+@pytest.fixture(
+  scope='module',
+  params=['unified', pytest.param('concat', marks=pytest.mark.thorough)],
+)
+def graph_config(request, described_config, tmp_path_factory):
+  """A config of 14 labels; two more concepts are parents or children.
+
+  At least one held-out label has parents and no children.
+  """
+  corpus = load_corpus(described_config.data, described_config.seed)
+  space = corpus.label_space
+  graph = Hierarchy.of_space(space)
+  inner = np.flatnonzero(graph.parents.lengths * graph.children.lengths)
+  leaf = np.flatnonzero(graph.parents.lengths * (graph.children.lengths == 0))
+  left_out = {space.ids[inner[0]], space.ids[leaf[0]]}
+  path = tmp_path_factory.mktemp('labels') / 'labels.txt'
+  path.write_text(''.join(f'{x}\n' for x in space.ids if x not in left_out))
+  head = described_config.model.head
+  head = dataclasses.replace(head, graph=GraphLayers(6, dropout=0.2))
+  if request.param == 'concat':
+    head = CONCAT
+  config = dataclasses.replace(
+    described_config,
+    data=dataclasses.replace(described_config.data, labels=str(path)),
+    model=dataclasses.replace(described_config.model, head=head),
+  )
+  while not held_out_leaves(load_corpus(config.data, config.seed).label_space):
+    config.seed += 1
+  return config
+
+
+def held_out_leaves(space):
+  """Returns the held-out labels that have parents and no children."""
+  graph = Hierarchy.of_space(space)
+  return [
+    int(node)
+    for node in space.held_out
+    if len(graph.parents[node]) and not len(graph.children[node])
+  ]
+
+
+@pytest.fixture(scope='module')
+def run(graph_config, tmp_path_factory):
+  return fit(graph_config, tmp_path_factory.mktemp('graph') / 'run')
+
+
+@pytest.fixture(scope='module')
+def predictor(run):
+  return load(run.workdir)
+
+
+@pytest.fixture(scope='module')
+def graph(predictor):
+  space = predictor.space
+  return Hierarchy.of_space(space, space.n_trained + space.n_held_out)
+
+
+@pytest.fixture(scope='module')
+def split(graph_config):
+  return load_corpus(graph_config.data, graph_config.seed).split('dev')
+
+
+def scores(predictor, split):
+  """Raw scores of a split's documents, float32 [N, labels scored]."""
+  found = np.full((len(split), predictor.scorer.n_labels), np.nan, np.float32)
+  for batch in predictor.batches(split):
+    ids_GBK, scores_GBK = predictor.topk(batch, found.shape[1])
+    rows, real = batch.doc_B[batch.mask_B], batch.mask_B
+    np.put_along_axis(
+      whole := found[rows], ids_GBK[0, real], scores_GBK[0, real], axis=1
+    )
+    found[rows] = whole
+  assert not np.isnan(found).any()
+  return found
+
+
+@pytest.fixture(scope='module')
+def before(predictor, split):
+  return scores(predictor, split)
+
+
+def test_all_nodes_have_the_embeddings_of_their_names(predictor, graph):
+  assert len(graph) > graph.n_labels == 14
+  more = predictor.config, predictor.inputs.vocab, predictor.workdir
+  rows = describe(graph.labels, predictor.space, *more)
+  params = by_path(predictor.scorer.params)
+  np.testing.assert_array_equal(params[DESCRIPTORS][:14], rows[:14])
+  np.testing.assert_array_equal(params[CONCEPTS], rows[14:])
+
+
+def test_the_graph_is_learnt(run):
+  folder = run.workdir / 'checkpoints'
+  steps = intact_steps(folder)
+  first, last = (read_params(folder, step) for step in (steps[0], steps[-1]))
+  names = [name for name in last if name.startswith('head/graph')]
+  frozen = {CONCEPTS, 'head/graph/parents', 'head/graph/children'}
+  assert frozen < {*names} and len(names) > 10
+  for name in names:
+    assert np.array_equal(first[name], last[name]) == (name in frozen), name
+
+
+def test_an_added_label_scores_like_the_held_out_one(predictor, split, before):
+  """Other scores stay, although the parents get one more child."""
+  space = predictor.space
+  at = held_out_leaves(space)
+  twins = [dataclasses.replace(space.labels[n], id=f'new-{n}') for n in at]
+  after = scores(predictor.with_labels(twins), split)
+  np.testing.assert_allclose(after[:, :14], before, atol=1e-6)
+  np.testing.assert_allclose(after[:, 14:], before[:, at], atol=1e-6)
+  strangers = [dataclasses.replace(x, parents=()) for x in twins]
+  others = scores(predictor.with_labels(strangers), split)
+  assert np.abs(others[:, 14:] - after[:, 14:]).max() > 1e-4
+
+
+def test_labels_added_one_after_the_other(predictor, graph, split):
+  concept = graph.labels[14]
+  new = [
+    Label('top', predictor.space.labels[3].name, parents=(graph.ids[0],)),
+    concept,
+    Label('below', predictor.space.labels[5].name, parents=('top', concept.id)),
+  ]
+  together = scores(predictor.with_labels(new), split)
+  single = predictor
+  for label in new:
+    single = single.with_labels([label])
+  np.testing.assert_allclose(scores(single, split), together, atol=1e-6)
+  first = scores(predictor.with_labels(new[:1]), split)
+  np.testing.assert_allclose(together[:, :15], first, atol=1e-6)
+
+
+def test_faulty_parents_of_new_labels(predictor):
+  name = predictor.space.labels[3].name
+  unknown = [Label('a', name, parents=('b',)), Label('b', name, parents=('q',))]
+  says = "new label 'b' has the unknown parent 'q'; a parent must be"
+  with pytest.raises(DataError, match=says):
+    predictor.with_labels(unknown)
+  ring = [Label('a', name, parents=('b',)), Label('b', name, parents=('a',))]
+  with pytest.raises(DataError, match="'a' is its own ancestor"):
+    predictor.with_labels(ring)
+
+
+def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):
+  source, labels = tmp_path / 'in.jsonl', tmp_path / 'new.jsonl'
+  source.write_text('{"text": "nipa mani"}\n')
+  row = {'id': 'new', 'name': graph.labels[3].name, 'parents': [graph.ids[0]]}
+  labels.write_text(json.dumps(row) + '\n')
+  out = tmp_path / 'out.jsonl'
+  tag_file(run.workdir, str(source), str(out), 15, labels=str(labels))
+  found = json.loads(out.read_text())['labels']
+  assert 'new' in [x['id'] for x in found]
+  labels.write_text(json.dumps({**row, 'parents': ['q']}) + '\n')
+  with pytest.raises(DataError, match="the unknown parent 'q'"):
+    tag_file(run.workdir, str(source), str(out), 15, labels=str(labels))
+
+
+def test_words_explain_labels(predictor, split):
+  documents = [split.documents[row] for row in range(3)]
+  for explained, expected in zip(
+    predictor.explain(documents, 4), predictor.predict(documents, 4)
+  ):
+    assert [x.id for x in explained] == [x.id for x in expected]
+    assert any(x.why for x in explained)
+
+
+def test_resuming_is_bitwise(graph_config, run, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run.workdir, workdir)
+  steps = graph_config.train.steps
+  for step in (steps - 1, steps):
+    shutil.rmtree(workdir / 'checkpoints' / str(step))
+  fit(graph_config, workdir)
+  before, after = (
+    read_params(path / 'checkpoints', steps) for path in (run.workdir, workdir)
+  )
+  assert before.keys() == after.keys()
+  for name, param in before.items():
+    np.testing.assert_array_equal(after[name], param, err_msg=name)
+
+
+@pytest.mark.parametrize('mesh', [{'data': 2, 'label': 4}])
+def test_on_another_mesh(
+  all_devices, run, graph, split, before, tmp_path, mesh
+):
+  folder = shutil.copytree(run.workdir, tmp_path / 'run')
+  path = folder / 'config.json'
+  path.write_text(json.dumps({**json.loads(path.read_text()), 'mesh': mesh}))
+  predictor = load(folder)
+  twin = dataclasses.replace(graph.labels[3], id='new')
+  found = scores(predictor.with_labels([twin]), split)
+  np.testing.assert_allclose(found[:, :14], before, atol=1e-5)
+
+
+@pytest.fixture(scope='module')
+def flat_config(graph_config):
+  """The same config without a graph."""
+  head = dataclasses.replace(graph_config.model.head, graph=NoGraph())
+  model = dataclasses.replace(graph_config.model, head=head)
+  return dataclasses.replace(graph_config, model=model)
+
+
+@pytest.fixture(scope='module')
+def start(flat_config, tmp_path_factory):
+  return fit(flat_config, tmp_path_factory.mktemp('start') / 'run')
+
+
+def assert_loaded(name, ours, theirs, n):
+  """Label rows are loaded for the n trained labels."""
+  rows = slice(n) if ours.ndim and len(ours) >= LABEL_MULTIPLE else ...
+  np.testing.assert_array_equal(ours[rows], theirs[rows], err_msg=name)
+
+
+@pytest.mark.thorough
+def test_a_run_without_a_graph_starts_one_with_a_graph(
+  graph_config, start, tmp_path
+):
+  train = dataclasses.replace(
+    graph_config.train, steps=1, init_from=str(start.workdir)
+  )
+  workdir = fit(
+    dataclasses.replace(graph_config, train=train), tmp_path / 'run'
+  ).workdir
+  theirs = read_params(start.workdir / 'checkpoints', start.best_step)
+  ours = read_params(workdir / 'checkpoints', 0)
+  assert {name for name in ours if name not in theirs} == {
+    name for name in ours if name.startswith('head/graph')
+  }
+  n = Workdir.at(workdir).label_space().n_trained
+  for name, values in theirs.items():
+    assert_loaded(name, ours[name], values, n)
+
+
+@pytest.mark.thorough
+def test_a_graph_starts_another_run_and_a_run_without(
+  graph_config, flat_config, run, tmp_path
+):
+  again = dataclasses.replace(
+    graph_config.train, steps=1, init_from=str(run.workdir)
+  )
+  theirs = read_params(run.workdir / 'checkpoints', run.best_step)
+  for i, config in enumerate((flat_config, graph_config)):
+    config = dataclasses.replace(config, train=again)
+    workdir = fit(config, tmp_path / str(i)).workdir
+    ours = read_params(workdir / 'checkpoints', 0)
+    assert ('head/graph/parents' in ours) == bool(i)
+    for name, values in ours.items():
+      assert_loaded(name, values, theirs[name], 12)
+
+
+def test_labels_without_parents_are_an_error(graph_config, tmp_path):
+  rows = [
+    {'id': f'{i}', 'text': f'nipa mani {i}', 'labels': [f'a{i % 4}']}
+    for i in range(9)
+  ]
+  for name in ('train', 'dev'):
+    path = tmp_path / f'{name}.jsonl'
+    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  data = graph_config.data
+  config = dataclasses.replace(
+    graph_config,
+    data=JsonlData(dir=str(tmp_path), tokens=data.tokens),
+    model=dataclasses.replace(graph_config.model, head=CONCAT),
+  )
+  with pytest.raises(ConfigError, match='no label of the corpus has a parent'):
+    fit(config, tmp_path / 'run')

@@ -1,0 +1,170 @@
+"""Runs of HBGL: killed, resumed, loaded, planned and continued elsewhere."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+from tests.fixtures.encoders import write_encoder
+from tests.fixtures.kills import assert_same_dev, kill
+from xjax.config.run import shrink
+from xjax.configs import quickstart
+from xjax.core.errors import ConfigError, Preempted
+from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.judge.predictions import Predictions
+from xjax.plan.chips import CHIPS
+from xjax.plan.plan import Planner
+from xjax.plan.sizes import corpus_sizes
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.score.heads.generation.levels import label_levels
+from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.train.checkpoint import complete_steps, read_params
+from xjax.train.initial import label_vectors
+from xjax.train.workdir import Workdir
+
+
+def config_with(steps=4, init_from='', **head):
+  """A config whose labels are in several segments, with dropout."""
+  small = shrink(quickstart.get_config('hbgl'))
+  pretraining = LabelPretraining(steps=2, batch=2, segment=6)
+  head = dataclasses.replace(
+    small.model.head, pretraining=pretraining, chunk=8, **head
+  )
+  train = dataclasses.replace(
+    small.train,
+    steps=steps,
+    checkpoint_every=2,
+    judge_every=2,
+    best_metric='all/micro-F1',
+    init_from=init_from,
+  )
+  model = dataclasses.replace(small.model, head=head)
+  return dataclasses.replace(small, model=model, train=train)
+
+
+@pytest.fixture(scope='module')
+def n_devices():
+  return 1
+
+
+@pytest.fixture(scope='module')
+def finished(devices, tmp_path_factory):
+  """The result of a run; copy its workdir before you change it."""
+  with devices(1):
+    return fit(config_with(), tmp_path_factory.mktemp('hbgl') / 'run')
+
+
+def params_of(run, step=4):
+  return read_params(Workdir.at(run.workdir).checkpoints, step)
+
+
+def assert_same(run, other):
+  ours, theirs = params_of(run), params_of(other)
+  for name in theirs:
+    np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+  assert_same_dev(run, other)
+
+
+def test_a_run_that_is_killed_while_labels_are_trained_begins_again(
+  finished, tmp_path, monkeypatch
+):
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    kill(patch, label_vectors, 'make_segment', which=1)
+    fit(config_with(), tmp_path)
+  assert complete_steps(Workdir.at(tmp_path).checkpoints) == []
+  with monkeypatch.context() as patch:
+    # It ends at step 2, and goes on from there.
+    fit(config_with(steps=2), tmp_path)
+    patch.setattr(label_vectors, 'pretrain', None)  # not a second time
+    assert_same(fit(config_with(), tmp_path), finished)
+
+
+def test_the_lists_have_only_emitted_labels(finished):
+  predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
+  ids, scores = (
+    predictions.lists['all'].ids,
+    predictions.lists['all'].scores,
+  )
+  assert (ids != PAD).any() and (scores[ids != PAD] > 0).all()
+  metrics = finished.metrics['dev']['xjax']['all']
+  assert 0 <= metrics['micro-F1'] <= 1
+
+
+def test_a_loaded_run_predicts_what_it_predicted(finished):
+  model = load(finished.workdir)
+  split = finished.corpus.split('dev')
+  texts = [split.documents[row].text() for row in range(4)]
+  found = model.predict(texts, k=5)
+  predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
+  for row, labels in enumerate(found):
+    ids = predictions.lists['all'].ids[row]
+    expected = [model.space.ids[i] for i in ids[ids != PAD][:5]]
+    assert [label.id for label in labels] == expected
+
+
+def test_levels_are_saved_in_the_order_of_labels(finished):
+  space = Workdir.at(finished.workdir).label_space()
+  expected = label_levels(Hierarchy.of_space(space, space.n_trained))
+  level = params_of(finished)['head/level']
+  np.testing.assert_array_equal(level[: space.n_trained], expected)
+  assert (level[space.n_trained :] == PAD).all()
+  assert len(set(expected)) > 1
+
+
+@pytest.mark.thorough
+def test_a_run_starts_from_the_labels_of_another(finished, tmp_path):
+  config = config_with(steps=1, init_from=str(finished.workdir))
+  config.train.learning_rate = 1e-9
+  run = fit(config, tmp_path)
+  ours, theirs = params_of(run, 1), params_of(finished, finished.best_step)
+  for name in ('head/kernel', 'head/special', 'head/transform/dense/kernel'):
+    np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6)
+
+
+@pytest.mark.thorough
+def test_a_mesh_trains_about_the_same_model(finished, devices, tmp_path):
+  config = config_with()
+  config.mesh.data, config.mesh.label = 2, 2
+  with devices(4):
+    run = fit(config, tmp_path)
+  ours, theirs = params_of(run), params_of(finished)
+  for name in theirs:
+    np.testing.assert_allclose(
+      ours[name], theirs[name], rtol=1e-3, atol=1e-4, err_msg=name
+    )
+
+
+def test_a_run_is_planned(finished):
+  config = config_with()
+  sizes = corpus_sizes(config, finished.corpus)
+  plan = Planner(sizes, CHIPS['laptop']).plan(config, 1)
+  assert plan.fits and plan.longest.operations > 0
+
+
+def test_a_taxonomy_with_too_many_levels_is_refused(tmp_path):
+  with pytest.raises(ConfigError, match='head.max_levels=1: the labels'):
+    fit(config_with(max_levels=1), tmp_path)
+
+
+def test_an_encoder_without_positions_for_the_levels_is_refused(tmp_path):
+  write_encoder(tmp_path / 'model', pooler=False)  # 20 positions
+  config = config_with(max_levels=4)
+  config.model.encoder.folder = str(tmp_path / 'model')
+  with pytest.raises(ConfigError, match='20 tokens, including 5 vectors'):
+    fit(config, tmp_path / 'run')
+
+
+@pytest.mark.thorough
+def test_a_folder_without_a_language_model_is_said_to_have_none(
+  tmp_path, caplog
+):
+  caplog.set_level(logging.INFO)
+  sizes = {'max_position_embeddings': 40, 'hidden_size': 8}
+  write_encoder(tmp_path / 'model', pooler=False, **sizes)
+  config = config_with(steps=1)
+  config.model.encoder.folder = str(tmp_path / 'model')
+  fit(config, tmp_path / 'run')
+  assert 'no head of a masked language model' in caplog.text

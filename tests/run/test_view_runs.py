@@ -1,0 +1,201 @@
+"""Runs with views: resumed, loaded, planned, and started from other runs."""
+
+import copy
+import dataclasses
+import logging
+
+import jax
+import numpy as np
+import pytest
+
+from tests.fixtures.kills import assert_about_the_same_dev
+from xjax.config.run import Config, shrink
+from xjax.configs import arxiv, quickstart
+from xjax.core.mesh_config import MeshConfig
+from xjax.core.types import PAD
+from xjax.data.text.words import FIRST_WORD_ID, split_words
+from xjax.plan.chips import CHIPS
+from xjax.plan.plan import Planner
+from xjax.plan.sizes import corpus_sizes
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.score.views.contract import NoViews
+from xjax.train.checkpoint import Checkpoints, read_params
+from xjax.train.initial.view_names import encoded_labels
+from xjax.train.parameters import (
+  VIEW_NAMES,
+  VIEW_VECTORS,
+  by_path,
+  from_paths,
+)
+from xjax.train.workdir import Workdir
+
+LAPTOP = CHIPS['laptop']
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+
+
+def config_with(steps=6, init_from='', views=True, **data) -> Config:
+  config = copy.deepcopy(shrink(quickstart.get_config('hgclr')))
+  config.data = dataclasses.replace(
+    config.data, n_train=40, n_labels=30, **data
+  )
+  config.model.views.segment = 6
+  if not views:
+    config.model.views = NoViews()
+  config.train = dataclasses.replace(
+    config.train,
+    steps=steps,
+    checkpoint_every=2,
+    judge_every=2,
+    learning_rate=0.01,
+    init_from=str(init_from),
+  )
+  return config
+
+
+@pytest.fixture(scope='module')
+def finished(devices, tmp_path_factory):
+  """The result of a run; copy its workdir before you change it."""
+  with devices(1):
+    return fit(config_with(), tmp_path_factory.mktemp('views') / 'run')
+
+
+@pytest.fixture(scope='module')
+def flat(devices, tmp_path_factory):
+  """The same without views."""
+  config = config_with(views=False)
+  with devices(1):
+    return fit(config, tmp_path_factory.mktemp('flat') / 'run')
+
+
+def saved(result, step=None):
+  step = result.best_step if step is None else step
+  return read_params(result.workdir / 'checkpoints', step)
+
+
+class Killed(Exception):
+  """Stands for the end of the process."""
+
+
+def test_a_killed_run_ends_where_an_uninterrupted_run_does(
+  finished, tmp_path, monkeypatch
+):
+  save = Checkpoints.save
+
+  def kill_at_step_4(self, state, step, *others):
+    if step == 4:
+      raise Killed
+    save(self, state, step, *others)
+
+  with monkeypatch.context() as patch, pytest.raises(Killed):
+    patch.setattr(Checkpoints, 'save', kill_at_step_4)
+    fit(config_with(), tmp_path)
+  result = fit(config_with(), tmp_path)
+  assert result.metrics == finished.metrics
+  ours, theirs = saved(result, 6), saved(finished, 6)
+  assert any(path.startswith('views/') for path in ours)
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.thorough
+def test_a_mesh_trains_the_same_model(finished, devices, tmp_path):
+  config = config_with()
+  config.mesh = MeshConfig(data=4, label=2)
+  with devices(8):
+    result = fit(config, tmp_path)
+  assert_about_the_same_dev(result, finished)
+
+
+def test_the_names_of_labels_and_concepts_are_read(finished):
+  folder = Workdir.at(finished.workdir)
+  words = folder.vocabulary()
+  pieces = saved(finished)[VIEW_NAMES]
+  labels = encoded_labels(folder.label_space())
+  assert len(pieces) == len(labels) >= folder.label_space().n_trained
+  for label, row in zip(labels, pieces):
+    known = [words.index.get(word, 0) for word in split_words(label.name)]
+    known = [i for i in known if i >= FIRST_WORD_ID][: len(row)]
+    assert row.tolist() == known + [PAD] * (len(row) - len(known))
+
+
+def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):
+  model, plain = load(finished.workdir), load(flat.workdir)
+  with_views = by_path(model.scorer.params)
+  like = by_path(plain.scorer.params)
+  assert like.keys() < with_views.keys()
+  again = load(finished.workdir, finished.best_step)
+  found = model.predict(TEXTS, k=5)
+  assert again.predict(TEXTS, k=5) == found
+  for path, leaf in like.items():
+    leaf = np.asarray(with_views[path])
+    like[path] = jax.device_put(leaf, like[path].sharding)
+  plain.scorer.params = from_paths(plain.scorer.params, like)
+  plain = dataclasses.replace(plain, calibration=model.calibration)
+  assert plain.predict(TEXTS, k=5) == found
+
+
+def test_a_run_starts_from_a_run_without_views(flat, tmp_path, caplog):
+  caplog.set_level(logging.INFO)
+  result = fit(config_with(2, init_from=flat.workdir), tmp_path)
+  assert 'loaded  head/kernel' in caplog.text
+  assert f'fresh   {VIEW_VECTORS}' in caplog.text
+  start, source = saved(result, 0), saved(flat)
+  for path, x in source.items():
+    np.testing.assert_array_equal(start[path], x, err_msg=path)
+  assert (start[VIEW_NAMES] != PAD).any()
+
+
+def test_a_run_with_other_labels_takes_the_vectors_of_the_labels_it_shares(
+  finished, tmp_path
+):
+  config = config_with(2, init_from=finished.workdir, hold_out_labels=3)
+  result = fit(config, tmp_path)
+  ours, theirs = (
+    list(encoded_labels(Workdir.at(x.workdir).label_space()).ids)
+    for x in (result, finished)
+  )
+  assert ours != theirs
+  start, source = saved(result, 0), saved(finished)
+  for row, id_ in enumerate(ours):
+    if id_ in theirs:
+      np.testing.assert_array_equal(
+        start[VIEW_VECTORS][row], source[VIEW_VECTORS][theirs.index(id_)]
+      )
+  # The names are in this run's order.
+  rows = [theirs.index(id_) for id_ in ours if id_ in theirs]
+  kept = [row for row, id_ in enumerate(ours) if id_ in theirs]
+  np.testing.assert_array_equal(
+    start[VIEW_NAMES][kept], source[VIEW_NAMES][rows]
+  )
+
+
+def test_a_run_without_views_starts_from_one_with_views(finished, tmp_path):
+  config = config_with(2, init_from=finished.workdir, views=False)
+  start = saved(fit(config, tmp_path), 0)
+  source = saved(finished)
+  for path, x in start.items():
+    np.testing.assert_array_equal(x, source[path], err_msg=path)
+
+
+def test_views_are_planned():
+  config = config_with()
+  plans = [
+    Planner(corpus_sizes(c), LAPTOP).plan(c, n)
+    for c in (config_with(views=False), config)
+    for n in (1, 4)
+  ]
+  for plain, views in zip(plans[:2], plans[2:]):
+    assert views.longest.operations > 2 * plain.longest.operations
+    assert views.held.total > plain.held.total
+
+
+@pytest.mark.thorough
+def test_a_pretrained_encoder_reads_the_pieces_of_names(devices, tmp_path):
+  config = shrink(arxiv.get_config('hgclr'))
+  with devices(1):
+    result = fit(config, tmp_path / 'run')
+  folder = Workdir.at(result.workdir)
+  tokenizer, space = folder.subwords(), folder.label_space()
+  row = saved(result)[VIEW_NAMES][0]
+  ids = tokenizer.encode(space.labels[0].name)[1:-1][: len(row)]
+  assert row[: len(ids)].tolist() == ids.tolist()

@@ -1,0 +1,176 @@
+"""Tests that transfers go on after a kill, and never mix files."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tests.fixtures.kills import kill
+from tests.fixtures.sparse_runs import contents as files_of
+from tests.run.transfer.conftest import (
+  LEAVES,
+  ROWS,
+  TAXONOMY,
+  config_of,
+  write_corpus,
+)
+from xjax.config.run import Config
+from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.draft import RawCorpus
+from xjax.data.schema import Document
+from xjax.run.transfer import transfer as transfer_module
+from xjax.run.transfer.folder import TransferFolder
+from xjax.run.transfer.request import Target, TransferRequest
+from xjax.run.transfer.transfer import transfer
+from xjax.run.transfer.written import DocumentLines
+
+FILES = 7  # tree, original labels, meta-labels, labels, and three splits
+
+
+def run(source, output, **options):
+  options = {'branching': (3,), **options}
+  request = TransferRequest(Target.HIERARCHICAL, str(output), **options)
+  return transfer(config_of(source), request)
+
+
+@pytest.fixture
+def whole(source, tmp_path):
+  """The files of a transfer that nobody killed."""
+  run(source, tmp_path / 'whole')
+  return files_of(tmp_path / 'whole')
+
+
+@pytest.mark.parametrize('after', [False, True])
+@pytest.mark.parametrize('which', range(FILES))
+def test_a_killed_transfer_goes_on(
+  source, whole, tmp_path, monkeypatch, which, after
+):
+  assert len(whole) == FILES + 1  # and the record
+  output = tmp_path / 'tree'
+  with monkeypatch.context() as patch:
+    kill(patch, TransferFolder, 'note', which, after)
+    with pytest.raises(Preempted):
+      run(source, output)
+  run(source, output)
+  assert files_of(output) == whole
+
+
+def test_a_kill_between_two_documents_leaves_no_half_file(
+  source, whole, tmp_path, monkeypatch
+):
+  output = tmp_path / 'tree'
+  with monkeypatch.context() as patch:
+    kill(patch, DocumentLines, '_count', 7)
+    with pytest.raises(Preempted):
+      run(source, output)
+  assert (output / 'train.jsonl').exists()
+  assert not (output / 'dev.jsonl').exists()
+  run(source, output)
+  assert files_of(output) == whole
+
+
+def test_labels_are_clustered_only_once(source, tmp_path, monkeypatch):
+  output = tmp_path / 'tree'
+  with monkeypatch.context() as patch:
+    kill(patch, TransferFolder, 'note', 1)
+    with pytest.raises(Preempted):
+      run(source, output)
+  kill(monkeypatch, transfer_module, 'cluster_labels')
+  lines = run(source, output)
+  assert run(source, output) == lines  # a finished one says the same
+
+
+def test_the_same_command_again_writes_no_file(source, tmp_path):
+  output = tmp_path / 'tree'
+  run(source, output)
+  before = {x: x.stat().st_mtime_ns for x in output.glob('*.jsonl')}
+  run(source, output)
+  assert {x: x.stat().st_mtime_ns for x in output.glob('*.jsonl')} == before
+
+
+def test_a_changed_file_is_written_again(source, whole, tmp_path):
+  output = tmp_path / 'tree'
+  run(source, output)
+  (output / 'dev.jsonl').write_text('{}\n')
+  (output / 'test.jsonl').unlink()
+  run(source, output)
+  assert files_of(output) == whole
+
+
+def test_other_arguments_are_an_error(source, tmp_path):
+  output = tmp_path / 'tree'
+  run(source, output)
+  with pytest.raises(
+    ConfigError, match=r'with branching=\[3\], but now.*\[2\]'
+  ):
+    run(source, output, branching=(2,))
+  with pytest.raises(ConfigError, match='with seed=0, but now it is 1'):
+    run(source, output, seed=1)
+  request = TransferRequest(Target.FLAT, str(output), kept=LEAVES)
+  with pytest.raises(ConfigError, match="with to='hierarchical', but now"):
+    transfer(config_of(source), request)
+
+
+def test_another_corpus_is_an_error(source, tmp_path):
+  output = tmp_path / 'tree'
+  run(source, output)
+  rows = {**ROWS, 'dev': ROWS['dev'][:1]}
+  other = write_corpus(tmp_path / 'other', rows, TAXONOMY)
+  with pytest.raises(DataError, match='has files of another corpus'):
+    run(other, output)
+
+
+def test_a_wrong_argument_leaves_nothing_behind(source, tmp_path):
+  output = tmp_path / 'tree'
+  with pytest.raises(ConfigError):
+    run(source, output, branching=(50,))
+  run(source, output)
+
+
+def test_a_folder_of_other_files_stays_as_it_is(source, tmp_path):
+  with pytest.raises(ConfigError, match='files that are not of a transfer'):
+    run(source, tmp_path)
+  with pytest.raises(ConfigError, match='is the folder of the corpus'):
+    run(source, source)
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(ConfigError, match='is a file; give a folder'):
+    run(source, tmp_path / 'file')
+
+
+def test_a_damaged_record_is_an_error(source, tmp_path):
+  output = tmp_path / 'tree'
+  run(source, output)
+  (output / 'transfer.json').write_text('{"arguments": 3}')
+  with pytest.raises(DataError, match='is damaged'):
+    run(source, output)
+
+
+def test_an_original_needs_a_complete_transfer(source, tmp_path, moved):
+  output = tmp_path / 'tree'
+  run(source, output)
+  path = output / 'transfer.json'
+  record = json.loads(path.read_text())
+  path.write_text(json.dumps({**record, 'result': None}))
+  with pytest.raises(DataError, match='the transfer is not complete'):
+    moved(output, 'original', 'back')
+  path.write_text(json.dumps(record))
+  (output / 'meta_labels.txt').write_text('sea\n')
+  with pytest.raises(DataError, match='is not the file that the transfer'):
+    moved(output, 'original', 'back')
+
+
+@dataclasses.dataclass
+class BlankData(DataConfig):
+  """A user's format that accepts documents without text."""
+
+  def read(self, splits=(), usual=True):
+    documents = [Document('1', {'text': 'a b'}, ('a',))]
+    documents.append(Document('2', {'text': ' '}, ('b',)))
+    return RawCorpus.of('mine', [], {'train': documents})
+
+
+def test_documents_need_a_text(tmp_path):
+  request = TransferRequest(Target.FLAT, str(tmp_path / 'flat'))
+  with pytest.raises(DataError, match="mine: train: document '2' has no text"):
+    transfer(Config(data=BlankData()), request)

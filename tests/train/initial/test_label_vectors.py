@@ -1,0 +1,90 @@
+"""The first vectors of labels: from names, and trained on a hierarchy."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.fixtures.encoders import write_encoder
+from tests.fixtures.generation import hierarchy, make_model, mesh_of
+from xjax.data.schema import Label
+from xjax.data.text.subwords import Subwords
+from xjax.score.heads.generation.pretraining import (
+  LabelPretraining,
+  pretrained_nodes,
+)
+from xjax.score.pretrained.language_model import language_transform
+from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.train.initial.label_vectors import name_vectors, pretrain
+
+
+def test_a_label_starts_as_the_sum_of_its_pieces():
+  tokenizer = Subwords.fit(['red wine', 'white wine'])
+  words = np.random.default_rng(0).normal(size=(len(tokenizer), 4))
+  words = words.astype(np.float32)
+  piece = {text: words[i] for i, text in enumerate(tokenizer.pieces)}
+  labels = [Label('1', 'Red wine'), Label('2', ' '), Label('3', 'dw')]
+  others = np.full((3, 4), 7, np.float32)
+  found = name_vectors(labels, tokenizer, words, others)
+  np.testing.assert_allclose(found[0], piece['red'] + piece['wine'])
+  np.testing.assert_array_equal(found[1], others[1])
+  np.testing.assert_allclose(found[2], piece['d'] + piece['##w'])
+  assert (others == 7).all()
+
+
+@pytest.fixture(scope='module')
+def modules():
+  """An encoder with dropout and a transform, and the vectors of two tokens."""
+  with jax.set_mesh(mesh_of()):
+    model = make_model(rate=0.1)
+  special = np.random.default_rng(1).normal(size=(2, 16)).astype(np.float32)
+  return (model.encoder, model.head.transform), special
+
+
+def trained(modules, seed=0, check=lambda: None, **fields):
+  nodes = pretrained_nodes(hierarchy())
+  table = np.random.default_rng(3).normal(size=(len(nodes), 16), scale=0.1)
+  config = LabelPretraining(batch=4, **{'steps': 3, 'mask': 0.4, **fields})
+  parts, special = modules
+  table = table.astype(np.float32)
+  return table, pretrain(table, nodes, parts, special, config, seed, check)
+
+
+def test_the_seed_decides_the_vectors(modules):
+  before, found = trained(modules)
+  assert (found != before).all()
+  np.testing.assert_array_equal(trained(modules)[1], found)
+  assert (trained(modules, seed=1)[1] != found).any()
+
+
+def test_a_step_changes_only_its_segment(modules):
+  class Stopped(Exception):
+    pass
+
+  steps = []
+
+  def stop_after_the_first():
+    steps.append(len(steps))
+    raise Stopped
+
+  with pytest.raises(Stopped):
+    trained(modules, check=stop_after_the_first, segment=4)
+  assert steps == [0]
+  # Each node is in a segment of one round, so all vectors have changed once by
+  # about the rate of Adam.
+  before, found = trained(modules, segment=4, steps=1, mask=1.0)
+  change = np.abs(found - before).max(axis=1)
+  in_one_segment = [3, 4, 5, 6, 7, 8]  # d to i, all leaves
+  np.testing.assert_allclose(change[in_one_segment], 1e-3, rtol=1e-2)
+
+
+@pytest.mark.thorough
+def test_training_finds_the_hierarchy(modules, caplog):
+  caplog.set_level('INFO')
+  trained(modules, steps=200, rate=1e-2)
+  first, last = caplog.messages[-1].rpartition('loss ')[2].split(' to ')
+  assert float(last) < float(first) / 2
+
+
+def test_a_folder_without_a_language_model_has_no_transform(tmp_path):
+  write_encoder(tmp_path / 'model', pooler=True)
+  assert language_transform(ModelFolder.at(str(tmp_path / 'model'))) is None

@@ -1,0 +1,306 @@
+"""Defines the metrics that depend on the hierarchy of the labels.
+
+Each metric is one class. A label is predicted if its score is above a
+threshold, as in micro-F1. The sums are over documents, and documents without
+gold count too: every label that is predicted for them is wrong.
+
+Hierarchical precision, recall and F1 add all ancestors to the predicted labels
+and to the gold labels of a document, each ancestor once (Kiritchenko et al.
+2006). So a wrong label that is close to a gold label is partly right. All
+concepts of the hierarchy count, also those that are no labels. A top concept
+that is above all others and is no label does not count, because every document
+would have it.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import functools
+
+from jaxtyping import Bool, Float, Int
+import numpy as np
+
+from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
+from xjax.judge.metrics.contract import (
+  TUNED,
+  Measure,
+  Metric,
+  MetricPoints,
+  Needs,
+  Numbers,
+  Protocol,
+  Value,
+)
+
+# Documents whose ancestors are computed at a time, which bounds the memory.
+_ROWS = 8192
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PathDecisions:
+  """Holds the labels that are assigned to N documents, and their gold labels.
+
+  Attributes:
+    predicted: N rows of labels, the labels that are assigned to each document.
+    gold: N rows of labels.
+    hierarchy: its first nodes are the labels.
+    askable_L: bool [L], the labels that could be assigned.
+  """
+
+  predicted: Ragged
+  gold: Ragged
+  hierarchy: Hierarchy
+  askable_L: Bool[np.ndarray, ' L']
+
+  @classmethod
+  def above(
+    cls,
+    ids_NK: Int[np.ndarray, 'N K'],
+    scores_NK: Float[np.ndarray, 'N K'],
+    threshold: float,
+    gold: Ragged,
+    hierarchy: Hierarchy,
+    askable_L: Bool[np.ndarray, ' L'],
+  ) -> 'PathDecisions':
+    """Assigns the listed labels with a score above a threshold.
+
+    Args:
+      ids_NK: int32 lists of labels, PAD after the last label.
+      scores_NK: float32 scores.
+      threshold: the threshold, in the unit of the scores.
+      gold: N rows of gold labels.
+      hierarchy: its first nodes are the labels.
+      askable_L: bool [L], the labels that could be assigned.
+    """
+    above_NK = (ids_NK != PAD) & (scores_NK.astype(np.float64) > threshold)
+    indptr = np.zeros(len(ids_NK) + 1, np.int64)
+    np.cumsum(above_NK.sum(-1), out=indptr[1:])
+    return cls(Ragged(indptr, ids_NK[above_NK]), gold, hierarchy, askable_L)
+
+  @functools.cached_property
+  def path_counts_3N(self) -> Float[np.ndarray, '3 N']:
+    """Counts nodes of each document, where labels bring their ancestors.
+
+    Returns:
+      float64 [3, N]: nodes that are predicted and gold, nodes that are
+      predicted, and nodes that are gold.
+    """
+    counts_3N = np.zeros((3, len(self.gold)))
+    for start in range(0, len(self.gold), _ROWS):
+      block = slice(start, start + _ROWS)
+      predicted, gold = (
+        self._with_ancestors(_rows(rows, block))
+        for rows in (self.predicted, self.gold)
+      )
+      shared = predicted.keep(_isin(predicted, gold, len(self.hierarchy)))
+      counts_3N[:, block] = shared.lengths, predicted.lengths, gold.lengths
+    return counts_3N
+
+  def _with_ancestors(self, rows: Ragged) -> Ragged:
+    nodes = self.hierarchy.with_ancestors(rows)
+    top = self.hierarchy.top_concept
+    return nodes if top is None else nodes.keep(nodes.values != top)
+
+  @functools.cached_property
+  def consistent_N(self) -> Float[np.ndarray, ' N']:
+    """Counts the predicted labels all of whose parents are predicted too.
+
+    Only parents that could be assigned are asked for.
+    """
+    parents = self.hierarchy.parents
+    is_label = parents.values < len(self.askable_L)
+    is_label[is_label] = self.askable_L[parents.values[is_label]]
+    parents = parents.keep(is_label)
+    consistent_N = np.zeros(len(self.gold))
+    for start in range(0, len(self.gold), _ROWS):
+      block = slice(start, start + _ROWS)
+      predicted = _rows(self.predicted, block)
+      # Each predicted label has a row with its parents.
+      counts = parents.lengths[predicted.values]
+      owners = np.repeat(np.arange(len(counts)), counts)
+      docs = np.repeat(np.arange(len(predicted)), predicted.lengths)
+      asked = parents.take(predicted.values)
+      by_document = Ragged(asked.indptr[predicted.indptr], asked.values)
+      absent = ~_isin(by_document, predicted, len(self.hierarchy))
+      whole = np.bincount(owners[absent], minlength=len(counts)) == 0
+      consistent_N[block] = np.bincount(docs[whole], minlength=len(predicted))
+    return consistent_N
+
+  @functools.cached_property
+  def hits(self) -> Bool[np.ndarray, ' decisions']:
+    """Returns whether each predicted label is gold."""
+    return _isin(self.predicted, self.gold, len(self.hierarchy))
+
+  def at_level(
+    self, rows: Ragged, level: int, kept: np.ndarray | bool = True
+  ) -> Float[np.ndarray, ' N']:
+    """Counts the labels of each document at a level of the hierarchy.
+
+    Args:
+      rows: N rows of labels.
+      level: the level; roots are at level 1.
+      kept: bool, one for each value of `rows`; other values are not counted.
+    """
+    chosen = rows.keep((self.hierarchy.levels[rows.values] == level) & kept)
+    return chosen.lengths.astype(np.float64)
+
+
+def _rows(rows: Ragged, block: slice) -> Ragged:
+  """Returns some consecutive rows."""
+  indptr = rows.indptr[block.start : block.stop + 1]
+  return Ragged(indptr - indptr[0], rows.values[indptr[0] : indptr[-1]])
+
+
+def _isin(rows: Ragged, others: Ragged, n_nodes: int) -> np.ndarray:
+  """Returns which values of `rows` are in the same row of `others`, bool."""
+  keys = [
+    np.repeat(np.arange(len(x), dtype=np.int64), x.lengths) * n_nodes + x.values
+    for x in (rows, others)
+  ]
+  return np.isin(*keys)
+
+
+class HierarchicalMetric(Metric):
+  """Is the base class of metrics whose sums need the hierarchy of labels.
+
+  `over(decisions)` gets PathDecisions and returns float64 [N], what each
+  document adds to the numerator. `under(decisions)` does the same for the
+  denominator.
+  """
+
+  needs = Needs.HIERARCHY
+
+  @classmethod
+  def kinds(cls) -> tuple[str, ...]:
+    return cls.name, f'{cls.name}{TUNED}'
+
+  def measures(
+    self, protocol: Protocol, points: MetricPoints
+  ) -> Iterator[Measure]:
+    """Yields a measure for each threshold."""
+    for end in points.thresholds:
+      yield self._measure(end)
+
+  def _measure(self, end: str) -> Measure:
+    over, under = (f'{self.sum_of(part)}{end}' for part in ('over', 'under'))
+    return Measure(f'{self.label}{end}', self, over, (under,), 0)
+
+
+class HierarchicalPrecision(HierarchicalMetric):
+  """Divides the nodes that are predicted and gold by the predicted nodes.
+
+  Predicted labels and gold labels bring their ancestors.
+  """
+
+  name = 'hP'
+
+  def over(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.path_counts_3N[0]
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.path_counts_3N[1]
+
+
+class HierarchicalRecall(HierarchicalMetric):
+  """Divides the nodes that are predicted and gold by the gold nodes.
+
+  Predicted labels and gold labels bring their ancestors.
+  """
+
+  name = 'hR'
+  over = HierarchicalPrecision.over
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.path_counts_3N[2]
+
+
+class HierarchicalF1(HierarchicalMetric):
+  """Computes the F1 of all decisions about nodes, pooled over documents.
+
+  It is the harmonic mean of hierarchical precision and recall. For labels
+  without parents, it is micro-F1.
+  """
+
+  name = 'hF1'
+  over = HierarchicalPrecision.over
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.path_counts_3N[1:].sum(0)
+
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
+    return 2.0 * over / under
+
+
+class Consistency(HierarchicalMetric):
+  """Computes the share of predicted labels whose parents are predicted too.
+
+  All parents of a label that are labels themselves must be predicted for the
+  same document. A label without such parents counts as consistent. A document
+  without predicted labels adds nothing.
+  """
+
+  name = 'consistency'
+
+  def over(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.consistent_N
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.predicted.lengths.astype(np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class _AtLevel(HierarchicalMetric):
+  """Is the base class of metrics that count only labels at a level.
+
+  Attributes:
+    level: level of the hierarchy; roots are at level 1.
+  """
+
+  level: int = 1
+
+  @property
+  def label(self) -> str:
+    return self.name.replace('[level]', f'[level={self.level}]')
+
+  def measures(
+    self, protocol: Protocol, points: MetricPoints
+  ) -> Iterator[Measure]:
+    for end in points.thresholds:
+      for level in points.levels:
+        yield dataclasses.replace(self, level=level)._measure(end)
+
+
+class LevelPrecision(_AtLevel):
+  """Computes the precision of all decisions about the labels at a level."""
+
+  name = 'micro-P[level]'
+
+  def over(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.at_level(decisions.predicted, self.level, decisions.hits)
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.at_level(decisions.predicted, self.level)
+
+
+class LevelRecall(_AtLevel):
+  """Computes the recall of all decisions about the labels at a level."""
+
+  name = 'micro-R[level]'
+  over = LevelPrecision.over
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return decisions.at_level(decisions.gold, self.level)
+
+
+class LevelF1(_AtLevel):
+  """Computes the F1 of all decisions about the labels at a level."""
+
+  name = 'micro-F1[level]'
+  over = LevelPrecision.over
+  value = HierarchicalF1.value
+
+  def under(self, decisions: PathDecisions) -> Float[np.ndarray, ' N']:
+    return sum(
+      decisions.at_level(rows, self.level)
+      for rows in (decisions.predicted, decisions.gold)
+    )

@@ -1,0 +1,341 @@
+"""Draws the hierarchy of labels: width by support, colour by F1."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+import numpy as np
+
+from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.judge.criteria import USUAL_K, Criteria
+from xjax.judge.evidence import Evidence
+from xjax.judge.intervals import label_f1
+from xjax.judge.judge import thresholds
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.slice import Slice
+from xjax.report.figures.plots import HALF, STYLE, literal, svg_text
+from xjax.report.page.page import (
+  Block,
+  Cell,
+  Fold,
+  Picture,
+  Table,
+  Text,
+  Tree,
+  number_cell,
+)
+from xjax.report.runs import Group, JudgedRun
+
+_STEPS = 11  # number of colours
+_ENDS = '#d55e00', '#f5efe0', '#0072b2'  # colours of F1 0, 0.5 and 1
+_EMPTY = '#b9c0c7'  # colour of nodes without F1
+# With one of these two, texts have a contrast above 4.5 on every colour.
+_DARK, _LIGHT = 'black', 'white'
+_ROWS = 4  # levels of the drawing without zoom
+_LEAST = 0.0015  # share of the width below which a node is not drawn
+_LETTER = 0.0062  # share of the width that a letter takes
+_FEWEST = 3  # a shorter name is not written
+_IN_TABLE = 40  # largest number of nodes in the table
+
+
+def _palette() -> list[tuple[str, str]]:
+  """Returns the colours of the F1 from 0 to 1, and of the text on them."""
+  low, middle, high = (np.array(to_rgb(colour)) for colour in _ENDS)
+  colours = []
+  for share in np.linspace(-1, 1, _STEPS):
+    end = high if share > 0 else low
+    rgb = middle + (end - middle) * abs(share)
+    inks = sorted((_DARK, _LIGHT), key=lambda ink: _contrast(to_rgb(ink), rgb))
+    colours.append((to_hex(rgb), inks[-1]))
+  return colours
+
+
+def _contrast(first: Sequence[float], second: Sequence[float]) -> float:
+  """Returns the contrast ratio of two colours, as WCAG 2 defines it."""
+  dark, light = sorted(map(_luminance, (first, second)))
+  return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(rgb: Sequence[float]) -> float:
+  rgb = np.asarray(rgb)
+  linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+  return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Forest:
+  """Holds the nodes that have a width, each below its first parent.
+
+  Attributes:
+    hierarchy: the hierarchy of the first system.
+    nodes: int [M], numbers of the nodes in the hierarchy.
+    parents: int [M], places of the parents in `nodes`; PAD for roots.
+    widths: int [M], the number of judged documents that have the node as a
+      gold label, or the sum of the children's widths, if it is larger.
+    gold: int [M], judged documents of a label; PAD for other concepts.
+  """
+
+  hierarchy: Hierarchy
+  nodes: np.ndarray
+  parents: np.ndarray
+  widths: np.ndarray
+  gold: np.ndarray
+
+  @classmethod
+  def of(cls, hierarchy: Hierarchy, gold_L: np.ndarray) -> '_Forest':
+    """Makes the forest.
+
+    Args:
+      hierarchy: a hierarchy.
+      gold_L: int [L], judged documents of each label.
+    """
+    first, n = hierarchy.first_parents, hierarchy.n_labels
+    gold_V = np.full(len(hierarchy), PAD, np.int64)
+    gold_V[:n] = gold_L
+    below_V = np.zeros(len(hierarchy), np.int64)
+    widths_V = np.maximum(gold_V, 0)
+    for node in hierarchy.top_down[::-1].tolist():
+      widths_V[node] = max(widths_V[node], below_V[node])
+      if first[node] != PAD:
+        below_V[first[node]] += widths_V[node]
+    nodes = np.flatnonzero(widths_V)
+    places_V = np.full(len(hierarchy), PAD, np.int64)
+    places_V[nodes] = np.arange(len(nodes))
+    parents = np.where(first[nodes] == PAD, PAD, places_V[first[nodes]])
+    return cls(hierarchy, nodes, parents, widths_V[nodes], gold_V[nodes])
+
+  @property
+  def ids(self) -> list[str]:
+    """Returns the id of each node."""
+    return list(self.hierarchy.ids[self.nodes])
+
+  def children(self) -> list[list[int]]:
+    """Returns the children of each node, and of the root of all, widest first.
+
+    The last list has the roots.
+    """
+    children = [[] for _ in range(len(self.nodes) + 1)]
+    for node in np.argsort(-self.widths, kind='stable').tolist():
+      children[self.parents[node]].append(node)
+    return children
+
+
+def taxonomy_blocks(
+  groups: Sequence[Group],
+  hierarchy: Hierarchy,
+  names: Mapping[str, str],
+) -> list[Block]:
+  """Draws the hierarchy, and lists its widest nodes in a table.
+
+  Args:
+    groups: the systems; the first run of each system is shown.
+    hierarchy: the hierarchy of the first system's labels.
+    names: node id -> name; the name of other nodes is their id.
+  """
+  first = groups[0].first.predictions
+  gold_L = np.bincount(first.gold.values, minlength=len(first.labels))
+  forest = _Forest.of(hierarchy, gold_L)
+  if not len(forest.nodes):
+    return [Text('No document has a gold label, so no hierarchy is drawn.')]
+  ids = forest.ids
+  shown = [names.get(id_, id_) for id_ in ids]
+  scores, decided = {}, {}
+  for group in groups:
+    f1, decided[group.name] = _f1_by_id(group.first)
+    # A label that is never gold has no F1.
+    scores[group.name] = [
+      f1.get(id_) if n > 0 else None for id_, n in zip(ids, forest.gold)
+    ]
+  still = Picture(
+    svgs=[
+      _drawing(forest, shown, values, system)
+      for system, values in scores.items()
+    ],
+    alt=_alt(forest, shown, scores),
+    caption=_caption(forest, decided),
+  )
+  tree = Tree(
+    names=shown,
+    ids=ids,
+    parents=forest.parents.tolist(),
+    levels=hierarchy.levels[forest.nodes].tolist(),
+    widths=forest.widths.tolist(),
+    counts=[None if n == PAD else n for n in forest.gold.tolist()],
+    values=scores,
+    palette=_palette(),
+    count_name='support',
+    value_name='F1',
+    still=still,
+  )
+  table = _table(forest, shown, scores)
+  return [tree, Fold('The widest labels as a table', [table])]
+
+
+def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
+  """Returns the F1 of each label of a run, and which labels are predicted.
+
+  These are the labels above the threshold of micro-F1. If that is not known
+  from the saved lists, they are the first labels of each list.
+  """
+  predictions = run.predictions
+  cuts = thresholds(predictions, None)
+  part = Slice.of(predictions, ALL, predictions.masks[ALL])
+  end, decided = '', 'the labels above the threshold of micro-F1'
+  if cuts[end] is None or part.n_short_above(cuts[end]):
+    end, decided = f'@{USUAL_K}', f'the first {USUAL_K} labels of each list'
+  by = Criteria((USUAL_K,), kinds=('macro-F1', 'macro-F1@k'))
+  evidence = Evidence.of(part, by, by.protocols, cuts, predictions.n_train)
+  f1_L = label_f1(evidence, end)
+  return dict(zip(predictions.labels, f1_L.tolist(), strict=True)), decided
+
+
+def _caption(forest: _Forest, decided: Mapping[str, str]) -> str:
+  hierarchy = forest.hierarchy
+  several = int((hierarchy.parents.lengths[forest.nodes] > 1).sum())
+  left_out = len(hierarchy) - len(forest.nodes)
+  said = [
+    'Each bar is a label; its children stand below it, the widest first. The '
+    'width is the number of judged documents that have the label, or the sum '
+    "of its children's widths, if it is larger. The colour is the F1 of the "
+    'label. Grey bars are concepts that are no labels, or labels that are gold '
+    'for no document.'
+  ]
+  by_rule: dict[str, list[str]] = {}
+  for system, rule in decided.items():
+    by_rule.setdefault(rule, []).append(system)
+  said += [
+    f'Predicted by {", ".join(who)}: {rule}.' for rule, who in by_rule.items()
+  ]
+  if several:
+    said.append(
+      f'{several:,} of the bars have several parents; each stands only below '
+      'its first parent.'
+    )
+  if left_out:
+    said.append(
+      f'{left_out:,} labels and concepts are left out, because neither they '
+      'nor the labels below them are gold.'
+    )
+  said.append('If a system has several runs, the first run is shown.')
+  return ' '.join(said)
+
+
+def _alt(
+  forest: _Forest,
+  names: Sequence[str],
+  scores: Mapping[str, Sequence[float | None]],
+) -> str:
+  """Describes the widest labels at the top."""
+  *_, roots = forest.children()
+  described = []
+  for root in roots[:10]:
+    values = ', '.join(
+      f'{system} {values[root]:.2f}'
+      for system, values in scores.items()
+      if values[root] is not None
+    )
+    described.append(f'{names[root]}: {values}' if values else names[root])
+  return (
+    f'Hierarchy of {len(names):,} labels and concepts, {len(roots)} of them at '
+    f'the top. F1 of the widest: {"; ".join(described)}'
+  )
+
+
+def _table(
+  forest: _Forest,
+  names: Sequence[str],
+  scores: Mapping[str, Sequence[float | None]],
+) -> Table:
+  """Returns a table of the widest nodes, from the top to the bottom."""
+  children, rows = forest.children(), []
+  levels = forest.hierarchy.levels[forest.nodes].tolist()
+  widest = set(np.argsort(-forest.widths, kind='stable')[:_IN_TABLE].tolist())
+  waiting = children[-1][::-1]
+  while waiting:
+    node = waiting.pop()
+    waiting += children[node][::-1]
+    if node in widest:
+      above = forest.parents[node]
+      n_gold = int(forest.gold[node])
+      rows.append(
+        [
+          Cell(names[node]),
+          Cell('' if above == PAD else names[above]),
+          number_cell(levels[node]),
+          number_cell(None if n_gold == PAD else n_gold),
+          *(number_cell(values[node]) for values in scores.values()),
+        ]
+      )
+  heads = (f'F1\n{system}' for system in scores)
+  return Table(('label', 'below', 'level', 'gold', *heads), rows, n_text=2)
+
+
+def _drawing(
+  forest: _Forest,
+  names: Sequence[str],
+  values: Sequence[float | None],
+  system: str,
+) -> str:
+  """Draws the upper levels of the hierarchy, and returns SVG text."""
+  palette, children = _palette(), forest.children()
+  n_rows = min(_ROWS, int(forest.hierarchy.levels[forest.nodes].max()))
+  with matplotlib.rc_context(STYLE):
+    figure = Figure(figsize=(2 * HALF, 0.8 + 0.5 * n_rows))
+    axes = figure.subplots()
+    axes.set_title(literal(system), loc='left')
+    axes.set_xlim(0, 1)
+    axes.set_ylim(n_rows, 0)
+    axes.axis('off')
+    whole = sum(forest.widths[root] for root in children[-1])
+    # Nodes whose children are drawn next; the left ends and the level of these.
+    waiting = [(len(names), 0.0, 0)]
+    while waiting:
+      parent, left, row = waiting.pop()
+      for node in children[parent]:
+        width = forest.widths[node] / whole
+        if width < _LEAST:
+          break  # the others are narrower
+        colour = _EMPTY, _DARK
+        if values[node] is not None:
+          colour = palette[round(values[node] * (_STEPS - 1))]
+        _draw_bar(axes, left, row, width, names[node], colour)
+        if row + 1 < n_rows:
+          waiting.append((node, left, row + 1))
+        left += width
+    colours = ListedColormap([colour for colour, _ in palette])
+    figure.colorbar(
+      ScalarMappable(cmap=colours), ax=axes, label='F1', pad=0.01, aspect=12
+    )
+    return svg_text(figure)
+
+
+def _draw_bar(
+  axes: Axes,
+  left: float,
+  row: int,
+  width: float,
+  name: str,
+  colour: tuple[str, str],
+) -> None:
+  """Draws a bar, with its name if there is room."""
+  fill, ink = colour
+  axes.add_patch(
+    Rectangle((left, row), width, 0.96, facecolor=fill, edgecolor=_LIGHT)
+  )
+  room = int(width / _LETTER) - 1
+  if room >= _FEWEST:
+    text = name if len(name) <= room else f'{name[: room - 1]}\u2026'
+    axes.text(
+      left + _LETTER / 2,
+      row + 0.5,
+      literal(text),
+      color=ink,
+      fontsize=8.5,
+      va='center',
+    )

@@ -1,0 +1,242 @@
+"""Writes the HTML of a tree into which readers can zoom.
+
+The tree is drawn from top to bottom: each node is a bar, and its children stand
+below it. A click on a node zooms into it, and a click on a node above zooms
+out. Only bars that are wide enough to be seen are drawn, so a tree may have
+thousands of nodes. The page needs no other file.
+"""
+
+from html import escape
+import json
+
+from xjax.report.page.page import Tree
+
+TREE_MARK = '<div class="tree" hidden>'
+
+TREE_STYLE = """\
+.tree { margin: 18px 0 0; }
+.tree .row { display: flex; flex-wrap: wrap; align-items: center;
+  gap: 6px 10px; font-size: 14px; }
+.tree button, .tree input { font: inherit; color: inherit; padding: 3px 9px;
+  border: 1px solid #8a939c; border-radius: 4px; background: var(--page); }
+.tree button { cursor: pointer; }
+.tree button[aria-pressed="true"] { background: #0b57a4; color: white;
+  border-color: #0b57a4; }
+.tree button:focus-visible, .tree input:focus-visible {
+  outline: 3px solid #e69f00; outline-offset: 1px; }
+.tree .said { min-height: 1.5em; margin: 8px 0; overflow-wrap: anywhere; }
+.tree .about { color: var(--soft); font-size: 14px; }
+.tree svg { display: block; font-size: 12.5px; }
+.tree .bar { cursor: pointer; outline: none; }
+.tree .bar rect { stroke: var(--page); }
+.tree .bar:hover rect, .tree .bar:focus-visible rect { stroke: var(--ink);
+  stroke-width: 2; }
+.tree .found rect { stroke: var(--ink); stroke-width: 3; }
+.tree .scale i { display: inline-block; width: 18px; height: 12px; }
+"""
+
+# The data are in the element before the script. Names are written as text
+# nodes, so they are never read as HTML.
+_SCRIPT = """\
+<script>
+(() => {
+  const ROW = 34, LEVELS = 4, LEAST = 2, LETTER = 7.2, EMPTY = '#b9c0c7';
+  const home = document.currentScript.parentElement;
+  const data = JSON.parse(home.querySelector('.data').textContent);
+  const {names, ids, parents, levels, widths, counts, palette} = data;
+  const systems = Object.keys(data.values);
+  const children = names.map(() => []), roots = [];
+  parents.forEach((p, i) => (p < 0 ? roots : children[p]).push(i));
+  for (const row of [roots, ...children])
+    row.sort((a, b) => widths[b] - widths[a]);
+  const whole = roots.reduce((sum, i) => sum + widths[i], 0);
+  const below = (i) => i < 0 ? roots : children[i];
+  const size = (i) => i < 0 ? whole : widths[i];
+  const name = (i) => i < 0 ? 'all labels' : names[i];
+  let system = systems[0], focus = -1, found = -1, lowest = 0;
+
+  const make = (tag, attributes, parent) => {
+    const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const key in attributes) node.setAttribute(key, attributes[key]);
+    return parent.appendChild(node);
+  };
+  const value = (i) => i < 0 ? null : data.values[system][i];
+  const about = (i) => {
+    if (i < 0) return `all labels: ${roots.length} at the top`;
+    const parts = [`level ${levels[i]}`];
+    if (counts[i] !== null) parts.push(`${data.count_name} ${counts[i]}`);
+    const v = value(i);
+    parts.push(v === null ? `no ${data.value_name}`
+      : `${data.value_name} ${v.toFixed(3)}`);
+    if (children[i].length) parts.push(`${children[i].length} below`);
+    const id = ids[i] === names[i] ? '' : ` (${ids[i]})`;
+    return `${names[i]}${id}: ${parts.join(', ')}`;
+  };
+  const said = home.querySelector('.said'), svg = home.querySelector('svg');
+  const say = (text) => { said.textContent = text; };
+
+  const bar = (i, x, y, width) => {
+    const v = value(i);
+    const steps = palette.length - 1;
+    const [fill, ink] = v === null ? [EMPTY, 'black']
+      : palette[Math.round(v * steps)];
+    const group = make('g', {class: i === found && i >= 0 ? 'bar found' : 'bar',
+      tabindex: 0, role: 'button', 'aria-label': about(i), 'data-node': i},
+      svg);
+    make('rect', {x, y, width, height: ROW - 1, fill}, group);
+    make('title', {}, group).textContent = about(i);
+    const room = Math.floor((width - 8) / LETTER);
+    if (room >= 3) {
+      const text = make('text', {x: x + 5, y: y + ROW / 2 + 4, fill: ink},
+        group);
+      const words = name(i);
+      text.textContent = words.length > room
+        ? words.slice(0, room - 1) + '\\u2026' : words;
+    }
+  };
+  const place = (i, x, y, width, left) => {
+    bar(i, x, y, width);
+    lowest = Math.max(lowest, y + ROW);
+    if (!left) return;
+    let at = x;
+    const scale = width / size(i), row = below(i);
+    for (let n = 0; n < row.length; n++) {
+      const wide = widths[row[n]] * scale;
+      if (wide < LEAST) {
+        const rest = row.slice(n).reduce((sum, j) => sum + widths[j], 0);
+        if (rest * scale >= 1) {
+          const gap = make('rect', {x: at, y: y + ROW, fill: EMPTY,
+            width: rest * scale, height: ROW - 1, opacity: 0.4}, svg);
+          make('title', {}, gap).textContent =
+            `${row.length - n} narrow labels; zoom in to see them`;
+        }
+        break;
+      }
+      place(row[n], at, y + ROW, wide, left - 1);
+      at += wide;
+    }
+  };
+  const draw = () => {
+    svg.replaceChildren();
+    const path = [];
+    for (let i = focus; i >= 0; i = parents[i]) path.unshift(parents[i]);
+    const width = Math.max(home.clientWidth, 200);
+    path.forEach((i, n) => bar(i, 0, n * ROW, width));
+    lowest = 0;
+    place(focus, 0, path.length * ROW, width, LEVELS);
+    svg.setAttribute('width', width);
+    svg.setAttribute('height', lowest);
+  };
+  const zoom = (i) => {
+    focus = i;
+    draw();
+    svg.querySelector(`[data-node="${i}"]`).focus({preventScroll: true});
+    say(about(i));
+  };
+  const node = (event) => {
+    const group = event.target.closest('.bar');
+    return group ? Number(group.dataset.node) : null;
+  };
+  const enter = (i) => {
+    if (i === focus && i >= 0) zoom(parents[i]);
+    else if (below(i).length) zoom(i);
+    else say(about(i));
+  };
+  svg.addEventListener('click', (event) => {
+    if (node(event) !== null) enter(node(event));
+  });
+  svg.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      if (node(event) !== null) enter(node(event));
+    } else if (event.key === 'Escape' && focus >= 0) zoom(parents[focus]);
+  });
+  for (const kind of ['mouseover', 'focusin'])
+    svg.addEventListener(kind, (event) => {
+      if (node(event) !== null) say(about(node(event)));
+    });
+  home.querySelector('input').addEventListener('change', (event) => {
+    const words = event.target.value.trim().toLowerCase();
+    const fits = (text) => text.toLowerCase().includes(words);
+    found = words ? names.findIndex((text, i) => fits(text) || fits(ids[i]))
+      : -1;
+    if (words && found < 0) return say(`no label has \\u201c${words}\\u201d`);
+    zoom(found < 0 || children[found].length ? found : parents[found]);
+    if (found >= 0) say(about(found));
+  });
+  home.addEventListener('click', (event) => {
+    const button = event.target.closest('button');
+    if (!button) return;
+    system = systems[Number(button.dataset.system)];
+    for (const other of home.querySelectorAll('button'))
+      other.setAttribute('aria-pressed', String(other === button));
+    draw();
+  });
+  window.addEventListener('resize', draw);
+  // Paper shows the drawing without zoom.
+  const show = (zooms) => {
+    home.hidden = !zooms;
+    home.previousElementSibling.hidden = zooms;
+  };
+  window.addEventListener('beforeprint', () => show(false));
+  window.addEventListener('afterprint', () => show(true));
+  show(true);
+  draw();
+  say(about(-1));
+})();
+</script>
+"""
+
+
+def tree_html(tree: Tree, still: str) -> str:
+  """Returns the HTML of a tree.
+
+  Without JavaScript, only the drawing without zoom is shown.
+
+  Args:
+    tree: the tree.
+    still: HTML of the drawing without zoom.
+  """
+  data = {
+    'names': tree.names,
+    'ids': tree.ids,
+    'parents': tree.parents,
+    'levels': tree.levels,
+    'widths': tree.widths,
+    'counts': tree.counts,
+    'values': {
+      system: [None if x is None else round(x, 4) for x in values]
+      for system, values in tree.values.items()
+    },
+    'palette': tree.palette,
+    'count_name': tree.count_name,
+    'value_name': tree.value_name,
+  }
+  text = json.dumps(data, ensure_ascii=False, separators=(',', ':'))
+  # In a script element, < could end the element.
+  text = text.replace('<', '\\u003c')
+  return (
+    # The script hides the drawing without zoom, and shows the next element.
+    f'{still}\n{TREE_MARK}\n'
+    f'{_controls(tree)}\n<p class="said" aria-live="polite"></p>\n'
+    f'<svg role="group" aria-label="{escape(tree.still.alt)}"></svg>\n'
+    f'<script type="application/json" class="data">{text}</script>\n'
+    f'{_SCRIPT}<p class="about">{escape(tree.still.caption)}</p>\n</div>'
+  )
+
+
+def _controls(tree: Tree) -> str:
+  """Returns the buttons of the systems, a field to search, and the colours."""
+  buttons = ''.join(
+    f'<button type="button" data-system="{n}" '
+    f'aria-pressed="{str(not n).lower()}">{escape(system)}</button>'
+    for n, system in enumerate(tree.values)
+  )
+  colours = ''.join(
+    f'<i style="background:{colour}"></i>' for colour, _ in tree.palette
+  )
+  return (
+    f'<div class="row">{buttons if len(tree.values) > 1 else ""}'
+    '<label>Find <input type="search" placeholder="name of a label"></label>'
+    f'<span class="scale">{escape(tree.value_name)} 0 {colours} 1</span></div>'
+  )

@@ -1,0 +1,221 @@
+"""Clusters the labels of a flat corpus into a tree of meta-labels."""
+
+from collections.abc import Sequence
+import dataclasses
+
+from absl import logging
+import numpy as np
+from scipy import sparse
+
+from xjax.config.run import Config
+from xjax.core.progress import Progress
+from xjax.core.types import PAD, Ragged
+from xjax.data.files.faults import plural
+from xjax.data.formats.draft import TRAIN, RawCorpus
+from xjax.data.load import build_corpus
+from xjax.data.schema import Corpus, Label, Labels, LabelSpace
+from xjax.data.text.tfidf import Tfidf
+from xjax.data.text.words import split_terms
+from xjax.run.transfer.relabelling import Relabelling, check_new_ids
+from xjax.run.transfer.request import TransferRequest, tfidf_of
+from xjax.score.trees.clustering import balanced_kmeans
+from xjax.score.trees.clusters import clustered_tree
+from xjax.score.trees.label_features import pifa, strongest
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+from xjax.train.sparse_inputs import SplitTexts, TextInputs
+
+
+def labels_to_cluster(raw: RawCorpus, config: Config) -> Corpus:
+  """Returns the corpus whose labels become the leaves of the tree.
+
+  The labels are those that config.data.labels chooses, and all other labels of
+  documents. Documents have the zones that config.data.zones chooses.
+
+  Args:
+    raw: the corpus.
+    config: config of the corpus. No labels are held out.
+
+  Raises:
+    ConfigError, DataError: as in build_corpus.
+  """
+  data = dataclasses.replace(config.data, hold_out_labels=0)
+  return build_corpus(raw, data, config.seed)
+
+
+def cluster_labels(
+  corpus: Corpus, config: Config, request: TransferRequest
+) -> LabelTree:
+  """Builds a tree by recursive balanced k-means over the labels.
+
+  The features of labels are those of clustering_features. Similar labels have a
+  small Euclidean distance. At each node, the numbers of labels below two
+  clusters differ by at most one (Bertalis et al., Section 3.3).
+
+  Args:
+    corpus: the corpus, with a split train.
+    config: config of the corpus.
+    request: the numbers of clusters, and the seed.
+
+  Returns:
+    A tree whose leaves are all labels. The nodes of depth r are the clusters of
+    level r.
+
+  Raises:
+    ConfigError: there are more clusters than labels.
+    DataError: the split train is missing, or has no usable words.
+  """
+  space = corpus.label_space
+  request.check_size(len(space))
+  workers = max(1, config.data.workers)
+  features = clustering_features(corpus, config, request.max_features)
+  widths = np.cumprod((1, *request.branching[:-1]))
+  with Progress('clusters of labels', int(widths.sum()), unit='node') as shown:
+
+    def part(labels: np.ndarray, k: int, seed: Sequence[int]) -> np.ndarray:
+      options = {'spherical': False, 'workers': workers}
+      clusters = balanced_kmeans(features, labels, k, seed, **options)
+      shown.update()
+      return clusters
+
+    return clustered_tree(len(space), request.branching, part, request.seed)
+
+
+def clustering_features(
+  corpus: Corpus, config: Config, n: int
+) -> sparse.csr_array:
+  """Returns the features by which labels are clustered, float32 [L, D].
+
+  The features of a label are the sum of tfidf(d) / words(d) over its training
+  documents d, and are not scaled (Bertalis et al., Section 3.3). A label
+  without training documents has the features of one document, whose text is the
+  name and the alternative names of the label. If no word of this text is a
+  feature, all features of the label are 0.
+
+  Args:
+    corpus: the corpus, with a split train.
+    config: config of the corpus; see tfidf_of.
+    n: number of features to keep for each label, those with the largest values;
+      0 keeps all.
+  """
+  split, space = corpus.split(TRAIN), corpus.label_space
+  texts = SplitTexts(split.documents)
+  tfidf = Tfidf.fit(texts, tfidf_of(config))
+  rows_ND = TextInputs(config, tfidf).split_rows(split)
+  lengths_N = np.fromiter(
+    (len(split_terms(text)) for text in texts), np.int64, len(split)
+  )
+  features_LD = pifa(rows_ND, split.gold, len(space), lengths_N, n)
+  counts_L = np.bincount(split.gold.values, minlength=len(space))
+  bare = np.flatnonzero(counts_L == 0)
+  return features_LD + _features_of_names(bare, space, tfidf, n)
+
+
+def _features_of_names(
+  bare: np.ndarray, space: LabelSpace, tfidf: Tfidf, n: int
+) -> sparse.csr_array:
+  """Returns the features of labels without training documents, [L, D].
+
+  The rows of other labels are empty.
+
+  Args:
+    bare: integers, the labels without training documents.
+    space: the labels.
+    tfidf: computes the features of texts.
+    n: as in clustering_features.
+  """
+  names = [' '.join((x.name, *x.alt)) for x in space.labels[bare]]
+  lengths = np.array([max(1, len(split_terms(x))) for x in names], np.float32)
+  rows = tfidf(names)
+  rows = sparse.csr_array(rows.multiply(1 / lengths[:, None]), dtype=np.float32)
+  if n:
+    rows = strongest(rows, n)
+  if len(bare):
+    empty = int((np.diff(rows.indptr) == 0).sum())
+    logging.info(
+      '%s without training documents: clustered by their names (%d of them '
+      'have no known word in their names, and are clustered as features of 0)',
+      plural(len(bare), 'label'),
+      empty,
+    )
+  counts = np.zeros(len(space), np.int64)
+  counts[bare] = np.diff(rows.indptr)
+  offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+  parts = rows.data, rows.indices, offsets
+  return sparse.csr_array(parts, (len(space), rows.shape[1]))
+
+
+def meta_label_ids(tree: LabelTree, prefix: str) -> list[str]:
+  """Returns the ids of all clusters of a tree, from the top down.
+
+  The id of cluster 7 of level 1 is PREFIX1_007, for example. The numbers of a
+  level have the same number of digits.
+
+  Args:
+    tree: the tree; its clusters are the inner nodes except the root.
+    prefix: the beginning of all ids.
+  """
+  starts, ids = tree.levels, []
+  for level in range(1, len(starts) - 2):
+    size = int(starts[level + 1] - starts[level])
+    width = len(str(size - 1))
+    ids += [f'{prefix}{level}_{i:0{width}d}' for i in range(size)]
+  return ids
+
+
+def in_tree(
+  tree: LabelTree, space: LabelSpace, raw: RawCorpus, prefix: str
+) -> Relabelling:
+  """Adds the clusters of a tree as labels above the labels of a corpus.
+
+  A document gets all clusters above its labels. The parent of a label is its
+  cluster on the lowest level, and the parent of a cluster is the cluster above
+  it. So the labels lose the parents that they had.
+
+  Args:
+    tree: a tree whose leaves are all labels, at one depth.
+    space: the labels.
+    raw: the corpus.
+    prefix: the beginning of the ids of clusters.
+
+  Returns:
+    The new labels. Clusters come first, from the top down. Labels follow in
+    their order, with their names and descriptions.
+
+  Raises:
+    ConfigError: the id of a cluster is the id of a label.
+  """
+  meta = meta_label_ids(tree, prefix)
+  check_new_ids(meta, raw, prefix, space.ids)
+  n, parent = len(meta), tree.parent
+  # Node 0 is the root, and the clusters follow in the order of their ids.
+  clusters = [
+    Label(id_, id_, parents=() if above == 0 else (meta[above - 1],))
+    for id_, above in zip(meta, parent[1 : 1 + n].tolist(), strict=True)
+  ]
+  leaves = np.flatnonzero(tree.label != NO_LABEL)
+  node_L = np.full(len(space), PAD)
+  node_L[tree.label[leaves]] = leaves
+  labels = [
+    dataclasses.replace(label, parents=(meta[parent[node] - 1],))
+    for label, node in zip(space.labels, node_L.tolist(), strict=True)
+  ]
+  ids = [*meta, *space.ids]
+  rows = []
+  for label in space.index.find(raw.label_ids).tolist():
+    row, node = [n + label], int(parent[node_L[label]])
+    while node:
+      row.append(node - 1)
+      node = int(parent[node])
+    rows.append(row)
+  described = Labels.of([*clusters, *labels])
+  return Relabelling(ids, Ragged.of(rows), described, True, meta)
+
+
+def tree_lines(tree: LabelTree) -> list[str]:
+  """Describes the levels of a tree, and its mean branching factors."""
+  sizes = np.diff(tree.levels).tolist()
+  factors = [b / a for a, b in zip(sizes, sizes[1:])]
+  return [
+    f'levels: {" - ".join(f"{n:,}" for n in sizes[1:])}',
+    f'children of a node, by level: {" / ".join(f"{f:.4g}" for f in factors)}',
+  ]

@@ -1,0 +1,173 @@
+"""Defines what a transfer of a corpus writes, and checks it."""
+
+import dataclasses
+import enum
+import math
+from typing import Any
+
+from xjax.config.run import Config
+from xjax.core.distributed import process_count
+from xjax.core.errors import ConfigError
+from xjax.data.config import TfidfConfig
+
+
+class Target(enum.Enum):
+  """Says which form the new corpus has.
+
+  Attributes:
+    FLAT: the labels have no parents.
+    HIERARCHICAL: the labels are the leaves of a tree of clusters. The clusters
+      are labels too, called meta-labels.
+    ORIGINAL: the corpus from which an earlier transfer has made the source.
+  """
+
+  FLAT = 'flat'
+  HIERARCHICAL = 'hierarchical'
+  ORIGINAL = 'original'
+
+
+class KeptLabels(enum.Enum):
+  """Says which labels a flat corpus has.
+
+  Attributes:
+    ALL: all labels of the hierarchy. Documents keep their labels.
+    CLOSED: all labels of the hierarchy. Documents keep their labels, and also
+      get all ancestors of these labels.
+    LEAVES: the labels without children. Documents lose their other labels.
+  """
+
+  ALL = 'all'
+  CLOSED = 'closed'
+  LEAVES = 'leaves'
+
+
+class Form(enum.Enum):
+  """Says in which format the new corpus is written.
+
+  Attributes:
+    JSONL: {split}.jsonl and labels.jsonl, which JsonlData reads.
+    HTC: {split}.json and taxonomy.txt, which HtcData reads.
+  """
+
+  JSONL = 'jsonl'
+  HTC = 'htc'
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferRequest:
+  """Describes the new corpus.
+
+  Attributes:
+    target: the form of the new corpus.
+    output: path of the folder to write.
+    kept: the labels of a flat corpus.
+    branching: for each level of clusters, the number of clusters below a node
+      of the level above; only for hierarchical corpora.
+    prefix: the ids of meta-labels begin with this text.
+    max_features: number of features to keep for each label when labels are
+      clustered; 0 keeps all.
+    seed: the seed of the clustering.
+    form: the format of the new corpus.
+    splits: names of splits to transfer, besides train, dev and test.
+    gzip: whether the files of documents and labels are gzipped.
+  """
+
+  target: Target
+  output: str
+  kept: KeptLabels = KeptLabels.ALL
+  branching: tuple[int, ...] = ()
+  prefix: str = 'meta_'
+  max_features: int = 1000
+  seed: int = 0
+  form: Form = Form.JSONL
+  splits: tuple[str, ...] = ()
+  gzip: bool = False
+
+  def check(self, config: Config) -> None:
+    """Checks the request, before the corpus is read.
+
+    Args:
+      config: config of the source.
+
+    Raises:
+      ConfigError: the request cannot be met, or there are several processes.
+    """
+    if process_count() > 1:
+      raise ConfigError('xjax transfer can only be used by one process')
+    if config.data.sparse:
+      raise ConfigError(
+        f'config.data={type(config.data).__name__}(...): the documents are '
+        'features, but a transferred corpus has texts: no format that xjax '
+        'reads has both features and parents of labels, and the clustering '
+        'divides by the number of words of a document; give the texts of the '
+        'corpus, for example with --config=xc_repo_bigru_lwan'
+      )
+    if self.target is not Target.HIERARCHICAL:
+      return
+    if not self.branching:
+      raise ConfigError(
+        '--branching is missing; give the number of clusters below the root, '
+        'then the number of clusters below each of them, and so on, such as '
+        '--branching=256,8'
+      )
+    if min(self.branching) < 2:
+      raise ConfigError(
+        f'--branching={",".join(map(str, self.branching))}: each number of '
+        'clusters must be at least 2'
+      )
+
+  def check_size(self, n_labels: int) -> None:
+    """Checks that no cluster of labels would be empty.
+
+    Args:
+      n_labels: number of labels to cluster.
+
+    Raises:
+      ConfigError: there are more clusters than labels.
+    """
+    clusters = math.prod(self.branching)
+    if clusters > n_labels:
+      product = ' x '.join(map(str, self.branching))
+      raise ConfigError(
+        f'--branching={",".join(map(str, self.branching))}: makes {product} = '
+        f'{clusters:,} clusters on the lowest level, but the corpus has only '
+        f'{n_labels:,} labels; give smaller numbers'
+      )
+
+  def facts(self, config: Config) -> dict[str, Any]:
+    """Returns all that decides what is written, except the source.
+
+    Args:
+      config: config of the source.
+
+    Returns:
+      Name of a flag or of a field of the config -> JSON value.
+    """
+    facts = {
+      'to': self.target.value,
+      'format': self.form.value,
+      'splits': list(self.splits),
+      'gzip': self.gzip,
+    }
+    if self.target is Target.FLAT:
+      facts['labels'] = self.kept.value
+    if self.target is Target.HIERARCHICAL:
+      facts |= {
+        'branching': list(self.branching),
+        'prefix': self.prefix,
+        'max_features': self.max_features,
+        'seed': self.seed,
+        'data.labels': config.data.label_space,
+        'data.zones': list(config.data.zones),
+        'data.tokens': dataclasses.asdict(tfidf_of(config)),
+      }
+    return facts
+
+
+def tfidf_of(config: Config) -> TfidfConfig:
+  """Returns the features of documents by which labels are clustered.
+
+  If config.data.tokens is no TfidfConfig, they are the default features.
+  """
+  tokens = config.data.tokens
+  return tokens if isinstance(tokens, TfidfConfig) else TfidfConfig()

@@ -1,0 +1,163 @@
+"""Writes the documents and the labels of a corpus in a format of xjax."""
+
+from collections.abc import Iterator, Sequence
+import json
+from typing import Any
+
+import numpy as np
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.progress import progress
+from xjax.data.formats.draft import USUAL, RawCorpus
+from xjax.data.formats.jsonl import LABELS
+from xjax.data.formats.taxonomy import ROOT
+from xjax.data.schema import Document, Label, Labels, label_row
+from xjax.run.transfer.relabelling import Relabelling
+from xjax.run.transfer.request import Form, TransferRequest
+
+ONLY_TEXT = ('text',)  # the only zone of a document that has no named zones
+_ENDING = {Form.JSONL: 'jsonl', Form.HTC: 'json'}
+
+
+def split_file(name: str, request: TransferRequest) -> str:
+  """Returns the name of the file of a split."""
+  return f'{name}.{_ENDING[request.form]}{".gz" * request.gzip}'
+
+
+def labels_file(request: TransferRequest) -> str:
+  """Returns the name of the file of the labels."""
+  if request.form is Form.HTC:
+    return 'taxonomy.txt'
+  return f'{LABELS}.jsonl{".gz" * request.gzip}'
+
+
+def check_writable(
+  raw: RawCorpus, labels: Labels, request: TransferRequest
+) -> None:
+  """Checks that the format can hold the splits and the labels.
+
+  Args:
+    raw: the corpus whose documents are written.
+    labels: the new labels.
+    request: the format.
+
+  Raises:
+    ConfigError: a split or a label has a name that the format reserves.
+  """
+  for name in raw.splits:
+    if request.form is Form.HTC and name not in USUAL:
+      raise ConfigError(
+        f'--format=htc: has only the splits {", ".join(USUAL)}, not {name!r}; '
+        'use --format=jsonl'
+      )
+    if name == LABELS:
+      raise ConfigError(f'a split cannot have the name {LABELS!r}; rename it')
+  if request.form is Form.HTC and ROOT in labels.ids.row_of:
+    raise ConfigError(
+      f'--format=htc: {ROOT!r} is the top of every taxonomy, but a label has '
+      'this id; use --format=jsonl'
+    )
+
+
+class DocumentLines:
+  """Makes the lines of the documents of a split, and counts what changes.
+
+  Attributes:
+    counts: numbers of the lines so far:
+
+      - documents: documents that are written;
+      - without_labels: documents that had labels, but have none any more;
+      - removed: labels that are removed from documents;
+      - added: labels that are added to documents.
+  """
+
+  def __init__(
+    self,
+    raw: RawCorpus,
+    name: str,
+    relabelling: Relabelling,
+    request: TransferRequest,
+  ):
+    """Makes the lines of a split.
+
+    Args:
+      raw: the corpus.
+      name: name of the split.
+      relabelling: the new labels of documents.
+      request: the format.
+    """
+    self._split, self._name = raw.splits[name], name
+    self._source = raw.source
+    self._relabelling, self._form = relabelling, request.form
+    kinds = 'documents', 'without_labels', 'removed', 'added'
+    self.counts = dict.fromkeys(kinds, 0)
+
+  def __iter__(self) -> Iterator[str]:
+    documents, gold = self._split.documents, self._split.gold
+    with progress(documents, f'writing {self._name}') as shown:
+      for row, document in enumerate(shown):
+        self._check(document)
+        labels = self._relabelling.of_row(gold[row])
+        self._count(gold[row], labels)
+        record = _records[self._form](document, labels)
+        yield json.dumps(record, ensure_ascii=False)
+
+  def _count(self, before: np.ndarray, labels: Sequence[str]) -> None:
+    """Adds a document to the counts."""
+    removed = int((self._relabelling.new.lengths[before] == 0).sum())
+    self.counts['documents'] += 1
+    self.counts['without_labels'] += len(before) > 0 and not labels
+    self.counts['removed'] += removed
+    self.counts['added'] += len(labels) - (len(before) - removed)
+
+  def _check(self, document: Document) -> None:
+    """Checks that a document has a text, as all formats require.
+
+    Raises:
+      DataError: it has none.
+    """
+    if not any(text.strip() for text in document.zones.values()):
+      raise DataError(
+        f'{self._source}: {self._name}: document {document.id!a} has no text, '
+        'so that no format of xjax can hold it; remove the document'
+      )
+
+
+def _jsonl_record(document: Document, labels: Sequence[str]) -> dict[str, Any]:
+  """Returns a document in the form that JsonlData reads."""
+  zones = dict(document.zones)
+  texts = zones if tuple(zones) == ONLY_TEXT else {'zones': zones}
+  return {'id': document.id, **texts, 'labels': list(labels)}
+
+
+def _htc_record(document: Document, labels: Sequence[str]) -> dict[str, Any]:
+  """Returns a document in the form that HtcData reads, with one zone."""
+  text = document.zones.get('text')
+  if tuple(document.zones) != ONLY_TEXT:
+    text = document.text()
+  return {'id': document.id, 'doc_token': text, 'doc_label': list(labels)}
+
+
+_records = {Form.JSONL: _jsonl_record, Form.HTC: _htc_record}
+
+
+def label_lines(labels: Sequence[Label]) -> Iterator[str]:
+  """Yields the lines of labels.jsonl."""
+  for label in labels:
+    yield json.dumps(label_row(label), ensure_ascii=False)
+
+
+def taxonomy_lines(labels: Sequence[Label]) -> Iterator[str]:
+  """Yields the lines of a taxonomy, `parent<TAB>child<TAB>child...`.
+
+  Labels without parents, and labels whose parents have no descriptor, are below
+  Root.
+  """
+  known = {label.id for label in labels}
+  children: dict[str, list[str]] = {ROOT: []}
+  for label in labels:
+    above = [parent for parent in label.parents if parent in known]
+    for parent in above or (ROOT,):
+      children.setdefault(parent, []).append(label.id)
+  for parent, below in children.items():
+    yield '\t'.join((parent, *below))

@@ -1,0 +1,1 @@
+"""Holds the further views of training documents."""

@@ -1,0 +1,112 @@
+"""Defines the base classes of further views of training documents.
+
+A view of a document is a changed copy of the document. Training compares the
+views of a document with each other and with the views of other documents.
+Predictions read only the documents themselves.
+"""
+
+import abc
+import dataclasses
+from typing import ClassVar
+
+from flax import nnx
+import jax
+from jax.typing import DTypeLike
+
+from xjax.core.config_part import ConfigPart
+from xjax.core.types import Batch
+from xjax.data.hierarchy import Hierarchy
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewInputs:
+  """Holds the facts about a run that views need when they are built.
+
+  Attributes:
+    word_dim: size of the vectors in the model's table of words or pieces.
+    document_dim: size of a document's vector, after the pooling.
+    dtype: dtype of activations and products.
+    hierarchy: the hierarchy of the labels; None if the views do not read it.
+  """
+
+  word_dim: int
+  document_dim: int
+  dtype: DTypeLike
+  hierarchy: Hierarchy | None = None
+
+
+@dataclasses.dataclass
+class ViewsConfig(ConfigPart, abstract=True):
+  """Chooses the further views of training documents, and their loss.
+
+  Attributes:
+    hierarchical: whether the views read the parents of labels. If so, they get
+      the hierarchy of the run (ViewInputs.hierarchy).
+  """
+
+  hierarchical: ClassVar[bool] = False
+
+  @abc.abstractmethod
+  def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> 'Views | None':
+    """Makes the module of the views, with fresh parameters.
+
+    Args:
+      inputs: sizes and facts about the labels.
+      rngs: stream `params`.
+
+    Returns:
+      The module, or None if there are no further views.
+    """
+
+
+@dataclasses.dataclass
+class NoViews(ViewsConfig):
+  """Chooses no further views, so that training reads only the documents."""
+
+  def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> None:
+    return None
+
+
+class Views(nnx.Module):
+  """Makes a second view of each training document, and compares the views.
+
+  The second view is the document after the vectors of its words are multiplied
+  by the numbers of `kept`. The training loss is the loss of the document's
+  labels, plus the same loss for the second view, plus `loss`.
+  """
+
+  def kept(
+    self, batch: Batch, table: jax.Array, rngs: nnx.Rngs | None
+  ) -> jax.Array:
+    """Computes the factors of the words of each document.
+
+    Args:
+      batch: documents with gold labels. Each document has its own row.
+      table: float32 [words or pieces, D], the vectors of the model. The vector
+        of a token is the row of its id.
+      rngs: stream `dropout`, or None for no randomness.
+
+    Returns:
+      kept_BT: float32. The values at padding have no meaning.
+    """
+    raise NotImplementedError
+
+  def loss(
+    self,
+    first_BD: jax.Array,
+    second_BD: jax.Array,
+    mask_B: jax.Array,
+    rngs: nnx.Rngs | None,
+  ) -> jax.Array:
+    """Compares the two views of each document.
+
+    Args:
+      first_BD: the vectors of documents.
+      second_BD: the vectors of their second views.
+      mask_B: bool, False for rows that only fill the batch.
+      rngs: stream `dropout`, or None for no dropout.
+
+    Returns:
+      float32 scalar, the loss, summed over real documents.
+    """
+    raise NotImplementedError

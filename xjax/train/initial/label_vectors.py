@@ -1,0 +1,295 @@
+"""Starts the vectors of labels from their names, and trains them at once.
+
+This is for heads whose labels have vectors in the space of an encoder's pieces
+(HeadConfig.embeds_labels; Jiang et al. 2022, "HBGL", Section 3.2).
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+
+from absl import logging
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from xjax.config.run import Config
+from xjax.core.distributed import is_host0
+from xjax.core.progress import Progress
+from xjax.core.rng import host_generator
+from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
+from xjax.data.text.subwords import Subwords
+from xjax.score.encoders.contract import EncoderInputs
+from xjax.score.heads.generation.hbgl import FirstVectors
+from xjax.score.heads.generation.levels import Transform
+from xjax.score.heads.generation.pretraining import (
+  LabelPretraining,
+  Segment,
+  make_segment,
+  pretrained_nodes,
+  pretraining_loss,
+  segments_of,
+)
+from xjax.score.pretrained.architecture import Architecture
+from xjax.score.pretrained.language_model import language_transform
+from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.train.parameters import (
+  PIECE_VECTORS,
+  by_path,
+  from_paths,
+  replace_values,
+)
+from xjax.train.state import TrainState
+
+_ENCODER, _TRANSFORM = 'encoder/', 'head/transform/'
+_KERNEL, _SPECIAL = 'head/kernel', 'head/special'
+_STDDEV = 0.02  # of vectors that no name gives
+_MASKS = ('[MASK]', '<mask>')
+_STREAM = 2**31 + 1  # of random keys; steps of training have smaller numbers
+_NAMES = 4096  # number of names that are split into pieces at a time
+
+
+def start_label_vectors(
+  state: TrainState,
+  config: Config,
+  hierarchy: Hierarchy,
+  tokenizer: Subwords,
+  architecture: Architecture,
+  check: Callable[[], None],
+) -> TrainState:
+  """Puts trained vectors of labels into the initial state.
+
+  - The transform of the head is that of the folder's language model, if the
+    folder has one.
+  - The vectors of [SEP] and [MASK] are word vectors.
+  - The vectors of labels start from their names, or at random, and are trained
+    on the hierarchy alone. Each process does so on its first device, with the
+    same result.
+
+  Args:
+    state: initial state, with its pretrained encoder; do not use its head
+      afterwards.
+    config: config of the run.
+    hierarchy: the hierarchy of the labels to score.
+    tokenizer: the tokenizer of the encoder.
+    architecture: the sizes of the encoder.
+    check: called after each step; it may raise an error to end the run.
+
+  Returns:
+    The state, sharded as before.
+
+  Raises:
+    ConfigError: model.head.pretraining.segment is too small.
+    DataError: the folder of the encoder has a fault.
+  """
+  params = by_path(state.params)
+  _start_transform(params, config)
+  words = np.asarray(params[PIECE_VECTORS])
+  special = np.asarray(params[_SPECIAL])
+  mask_id = _mask_id(tokenizer)
+  mask = special[1] if mask_id is None else words[mask_id]
+  special = np.stack([words[tokenizer.after[0]], mask])
+  _replace(params, _SPECIAL, special)
+  nodes, head = pretrained_nodes(hierarchy), config.model.head
+  drawn = host_generator(config.seed, 'label_vectors')
+  shape = len(nodes), words.shape[1]
+  table = drawn.normal(scale=_STDDEV, size=shape).astype(np.float32)
+  if head.first_vectors is FirstVectors.NAMES:
+    table = name_vectors(nodes.labels, tokenizer, words, table)
+  if head.pretraining.steps:
+    places = np.stack([words[tokenizer.before[0]], special[1]])
+    modules = _frozen_modules(params, config, architecture)
+    parts = modules, places, head.pretraining, config.seed, check
+    table = pretrain(table, nodes, *parts)
+  padded = np.zeros(params[_KERNEL].shape, np.float32)
+  padded[: hierarchy.n_labels] = table[: hierarchy.n_labels]
+  _replace(params, _KERNEL, padded)
+  return dataclasses.replace(state, params=from_paths(state.params, params))
+
+
+def name_vectors(
+  labels: Sequence[Label],
+  tokenizer: Subwords,
+  words: np.ndarray,
+  others: np.ndarray,
+) -> np.ndarray:
+  """Returns the sum of the vectors of the pieces of each label's name.
+
+  Args:
+    labels: V labels.
+    tokenizer: the tokenizer of the encoder.
+    words: float32 [pieces, D], the vectors of pieces.
+    others: float32 [V, D], the vectors of labels whose names have no piece.
+  """
+  vectors, start = others.copy(), len(tokenizer.before)
+  for first in range(0, len(labels), _NAMES):
+    some = labels[first : first + _NAMES]
+    texts = [label.name for label in some]
+    for row, ids in enumerate(tokenizer.encode_all(texts), first):
+      pieces = ids[start : len(ids) - len(tokenizer.after)]
+      if len(pieces):
+        vectors[row] = words[pieces].sum(axis=0)
+  return vectors
+
+
+def pretrain(
+  table: np.ndarray,
+  hierarchy: Hierarchy,
+  modules: tuple[nnx.Module, nnx.Module],
+  special_2D: np.ndarray,
+  config: LabelPretraining,
+  seed: int,
+  check: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+  """Trains the vectors of labels on their hierarchy alone, with Adam.
+
+  In each round, every segment has one step. In this step, only the vectors of
+  the segment and their means of gradients change.
+
+  Args:
+    table: float32 [V, D], the first vectors of the nodes.
+    hierarchy: the V nodes.
+    modules: the encoder and the transform.
+    special_2D: the vectors of [CLS], which stands for the root, and of [MASK].
+    config: steps, rate, and masks.
+    seed: seed of the run.
+    check: called after each step.
+
+  Returns:
+    float32 [V, D].
+
+  Raises:
+    ConfigError: config.segment is too small.
+  """
+  segments = segments_of(hierarchy, config.segment)
+  size = max(map(len, segments))
+
+  @functools.lru_cache(maxsize=64)
+  def segment_at(number: int) -> Segment:
+    return make_segment(hierarchy, segments[number], size)
+
+  graphdef, weights = nnx.split(modules)
+  step = jax.jit(functools.partial(_step, graphdef, config.rate))
+  key = jax.random.fold_in(jax.random.key(seed), _STREAM)
+  masks = host_generator(seed, 'label_masks')
+  arrays = jnp.asarray(table), jnp.zeros_like(table), jnp.zeros_like(table)
+  total, losses = config.steps * len(segments), []
+  with Progress('training the vectors of labels', total, unit='step') as bar:
+    for i in range(total):
+      taken, number = divmod(i, len(segments))
+      share = min(1.0, config.mask + config.growth * taken / config.steps)
+      masked_BX = masks.random((config.batch, size)) < share
+      arrays, loss = step(
+        arrays,
+        jnp.int32(taken),
+        weights,
+        special_2D,
+        segment_at(number),
+        masked_BX,
+        jax.random.fold_in(key, i),
+      )
+      losses.append(float(loss))
+      bar.update()
+      check()
+  if is_host0():
+    logging.info(
+      'vectors of %d labels and concepts: %d steps on the hierarchy, loss %.4f '
+      'to %.4f',
+      len(hierarchy),
+      total,
+      losses[0],
+      losses[-1],
+    )
+  return np.asarray(arrays[0])
+
+
+def _step(
+  graphdef: nnx.GraphDef,
+  rate: float,
+  arrays: tuple[jax.Array, jax.Array, jax.Array],
+  taken: jax.Array,
+  weights: nnx.State,
+  special_2D: jax.Array,
+  segment: Segment,
+  masked_BX: jax.Array,
+  key: jax.Array,
+) -> tuple[tuple[jax.Array, ...], jax.Array]:
+  """Takes a step of Adam; returns the vectors, two means, and the loss.
+
+  Args:
+    graphdef, weights: the encoder and the transform.
+    rate: learning rate.
+    arrays: [V, D], the vectors, and the means of gradients and of squares.
+    taken: number of steps that the segment has taken.
+    special_2D, segment, masked_BX: as in pretraining_loss.
+    key: JAX random key for dropout.
+  """
+  encoder, transform = nnx.merge(graphdef, weights)
+  # A number beyond the table stands for no row.
+  beyond = len(arrays[0])
+  at_X = jnp.where(segment.nodes_X == PAD, beyond, segment.nodes_X)
+  rows, mean, square = (x.at[at_X].get(mode='clip') for x in arrays)
+  loss, gradient = jax.value_and_grad(pretraining_loss)(
+    rows,
+    encoder,
+    transform,
+    special_2D,
+    segment,
+    masked_BX,
+    encoder.seeds(nnx.Rngs(dropout=key)),
+  )
+  before = optax.ScaleByAdamState(taken, mean, square)
+  update, after = optax.scale_by_adam().update(gradient, before)
+  new = rows - rate * update, after.mu, after.nu
+  arrays = tuple(x.at[at_X].set(y, mode='drop') for x, y in zip(arrays, new))
+  return arrays, loss
+
+
+def _start_transform(params: dict[str, jax.Array], config: Config) -> None:
+  """Puts the transform of the folder's language model into the parameters."""
+  folder = config.model.encoder.folder
+  arrays = language_transform(ModelFolder.at(folder)) if folder else None
+  for path, array in (arrays or {}).items():
+    _replace(params, _TRANSFORM + path, array)
+  if arrays is None and is_host0():
+    logging.info(
+      '%s: no head of a masked language model, so the transform before the '
+      'vectors of labels starts at random',
+      folder or 'the encoder without a folder',
+    )
+
+
+def _frozen_modules(
+  params: dict[str, jax.Array], config: Config, architecture: Architecture
+) -> tuple[nnx.Module, nnx.Module]:
+  """Returns copies of the encoder and of the transform, on one device."""
+
+  def build() -> tuple[nnx.Module, nnx.Module]:
+    rngs, inputs = nnx.Rngs(0), EncoderInputs(0, jnp.float32, architecture)
+    encoder = config.model.encoder.build(inputs, rngs)
+    return encoder, Transform(encoder, rngs=rngs)
+
+  modules = []
+  for module, prefix in zip(nnx.eval_shape(build), (_ENCODER, _TRANSFORM)):
+    graphdef, like = nnx.split(module)
+    leaves = {path: np.asarray(params[prefix + path]) for path in by_path(like)}
+    modules.append(nnx.merge(graphdef, from_paths(like, leaves)))
+  return tuple(modules)
+
+
+def _mask_id(tokenizer: Subwords) -> int | None:
+  """Returns the id of [MASK], or None if the tokenizer has no such token."""
+  pieces = tokenizer.pieces
+  return next((pieces.index(name) for name in _MASKS if name in pieces), None)
+
+
+def _replace(
+  params: dict[str, jax.Array], path: str, values: np.ndarray
+) -> None:
+  """Replaces all values of a parameter."""
+  everywhere = np.ones((1,) * values.ndim, bool)
+  params[path] = replace_values(params[path], everywhere, values)

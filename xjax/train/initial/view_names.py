@@ -1,0 +1,64 @@
+"""Gives the names of labels to the views that read a hierarchy of labels."""
+
+import dataclasses
+
+import numpy as np
+
+from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Labels, LabelSpace
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
+from xjax.score.views.taxonomy_parts import encoded_nodes
+from xjax.train.parameters import (
+  VIEW_NAMES,
+  by_path,
+  from_paths,
+  replace_values,
+)
+from xjax.train.state import TrainState
+
+
+def start_view_names(
+  state: TrainState, space: LabelSpace, vocab: Vocabulary | Subwords | None
+) -> TrainState:
+  """Puts the words or pieces of the names of labels into the initial state.
+
+  If the model has no views that read names, returns the state unchanged.
+
+  Args:
+    state: initial state; do not use its names afterwards.
+    space: label space of the run.
+    vocab: vocabulary or tokenizer of the run.
+
+  Returns:
+    The state, sharded as before.
+  """
+  params = by_path(state.params)
+  if VIEW_NAMES not in params:
+    return state
+  like = params[VIEW_NAMES]
+  names = [label.name for label in encoded_labels(space)]
+  pieces = _pieces(names, vocab)
+  lengths = np.minimum(pieces.lengths, like.shape[1])
+  first = np.full(like.shape, PAD, np.int32)
+  for row, length in enumerate(lengths):
+    first[row, :length] = pieces[row][:length]
+  params[VIEW_NAMES] = replace_values(like, np.ones((1, 1), bool), first)
+  return dataclasses.replace(state, params=from_paths(state.params, params))
+
+
+def encoded_labels(space: LabelSpace) -> Labels:
+  """Returns the labels and concepts that the views of a run read, in order."""
+  hierarchy = Hierarchy.of_space(space, space.n_trained)
+  return hierarchy.labels[encoded_nodes(hierarchy)]
+
+
+def _pieces(names: list[str], vocab: Vocabulary | Subwords) -> Ragged:
+  """Returns the ids of each name, without special tokens or unknown words."""
+  if isinstance(vocab, Subwords):
+    before, after = len(vocab.before), len(vocab.after)
+    ids = [row[before : len(row) - after] for row in vocab.encode_all(names)]
+    return Ragged.of(ids)
+  ids = vocab.encode_all(names)
+  return Ragged.of([row[row >= FIRST_WORD_ID] for row in ids])
