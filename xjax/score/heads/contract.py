@@ -318,6 +318,20 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
       )
 
 
+class Ranking(enum.Enum):
+  """Says which labels a head ranks that emits some labels for a document.
+
+  Attributes:
+    EMITTED: only the labels that are emitted. A list has no other label, so
+      every other gold label counts as missed, as in Bertalis et al. (2025).
+    FULL: all labels. The scores of emitted labels are as in EMITTED, and are
+      above those of all other labels.
+  """
+
+  EMITTED = 'emitted'
+  FULL = 'full'
+
+
 ALL_DEVICES = (LABEL, DATA)
 
 

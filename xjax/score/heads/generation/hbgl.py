@@ -33,6 +33,7 @@ from xjax.score.heads.contract import (
   Head,
   HeadConfig,
   HeadInputs,
+  Ranking,
   padded_row,
 )
 from xjax.score.heads.generation.levels import (
@@ -45,21 +46,6 @@ from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import scores
 from xjax.score.heads.streaming import head_loss
 from xjax.score.heads.terms import gold_of
-
-
-class Ranking(enum.Enum):
-  """Says which labels of a document are ranked.
-
-  EMITTED: only the labels that are emitted. A list has no other label, so every
-    other gold label counts as missed, as in Bertalis et al. (2025).
-  FULL: all labels. Generation goes on after [SEP] is emitted. The probability
-    of a label after the end is multiplied by the probability that [SEP] is
-    absent, so it is below 0.5. The scores of emitted labels are as in EMITTED,
-    and are above those of all other labels.
-  """
-
-  EMITTED = 'emitted'
-  FULL = 'full'
 
 
 class FirstVectors(enum.Enum):
@@ -193,6 +179,10 @@ class HBGL(Head):
   [SEP] and [MASK] have vectors of their own, which start from the word vectors
   (train/initial/label_vectors.py). In the authors' code, these vectors stay
   equal to those of the tokens in documents.
+
+  With Ranking.FULL, generation goes on after [SEP] is emitted. The probability
+  of a label after the end is multiplied by the probability that [SEP] is
+  absent, so it is below 0.5.
 
   Attributes:
     kernel: float32 [L, D], the vectors of labels.
