@@ -22,7 +22,8 @@ from tests.fixtures.generation import (
 )
 from xjax.losses.bce import BCE, bce
 from xjax.losses.contract import Reduction
-from xjax.score.heads.generation.hbgl import HBGLConfig, Ranking
+from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import (
   make_segment,
   pretrained_nodes,

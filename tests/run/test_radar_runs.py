@@ -25,7 +25,8 @@ from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.sequences.radar import RadarConfig, Ranking
+from xjax.score.heads.contract import Ranking
+from xjax.score.heads.sequences.radar import RadarConfig
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 

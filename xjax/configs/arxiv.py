@@ -48,7 +48,8 @@ from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.heads.generation.hbgl import HBGLConfig, Ranking
+from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig

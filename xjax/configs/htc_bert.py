@@ -14,8 +14,8 @@ are wos, nyt and rcv1. The systems are:
 - hgclr: as flat, with views of documents that keep the words which matter for
   the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491).
 - hbgl: the labels are generated level by level (Jiang et al. 2022,
-  https://arxiv.org/abs/2205.02613). Lists have only the labels that
-  are emitted, as Bertalis et al. judge it.
+  https://arxiv.org/abs/2205.02613). Lists have only the labels that are
+  emitted, as Bertalis et al. judge it.
 
 Differs from the authors' code of HBGL: the products are bfloat16, the best
 checkpoint is chosen by micro-F1 alone, a label can be emitted only at its own
@@ -48,6 +48,17 @@ from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.views.hierarchy_views import HierarchyViews
 
+SYSTEMS = (
+  'wos_flat',
+  'wos_hgclr',
+  'wos_hbgl',
+  'nyt_flat',
+  'nyt_hgclr',
+  'nyt_hbgl',
+  'rcv1_flat',
+  'rcv1_hgclr',
+  'rcv1_hbgl',
+)
 DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
 
@@ -145,4 +156,3 @@ def _hbgl(dataset: str) -> Config:
 
 
 _MAKERS = {'flat': _flat, 'hgclr': _hgclr, 'hbgl': _hbgl}
-SYSTEMS = tuple(f'{dataset}_{name}' for dataset in DATASETS for name in _MAKERS)

@@ -33,7 +33,8 @@ from xjax.losses.focal import FocalConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.generation.hbgl import HBGLConfig, Ranking
+from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.levels import label_levels
 from xjax.score.pooling import ClsConfig
 from xjax.score.pretrained.architecture import architecture_of

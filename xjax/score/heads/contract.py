@@ -174,6 +174,20 @@ class HeadConfig(ConfigPart, abstract=True):
       yield f'config.train.loss={type(loss).__name__}(...): {needed}'
 
 
+class Ranking(enum.Enum):
+  """Says which labels have a score, if a head emits labels one by one.
+
+  Attributes:
+    EMITTED: only the labels that the head emits, as in the papers. So a list
+      may be shorter than k, and other gold labels count as missed.
+    FULL: all labels. The labels that the head does not emit come after the
+      emitted ones.
+  """
+
+  EMITTED = 'emitted'
+  FULL = 'full'
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeadInputs:
   """Holds the facts about a run that a head needs when it is built.

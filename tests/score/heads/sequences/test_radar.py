@@ -24,10 +24,10 @@ from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.contract import HeadInputs, TokenFeatures
+from xjax.score.heads.contract import HeadInputs, Ranking, TokenFeatures
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.update import FusedSGD
-from xjax.score.heads.sequences.radar import RadarConfig, Ranking
+from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import MeanConfig
 from xjax.score.shortlists import RunShortlist
 from xjax.score.text_model import NeuralModel

@@ -33,6 +33,7 @@ from xjax.score.heads.contract import (
   Head,
   HeadConfig,
   HeadInputs,
+  Ranking,
   padded_row,
 )
 from xjax.score.heads.generation.levels import (
@@ -45,21 +46,7 @@ from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import scores
 from xjax.score.heads.streaming import head_loss
 from xjax.score.heads.terms import gold_of
-
-
-class Ranking(enum.Enum):
-  """Says which labels of a document are ranked.
-
-  EMITTED: only the labels that are emitted. A list has no other label, so every
-    other gold label counts as missed, as in Bertalis et al. (2025).
-  FULL: all labels. Generation goes on after [SEP] is emitted. The probability
-    of a label after the end is multiplied by the probability that [SEP] is
-    absent, so it is below 0.5. The scores of emitted labels are as in EMITTED,
-    and are above those of all other labels.
-  """
-
-  EMITTED = 'emitted'
-  FULL = 'full'
+from xjax.score.views.contract import NoViews
 
 
 class FirstVectors(enum.Enum):
@@ -150,6 +137,12 @@ class HBGLConfig(HeadConfig):
       yield (
         f'config.data.tokens.packed=True: {needs} False, because the levels '
         'follow the tokens of one document'
+      )
+    if not isinstance(config.model.views, NoViews):
+      views = type(config.model.views).__name__
+      yield (
+        f'config.model.views={views}(...): {needs} NoViews(), because it has '
+        'no vector of a document that views could be compared by'
       )
     if not isinstance(loss, BCEConfig):
       yield (
@@ -243,6 +236,10 @@ class HBGL(Head):
     A label is emitted if its probability is above 0.5 at its level, and if
     [SEP] was not emitted at this level or above. The labels that are emitted at
     a level are the input of the next level.
+
+    With Ranking.FULL, the probability of a label after the end is multiplied by
+    the probability that [SEP] is absent, so it is below 0.5. For these labels,
+    generation goes on as if [SEP] had not been emitted.
     """
     level_L = self.level[...]
     rows = len(level_L)

@@ -7,7 +7,6 @@ et al. (2025) for RADAr++, whose sizes, order and loss are the defaults here.
 
 from collections.abc import Iterator, Mapping
 import dataclasses
-import enum
 from typing import Any, NamedTuple
 
 from flax import nnx, struct
@@ -29,6 +28,7 @@ from xjax.score.heads.contract import (
   Head,
   HeadConfig,
   HeadInputs,
+  Ranking,
   TokenFeatures,
 )
 from xjax.score.heads.sequences.decoder import Decoder, Pairs
@@ -37,20 +37,6 @@ from xjax.score.heads.sequences.label_sequences import (
   label_ranks,
   label_sequences,
 )
-
-
-class Ranking(enum.Enum):
-  """Says which labels have a score.
-
-  Attributes:
-    EMITTED: only the labels that the head writes, as in the papers. So a list
-      may be shorter than k.
-    FULL: all labels. The labels that the head does not write come after the
-      written ones.
-  """
-
-  EMITTED = 'emitted'
-  FULL = 'full'
 
 
 @dataclasses.dataclass
