@@ -57,7 +57,11 @@ from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.label_graph import GraphLayers
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.rankers.boosted import BoostedTrees
-from xjax.score.shortlists import LevelShortlist, RunShortlist
+from xjax.score.shortlists import (
+  LevelShortlist,
+  RunShortlist,
+  ShortlistConfig,
+)
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
@@ -262,11 +266,14 @@ def _model(system: str) -> ModelConfig:
       return dataclasses.replace(_model('bigru_att'), views=views)
     case 'radar':
       return NeuralModel(words, bigru, head=RadarConfig())
-    case 'rerank':
-      tree = _tree()
-      stage = StageConfig(tree.data.tokens, (), tree.model, tree.train)
-      lists = StageShortlist(size=20, stage=stage)
-      return NeuralModel(words, bigru, shortlist=lists)
-    case 'rerank_run':
-      lists = RunShortlist(size=20, workdir='runs/tree')
-      return NeuralModel(words, bigru, shortlist=lists)
+    case 'rerank' | 'rerank_run':
+      return NeuralModel(words, bigru, shortlist=_shortlist(system))
+
+
+def _shortlist(system: str) -> ShortlistConfig:
+  """Returns the labels of a tree, which is a stage or another run."""
+  if system == 'rerank_run':
+    return RunShortlist(size=20, workdir='runs/tree')
+  tree = _tree()
+  stage = StageConfig(tree.data.tokens, (), tree.model, tree.train)
+  return StageShortlist(size=20, stage=stage)

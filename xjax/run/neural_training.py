@@ -419,7 +419,11 @@ class NeuralRun:
     state, has_vector = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
     if self.config.model.head.embeds_labels:
-      state = self._add_label_vectors(state, check)
+      space = self.corpus.label_space
+      n_labels = scored_labels(self.config.model, space)
+      parts = Hierarchy.of_space(space, n_labels), vocab
+      parts = *parts, self.workdir.architecture(), check
+      state = start_label_vectors(state, self.config, *parts)
     descriptor_run = None
     if source:
       space = self.corpus.label_space
@@ -441,23 +445,6 @@ class NeuralRun:
     # On several CPU devices, the first step and the work above share few
     # threads. They would deadlock if they ran at the same time.
     return jax.block_until_ready(state), position
-
-  def _add_label_vectors(
-    self, state: TrainState, check: Callable[[], None]
-  ) -> TrainState:
-    """Adds the vectors of the labels, from their names, to a first state."""
-    space = self.corpus.label_space
-    hierarchy = Hierarchy.of_space(
-      space, scored_labels(self.config.model, space)
-    )
-    return start_label_vectors(
-      state,
-      self.config,
-      hierarchy,
-      self.inputs.vocab,
-      self.workdir.architecture(),
-      check,
-    )
 
   def _add_descriptors(
     self,
