@@ -56,6 +56,7 @@ from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
 from xjax.score.heads.rows.update import FusedAdagrad, FusedAdam, RowsConfig
@@ -169,6 +170,7 @@ LATER = {
   EnsembleModel,
   FrequencyTree,
   FusedAdam,
+  HBGLConfig,
   MatchedModel,
   NamesModel,
   NeighboursModel,

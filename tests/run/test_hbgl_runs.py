@@ -142,6 +142,9 @@ def test_a_run_is_planned(finished):
   sizes = corpus_sizes(config, finished.corpus)
   plan = Planner(sizes, CHIPS['laptop']).plan(config, 1)
   assert plan.fits and plan.longest.operations > 0
+  config.model.head.max_levels = 9  # one more than the encoder is made for
+  with pytest.raises(ConfigError, match='tokens, including 10 of the head'):
+    Planner(sizes, CHIPS['laptop']).plan(config, 1)
 
 
 def test_a_taxonomy_with_too_many_levels_is_refused(tmp_path):

@@ -14,8 +14,8 @@ are wos, nyt and rcv1. The systems are:
 - hgclr: as flat, with views of documents that keep the words which matter for
   the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491).
 - hbgl: the labels are generated level by level (Jiang et al. 2022,
-  https://arxiv.org/abs/2205.02613). Lists have only the labels that
-  are emitted, as Bertalis et al. judge it.
+  https://arxiv.org/abs/2205.02613). Lists have only the labels that are
+  emitted, as Bertalis et al. judge it.
 - radar: a decoder that writes label sequences, with the sizes of RADAr++
   (Yousef et al. 2025, https://arxiv.org/abs/2501.13598; Bertalis et al. 2025).
   Its encoder is RoBERTa. The paper also divides the learning rates by 10 after
@@ -54,6 +54,20 @@ from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.views.hierarchy_views import HierarchyViews
 
+SYSTEMS = (
+  'wos_flat',
+  'wos_hgclr',
+  'wos_hbgl',
+  'wos_radar',
+  'nyt_flat',
+  'nyt_hgclr',
+  'nyt_hbgl',
+  'nyt_radar',
+  'rcv1_flat',
+  'rcv1_hgclr',
+  'rcv1_hbgl',
+  'rcv1_radar',
+)
 DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
 
@@ -178,4 +192,3 @@ _MAKERS = {
   'hbgl': _hbgl,
   'radar': _radar,
 }
-SYSTEMS = tuple(f'{dataset}_{name}' for dataset in DATASETS for name in _MAKERS)

@@ -171,10 +171,13 @@ class Planner:
     mesh, chip = planned_mesh(config, devices), self.chip
     sizes, tokens = _batched(self.sizes, config), config.data.tokens.max_tokens
     longest = sizes.architecture and sizes.architecture.max_tokens
-    if longest is not None and tokens > longest:
+    appended = config.model.head.appended
+    if longest is not None and tokens + appended > longest:
       raise ConfigError(
         f'config.data.tokens.max_tokens={tokens}: the encoder reads at most '
         f'{longest} tokens'
+        + f', including {appended} of the head'
+        * (appended > 0)
       )
     plan = planned_state(config, sizes, mesh)
     parts = _between_steps(config, sizes, plan, mesh)

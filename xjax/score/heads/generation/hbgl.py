@@ -46,6 +46,7 @@ from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.ova import scores
 from xjax.score.heads.streaming import head_loss
 from xjax.score.heads.terms import gold_of
+from xjax.score.views.contract import NoViews
 
 
 class FirstVectors(enum.Enum):
@@ -136,6 +137,12 @@ class HBGLConfig(HeadConfig):
       yield (
         f'config.data.tokens.packed=True: {needs} False, because the levels '
         'follow the tokens of one document'
+      )
+    if not isinstance(config.model.views, NoViews):
+      views = type(config.model.views).__name__
+      yield (
+        f'config.model.views={views}(...): {needs} NoViews(), because it has '
+        'no vector of a document that views could be compared by'
       )
     if not isinstance(loss, BCEConfig):
       yield (
@@ -233,6 +240,10 @@ class HBGL(Head):
     A label is emitted if its probability is above 0.5 at its level, and if
     [SEP] was not emitted at this level or above. The labels that are emitted at
     a level are the input of the next level.
+
+    With Ranking.FULL, the probability of a label after the end is multiplied by
+    the probability that [SEP] is absent, so it is below 0.5. For these labels,
+    generation goes on as if [SEP] had not been emitted.
     """
     level_L = self.level[...]
     rows = len(level_L)
