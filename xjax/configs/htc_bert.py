@@ -21,6 +21,9 @@ are wos, nyt and rcv1. The systems are:
   Its encoder is RoBERTa. The paper also divides the learning rates by 10 after
   3 epochs without a lower loss on dev; here they are constant.
 
+Differs from the authors' code of HGCLR: the products are bfloat16, and the best
+checkpoint is chosen by micro-F1 alone.
+
 Differs from the authors' code of HBGL: the products are bfloat16, the best
 checkpoint is chosen by micro-F1 alone, a label can be emitted only at its own
 level, and the vectors of RCV1's labels start at random, because its files have
