@@ -403,7 +403,7 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
 
 def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
   """Returns the levels that have labels; () if the slice lacks labels."""
-  if hierarchy is None or not part.mask.all():
+  if hierarchy is None or not part.is_all:
     return ()
   levels_L = hierarchy.levels[: len(part.mask)]
   return tuple(np.unique(levels_L[part.mask]).tolist())
