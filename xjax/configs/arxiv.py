@@ -55,8 +55,8 @@ from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.contract import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import ClsConfig, NoPooling
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
