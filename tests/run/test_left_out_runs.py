@@ -24,6 +24,7 @@ from xjax.run.load import load
 from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.config import Averaging, EnsembleModel, NeighboursModel
+from xjax.select.recalls import MeasuredScorer
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 # Roots of topics and leaves, frequent and rare ones.
@@ -309,7 +310,15 @@ def test_shortlists_are_filled_with_other_labels(tmp_path, listed, kind):
   }
   result = fit(with_list(configs[kind](), listed), tmp_path / 'run')
   model = assert_left_out(result)
-  assert predictions_of(result.paths['dev']).recalls['all']
+  # The recalls are those of the slice of all other labels.
+  scorer, inside_L = model.scorer, result.corpus.label_space.allowed
+  measured = MeasuredScorer(scorer, {'inside': inside_L})
+  filtered = MeasuredScorer(scorer, {})
+  for batch in model.batches(result.corpus.splits['dev']):
+    measured.topk(batch, 20, (inside_L,))
+    filtered.topk(batch, 20, allowed=inside_L)
+  recalls = predictions_of(result.paths['dev']).recalls['all']
+  assert recalls == filtered.recalls()['all'] == measured.recalls()['inside']
   if kind == 'reranker':
     # In training, all labels are proposed, since all are trained.
     nodes = np.load(result.workdir / 'model' / 'shortlists.npz')['nodes']
