@@ -56,6 +56,7 @@ def test_a_run_trains_on_meta_labels_but_never_shows_them(
   )
   assert done.returncode == 0, done.stderr
   assert '12 left out of judging' in done.stderr
+  assert '  gold ' in done.stdout and 'meta_1' not in done.stdout
   counts = [
     json.loads(line)['train_count']
     for line in (tmp_path / 'run' / 'labels.jsonl').read_text().splitlines()

@@ -274,7 +274,7 @@ def _model(system: str) -> ModelConfig:
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
     case 'hgclr':
-      views = HierarchyViews(heads=8)
+      views = HierarchyViews(weight=0.005, heads=8)
       return dataclasses.replace(_model('bigru_att'), views=views)
     case 'radar':
       return NeuralModel(words, bigru, head=RadarConfig())
