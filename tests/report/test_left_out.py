@@ -1,6 +1,7 @@
 """Systems that leave labels out, beside systems that never had them."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -38,6 +39,32 @@ def folders(tmp_path):
   for name, predictions in systems.items():
     save_evaluation(tmp_path / name, predictions, judge(predictions))
   return {name: str(tmp_path / name) for name in systems}
+
+
+def test_hierarchies_are_compared_as_they_are_judged(tmp_path):
+  # One system has the left-out labels as labels, and one does not have them.
+  whole = predicted(np.arange(L), space_of(META), depth=20)
+  systems = {'tree': whole, 'flat': predicted(KEPT, small_space(), depth=20)}
+  for name, predictions in systems.items():
+    save_evaluation(tmp_path / name, predictions, judge(predictions))
+  folders = [str(tmp_path / name) for name in systems]
+  metrics = 'hF1', 'hR', 'consistency', 'micro-F1[level=3]'
+  # The descriptors may come from a file, too.
+  path = tmp_path / 'labels.jsonl'
+  with path.open('w') as file:
+    for label in (*space_of().labels, *space_of().concepts):
+      line = {'id': label.id, 'name': label.id, 'parents': label.parents}
+      file.write(json.dumps(line) + '\n')
+  judged = judge(whole)['xjax']['all']
+  for labels in ('', str(path)):
+    plan = ComparisonPlan(metrics, iterations=9, replicates=9, labels=labels)
+    for order in (folders, folders[::-1]):
+      rows = compare_runs(order, plan).comparison.differences
+      if labels or order == folders:
+        values = {r.metric: r.value for r in rows if r.slice == 'all'}
+        assert values == {m: judged[m] for m in metrics}
+      shared = [r.difference for r in rows if r.metric in ('hF1', 'hR')]
+      assert set(shared) == {0}
 
 
 def test_they_are_compared_on_the_same_labels(folders):

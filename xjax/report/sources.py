@@ -82,7 +82,26 @@ def read_runs(
     _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  return lend([run.of_judged_labels() for run in runs])
+  return _share_dropped(lend([run.of_judged_labels() for run in runs]))
+
+
+def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
+  """Tells all runs which labels some of them leave out.
+
+  A system that never had these labels may have, or be judged by, a hierarchy
+  with these labels as concepts.
+  """
+  dropped = {id_ for run in runs for id_ in run.predictions.dropped}
+  return [
+    dataclasses.replace(
+      run,
+      predictions=dataclasses.replace(
+        run.predictions,
+        dropped=sorted(dropped.difference(run.predictions.labels)),
+      ),
+    )
+    for run in runs
+  ]
 
 
 def _check_no_files(files: JudgeFiles) -> None:
