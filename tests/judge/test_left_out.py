@@ -2,18 +2,15 @@
 
 import dataclasses
 import io
-import json
 
 import numpy as np
 import pytest
-import scipy.sparse
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import document_lines, judge, tune_threshold
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import popularity, predict
@@ -389,91 +386,3 @@ def test_recalls_are_those_of_the_labels_that_are_left():
     scorer.topk(rows, 3, tuple(space.masks().values()), **filters)
     shares.append(scorer.recalls())
   assert shares[0] == shares[1] and shares[0]['all']['union recall@7'] < 1
-
-
-@pytest.fixture
-def files(tmp_path):
-  """Scores of another system, gold labels, and labels to leave out."""
-  scores_NL = np.exp(Table(np.arange(L)).scores_NL)
-  rows = gold_rows()
-  gold = np.zeros((N, TRAINED + HELD_OUT), bool)
-  for row, labels in enumerate(rows):
-    gold[row, [x for x in labels if x < TRAINED + HELD_OUT]] = True
-  kept = KEPT[KEPT < TRAINED + HELD_OUT]
-  for name, columns in (('whole', slice(None)), ('small', kept)):
-    save = scipy.sparse.save_npz
-    part = scores_NL[:, columns]
-    save(tmp_path / f'{name}.npz', scipy.sparse.csr_matrix(part))
-    labels = scipy.sparse.csr_matrix(gold[:, columns].astype(float))
-    save(tmp_path / f'{name}_gold.npz', labels)
-  (tmp_path / 'meta.txt').write_text(''.join(f'{i}\n' for i in META))
-  return tmp_path
-
-
-def test_files_of_scores_are_judged_as_if_they_had_no_such_columns(files):
-  ours, _ = read_judged(
-    JudgeFiles(
-      files / 'whole.npz',
-      gold=files / 'whole_gold.npz',
-      leave_out=str(files / 'meta.txt'),
-    ),
-    DEPTH,
-  )
-  theirs, _ = read_judged(
-    JudgeFiles(files / 'small.npz', gold=files / 'small_gold.npz'), DEPTH
-  )
-  assert same(judge(ours, SOME), judge(theirs, SOME))
-  assert ours.lists['all'].ids.shape == (N, DEPTH)  # lists are filled
-
-
-def test_json_lines_are_cut(files):
-  scores_NL = Table(np.arange(L)).scores_NL
-  lines = []
-  for row, scores in enumerate(scores_NL):
-    best = np.argsort(-scores)[:8].tolist()
-    labels = [{'id': str(i), 'score': float(scores[i])} for i in best]
-    lines.append(json.dumps({'id': str(row), 'labels': labels}))
-  (files / 'lists.jsonl').write_text('\n'.join(lines))
-  parts = files / 'lists.jsonl', files / 'whole_gold.npz'
-  out = str(files / 'meta.txt')
-  ours, _ = read_judged(JudgeFiles(*parts, leave_out=out), DEPTH)
-  names = np.array(ours.labels)
-  assert not np.isin(names[ours.lists['all'].ids], META.astype(str)).any()
-  assert 4 <= ours.lists['all'].ids.shape[1] < 8
-
-
-def test_gold_of_a_file_is_cut_for_saved_predictions(ours, theirs, tmp_path):
-  ours.save(tmp_path / 'p.npz')
-  lines = (
-    json.dumps({'id': f'd{i}', 'labels': [f'l{x}' for x in row]})
-    for i, row in enumerate(gold_rows())
-  )
-  (tmp_path / 'gold.jsonl').write_text('\n'.join(lines))
-  read, _ = read_judged(
-    JudgeFiles(tmp_path / 'p.npz', gold=tmp_path / 'gold.jsonl')
-  )
-  assert same(judge(read, SOME), judge(theirs, SOME))
-
-
-@pytest.mark.parametrize(
-  ('text', 'error', 'message'),
-  [
-    ('3\n99\n', DataError, "has no label '99' .1 unknown label."),
-    ('', DataError, 'no label in it'),
-    ('3\n3\n', DataError, "duplicate label '3'"),
-    (None, ConfigError, 'there is no such file'),
-    (''.join(f'{i}\n' for i in range(12)), DataError, 'no label is left'),
-  ],
-)
-def test_a_faulty_list_of_labels_is_an_error(files, text, error, message):
-  path = files / 'list.txt'
-  if text is not None:
-    path.write_text(text)
-  with pytest.raises(error, match=message):
-    read_judged(
-      JudgeFiles(
-        files / 'whole.npz',
-        gold=files / 'whole_gold.npz',
-        leave_out=str(path),
-      )
-    )
