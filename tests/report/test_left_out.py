@@ -99,6 +99,8 @@ def test_files_can_leave_labels_out_when_they_are_compared(folders, tmp_path):
   rows = compare_runs(runs, plan, files=files).comparison.differences
   # The lists of `whole` are cut, but the first label is the same.
   assert [row.difference for row in rows if row.slice == 'all'] == [0, 0]
+  with pytest.raises(DataError, match='no system has any of these labels'):
+    compare_runs([folders['flat']] * 2, plan, ('a', 'b'), files=files)
   with pytest.raises(DataError, match='has none of these labels'):
     flat = JudgeFiles(f'{folders["flat"]}/predictions.npz', leave_out=str(path))
     evaluate_files(flat, JudgeRequest())

@@ -96,7 +96,7 @@ def test_gold_of_a_file_is_cut_for_saved_predictions(tmp_path):
 @pytest.mark.parametrize(
   ('text', 'error', 'message'),
   [
-    ('3\n99\n', DataError, "has no label '99' .1 unknown label."),
+    ('98\n99\n', DataError, "has none of these labels .'98', '99'."),
     ('', DataError, 'no label in it'),
     ('3\n3\n', DataError, "duplicate label '3'"),
     (None, ConfigError, 'there is no such file'),
@@ -115,3 +115,13 @@ def test_a_faulty_list_of_labels_is_an_error(files, text, error, message):
         leave_out=str(path),
       )
     )
+
+
+def test_unknown_ids_are_ignored_with_a_warning(files, caplog):
+  path = files / 'list.txt'
+  parts = files / 'whole.npz', files / 'whole_gold.npz'
+  path.write_text('3\n95\n96\n97\n98\n')
+  read, _ = read_judged(JudgeFiles(*parts, leave_out=str(path)))
+  assert read.left_out.tolist() == [3]
+  assert '4 ids are ignored' in caplog.text
+  assert "'95', '96', '97', ..." in caplog.text
