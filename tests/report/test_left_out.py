@@ -74,7 +74,7 @@ def test_they_are_compared_on_the_same_labels(folders):
   assert all(row.difference == 0 and row.value is not None for row in rows)
 
 
-def test_a_system_with_all_labels_is_another_matter(folders):
+def test_a_system_that_judges_all_labels_cannot_be_compared(folders):
   with pytest.raises(DataError, match='different gold labels'):
     compare_runs([folders['flat'], folders['whole']], PLAN)
 

@@ -62,9 +62,9 @@ class Descriptors:
     self.labels[id_] = dataclasses.replace(label, parents=parents)
 
   def _ring_edges(self) -> list[tuple[str, str]]:
-    """Returns (label, parent) pairs whose removal breaks all rings.
+    """Returns (label, parent) pairs whose removal breaks all cycles.
 
-    The pairs are the back edges of a depth-first walk. Each ring has at least
+    The pairs are the back edges of a depth-first walk. Each cycle has at least
     one back edge.
     """
     edges: list[tuple[str, str]] = []
