@@ -159,6 +159,7 @@ MINUTE = (
   'attention_xml_levels',
   'cascadexml',
   'lightxml',
+  'radar',
   'rerank',
   'x_transformer',
   'xr_transformer',

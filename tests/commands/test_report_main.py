@@ -42,7 +42,7 @@ def test_a_report_of_two_files(run, files, tmp_path):
   latex = tmp_path / 'r.tex'
   done = run(
     *(*files, f'--output={page}', f'--markdown={text}', f'--latex={latex}'),
-    *('--names=A,<B>', '--metrics=R@3,P@1'),
+    *('--names=A,<B>', '--metrics=R@3,P@1', '--latex_decimals=2'),
   )
   assert done.returncode == 0, done.stderr
   assert done.stdout.splitlines() == [str(page), str(text), str(latex)]
@@ -50,7 +50,7 @@ def test_a_report_of_two_files(run, files, tmp_path):
   assert '<title>A, &lt;B&gt;</title>' in html
   assert f'xjax report {files[0]}' in html
   assert '| slice | system | R@3 | P@1 |' in text.read_text()
-  assert 'all 3 labels & A & 100.0 & 66.7 \\\\' in latex.read_text()
+  assert 'all 3 labels & A & 100.00 & 66.67 \\\\' in latex.read_text()
   assert [path.name for path in page.parent.iterdir()] == ['r.html']
 
 

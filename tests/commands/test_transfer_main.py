@@ -77,6 +77,15 @@ def test_a_run_trains_on_meta_labels_but_never_shows_them(
   ]
   assert len(listed) == 8 and all(listed)
   assert not any(meta & ids for ids in listed)
+  (tmp_path / 'more.txt').write_text('c01\n')
+  done = run_main(
+    'evaluate',
+    f'--workdir={tmp_path}/run',
+    '--split=test',
+    f'--leave_out={tmp_path}/more.txt',
+  )
+  assert done.returncode == 0, done.stderr
+  assert f'{tmp_path}/run/eval/test.leave_out' in done.stdout
 
 
 def test_back_and_forth_on_the_command_line(run_main, tree, tmp_path):

@@ -37,7 +37,9 @@ from xjax.score.heads.rows.update import (
   FusedSGD,
   RowsConfig,
 )
+from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.label_graph import GraphLayers, Joining
 from xjax.score.pooling import MeanConfig, NoPooling, PoolingConfig
 from xjax.score.text_model import NeuralModel
 
@@ -291,6 +293,34 @@ def test_heads_without_label_rows_leave_them_to_the_optimizer(head, pooling):
     check_config(config)
   assert f'{type(head).__name__}(...) has no rows' in str(raised.value)
   assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+  ('head', 'says'),
+  [
+    (
+      UnifiedConfig(graph=GraphLayers(joining=Joining.CONCAT)),
+      'model.head.graph.joining=concat: needs config.model.head=ZeroShotConfig',
+    ),
+    (
+      ZeroShotConfig(graph=GraphLayers(joining=Joining.CONCAT, queries=True)),
+      'model.head.graph.queries=True: needs config.model.head.graph.joining=ad',
+    ),
+    (UnifiedConfig(graph=GraphLayers(dropout=1.0)), 'graph.dropout=1.0'),
+    (UnifiedConfig(graph=GraphLayers(width=-1)), 'graph.width=-1'),
+  ],
+)
+def test_faults_of_graphs(head, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken('model.head', head))
+  assert says in str(raised.value)
+
+
+def test_the_graph_is_trained_by_the_optimizer():
+  config = broken('model.head', UnifiedConfig(graph=GraphLayers()), LISTED)
+  check_config(broken('train.rows', ByOptimizer(), config))
+  with pytest.raises(ConfigError, match='must not read the parents of labels'):
+    check_config(config)
 
 
 def test_every_fault_has_its_line():

@@ -77,6 +77,8 @@ def write_xc_files(folder: pathlib.Path) -> None:
   train = rng.random((_N_TRAIN, _N_LABELS)) < shares
   scores = rng.random(gold.shape) * (rng.random(gold.shape) < 0.8) + gold / 3
   sparse.save_npz(folder / 'scores.npz', sparse.csr_matrix(scores))
+  children = '\t'.join(map(str, range(2, _N_LABELS)))
+  (folder / 'taxonomy.txt').write_text(f'Root\t0\t1\n0\t{children}\n')
   (folder / 'bibtex').mkdir()
   for name, file, labels in (
     ('tst_X_Y', 'test', gold),

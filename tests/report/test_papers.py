@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
@@ -34,7 +36,7 @@ def test_ours_are_judged_as_the_paper_does(group, predictions_of):
   said = texts['Schultheis et al. 2022, Table 1 (test)']
   assert 'napkinXC 0.7.2. This tool does not print nDCG-full@1' in said
   assert said.endswith('metrics, the protocol of xjax is used.')
-  said = texts['Bertalis et al., Table 4 (test)']
+  said = texts['Bertalis et al. (preprint), Table 4 (test)']
   assert said.endswith('judged by the protocol of xjax.')
 
 
@@ -69,8 +71,32 @@ def test_wide_tables_are_cut_and_errors_printed(group):
   assert table.rows[1][1].below == '± 0.0000'
   assert table.rows[2][1].below == '± 0.0005'
   assert [t for t in blocks if 'benchmarks' in t] == [
-    'Bhatia et al. 2016, benchmarks (test)'
+    'Hauss et al. (published version of Bertalis et al.), benchmarks (test)',
+    'Bhatia et al. 2016, benchmarks (test)',
   ]
+
+
+def test_spreads_are_those_of_the_paper(group, predictions_of):
+  runs = [
+    dataclasses.replace(group.first, predictions=predictions_of(seed))
+    for seed in range(3)
+  ]
+  folds = published_folds('AmazonCat-13K', [Group('one', tuple(runs))], COLOUR)
+  blocks = {fold.title: fold.blocks for fold in folds}
+  values = [judge(run.predictions)['xjax']['all']['P@3'] for run in runs]
+  published = 'Hauss et al. (published version of Bertalis et al.), benchmarks'
+  said, table = blocks[f'{published} (test)']
+  assert 'github.com/FloHauss/XMC_HTC' in said.text
+  assert said.text.endswith(
+    'deviations over runs, with the number of runs as denominator.'
+  )
+  at = table.columns.index('P@3')
+  assert table.rows[0][at].below == f'± {np.std(values):.4f}'
+  assert table.rows[1][at].text == '0.8338'
+  assert table.rows[1][at].below == '± 0.0028'
+  _, table = blocks['Bertalis et al. (preprint), Table 4 (test)']
+  error = np.std(values, ddof=1) / 3**0.5
+  assert table.rows[0][table.columns.index('P@3')].below == f'± {error:.4f}'
 
 
 def test_a_system_printed_twice_has_two_rows(group):

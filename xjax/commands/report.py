@@ -32,6 +32,9 @@ _LATEX = flags.DEFINE_string(
   '',
   'LaTeX file to write too: the table of results, with values times 100.',
 )
+_LATEX_DECIMALS = flags.DEFINE_integer(
+  'latex_decimals', 1, 'Decimals of the values in the LaTeX file.', 0
+)
 _METRICS = flags.DEFINE_list(
   'metrics',
   [],
@@ -71,7 +74,8 @@ def main(arguments: list[str]) -> None:
     judging.judge_request(without=('metrics',)) or AS_JUDGED,
     _METRICS.value,
   )
-  for path in save_report(page, _OUTPUT.value, _MARKDOWN.value, _LATEX.value):
+  paths = _OUTPUT.value, _MARKDOWN.value, _LATEX.value
+  for path in save_report(page, *paths, _LATEX_DECIMALS.value):
     show(path)
 
 

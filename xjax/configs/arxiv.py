@@ -24,6 +24,9 @@ SYSTEMS below:
 - hgclr: as flat, with views of documents that keep the words which matter for
   the labels (Wang et al. 2022, https://aclanthology.org/2022.acl-long.491). A
   step takes about twice as long.
+- radar: a decoder writes the archives and then the categories, with the
+  sizes of RADAr++ (Yousef et al. 2025, https://arxiv.org/abs/2501.13598;
+  Bertalis et al. 2025).
 - xr_linear: a label tree on TF-IDF (Yu et al. 2022), without an encoder.
 
 DIR has train.jsonl, dev.jsonl and labels.jsonl; each line of a split has id,
@@ -44,6 +47,7 @@ from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
@@ -51,14 +55,15 @@ from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.contract import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
+from xjax.score.pooling import ClsConfig, NoPooling
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.score.views.hierarchy_views import HierarchyViews
 
-SYSTEMS = ('flat', 'cascadexml', 'hbgl', 'hgclr', 'xr_linear')
+SYSTEMS = ('flat', 'cascadexml', 'hbgl', 'hgclr', 'radar', 'xr_linear')
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
@@ -78,6 +83,7 @@ def get_config(system: str = 'flat') -> Config:
     'cascadexml': _cascadexml,
     'hbgl': _hbgl,
     'hgclr': _hgclr,
+    'radar': _radar,
   }
   return systems[system](
     Config(
@@ -151,5 +157,20 @@ def _hbgl(config: Config) -> Config:
   # lower than that of label rows elsewhere.
   train = dataclasses.replace(
     config.train, learning_rate=1e-3, rates=('encoder/*=0.2',)
+  )
+  return dataclasses.replace(config, model=model, train=train)
+
+
+def _radar(config: Config) -> Config:
+  """Returns RADAr++, with learning rates for fewer steps than in the paper."""
+  model = dataclasses.replace(
+    config.model, pooling=NoPooling(), head=RadarConfig()
+  )
+  train = dataclasses.replace(
+    config.train,
+    loss=SequenceLossConfig(),
+    learning_rate=1e-3,
+    rates=('encoder/*=0.2',),
+    best_metric='all/micro-F1',
   )
   return dataclasses.replace(config, model=model, train=train)

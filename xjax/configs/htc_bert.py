@@ -16,6 +16,13 @@ are wos, nyt and rcv1. The systems are:
 - hbgl: the labels are generated level by level (Jiang et al. 2022,
   https://arxiv.org/abs/2205.02613). Lists have only the labels that are
   emitted, as Bertalis et al. judge it.
+- radar: a decoder that writes label sequences, with the sizes of RADAr++
+  (Yousef et al. 2025, https://arxiv.org/abs/2501.13598; Bertalis et al. 2025).
+  Its encoder is RoBERTa. The paper also divides the learning rates by 10 after
+  3 epochs without a lower loss on dev; here they are constant.
+
+Differs from the authors' code of HGCLR: the products are bfloat16, and the best
+checkpoint is chosen by micro-F1 alone.
 
 Differs from the authors' code of HBGL: the products are bfloat16, the best
 checkpoint is chosen by micro-F1 alone, a label can be emitted only at its own
@@ -23,7 +30,7 @@ level, and the vectors of RCV1's labels start at random, because its files have
 no names.
 
 DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
-FOLDER is a copy of a BERT model such as bert-base-uncased.
+FOLDER is a copy of a BERT model such as bert-base-uncased, or of roberta-base.
 
 Data: HTC files. Hardware: a GPU. Expected: not run yet; the figures of the
 papers are in docs/judging.md. Time: not measured.
@@ -39,10 +46,12 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import Reduction
+from xjax.losses.sequence import SequenceLossConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.generation.hbgl import FirstVectors, HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
@@ -52,12 +61,15 @@ SYSTEMS = (
   'wos_flat',
   'wos_hgclr',
   'wos_hbgl',
+  'wos_radar',
   'nyt_flat',
   'nyt_hgclr',
   'nyt_hbgl',
+  'nyt_radar',
   'rcv1_flat',
   'rcv1_hgclr',
   'rcv1_hbgl',
+  'rcv1_radar',
 )
 DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
@@ -155,4 +167,31 @@ def _hbgl(dataset: str) -> Config:
   )
 
 
-_MAKERS = {'flat': _flat, 'hgclr': _hgclr, 'hbgl': _hbgl}
+def _radar(dataset: str) -> Config:
+  config = _flat(dataset)
+  batch_size = 64
+  epoch = -(-DATASETS[dataset] // batch_size)
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=RadarConfig())
+  train = dataclasses.replace(
+    config.train,
+    loss=SequenceLossConfig(),
+    batch_size=batch_size,
+    accumulate=2,
+    steps=50 * epoch,
+    learning_rate=3e-4,
+    rates=('encoder/*=0.11667',),  # 3.5e-5
+    warmup=0,
+    optimizer=AdamW(weight_decay=0.01),
+    checkpoint_every=epoch,
+    judge_every=epoch,
+    patience=10,
+  )
+  return dataclasses.replace(config, model=model, train=train)
+
+
+_MAKERS = {
+  'flat': _flat,
+  'hgclr': _hgclr,
+  'hbgl': _hbgl,
+  'radar': _radar,
+}

@@ -52,8 +52,8 @@ from xjax.score.heads.cascade import CascadeConfig, Chain
 from xjax.score.heads.contract import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.label_graph import GraphLayers

@@ -10,7 +10,11 @@ from xjax.report.page.page import Page
 
 
 def save_report(
-  page: Page, html: str, markdown: str = '', latex: str = ''
+  page: Page,
+  html: str,
+  markdown: str = '',
+  latex: str = '',
+  latex_decimals: int = 1,
 ) -> list[str]:
   """Writes a report and returns the paths of its files.
 
@@ -20,6 +24,7 @@ def save_report(
     markdown: path of a file with the tables as Markdown; '' for no such file.
     latex: path of a file with the table of results as LaTeX, with values times
       100; '' for no such file.
+    latex_decimals: number of decimals of these values.
 
   Raises:
     WriteError: a file cannot be written.
@@ -28,7 +33,7 @@ def save_report(
   if markdown:
     texts[markdown] = render_markdown(page)
   if latex:
-    texts[latex] = render_latex(page.results, percent=True)
+    texts[latex] = render_latex(page.results, True, latex_decimals)
   for path, text in texts.items():
     with atomic_write(os.path.expanduser(path)) as file:
       file.write(text)

@@ -135,6 +135,11 @@ class Estimate:
   error: float | None
   n: int
 
+  @property
+  def deviation(self) -> float | None:
+    """Returns the standard deviation over the runs (ddof 0)."""
+    return None if self.error is None else self.error * math.sqrt(self.n - 1)
+
 
 def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   """Groups runs of the same split if their configs differ only in the seed.

@@ -173,6 +173,9 @@ def test_latex_of_fractions_times_100():
   rows = render_latex(TABLE, percent=True).splitlines()
   assert rows[4] == 'P@1 & \\textbf{33.3} & - \\\\'
   assert rows[6].endswith('& 1,234 & 50.0 $\\pm$ 10.0 \\\\')
+  rows = render_latex(TABLE, percent=True, decimals=2).splitlines()
+  assert rows[4] == 'P@1 & \\textbf{33.33} & - \\\\'
+  assert rows[6].endswith('& 1,234 & 50.00 $\\pm$ 10.00 \\\\')
 
 
 def test_narrow_blocks_stand_side_by_side():

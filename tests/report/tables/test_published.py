@@ -75,6 +75,14 @@ PRINTED = [
   ),
   ('bertalis', '9', 'Wiki10-31K', 'all', 'XR-Transformer', 'P@20', 0.3676),
   ('bertalis', '10', 'Amazon-670K', 'all', 'CascadeXML', 'P@10', 0.2619),
+  ('hauss', '', 'WoS', 'all', 'RADAr', 'R-Precision', 0.866),
+  ('hauss', '', 'NYT', 'all', 'HBGL', 'macro-F1', 0.6973),
+  ('hauss', '', 'RCV1-v2', 'all', 'CascadeXML', 'P@5', 0.5786),
+  ('hauss', '', 'Wiki10-31K', 'all', 'XR-Transformer', 'macro-F1', 0.0035),
+  ('hauss', '', 'AmazonCat-13K', 'all', 'RADAr', 'micro-F1', 0.6995),
+  ('wang2022', '2', 'WoS', 'all', 'HGCLR', 'micro-F1', 0.8711),
+  ('wang2022', '2', 'NYT', 'all', 'BERT', 'macro-F1', 0.6562),
+  ('wang2022', '2', 'RCV1-v2', 'all', 'HGCLR', 'macro-F1', 0.6831),
   ('schultheis2022', '1', 'AmazonCat-13K', 'all', 'DiSMEC', 'Hit@5', 0.976),
   (
     'schultheis2022',
@@ -112,7 +120,7 @@ PRINTED = [
 ]
 METRIC = re.compile(
   r'(P|R|RP|nDCG|nDCG-full|Hit|PSP|PSnDCG|coverage|macro-P|macro-R'
-  r'|m[ia]cro-F1)@\d+|R-Precision|micro-F1'
+  r'|m[ia]cro-F1)@\d+|R-Precision|m[ia]cro-F1'
 )
 
 
@@ -131,9 +139,10 @@ def test_rows_per_paper():
   counts = [sum(r.paper == paper for r in published()) for paper in PAPERS]
   # 12 systems x 4 slices x 5 tables, 4 embeddings and 5 zones; 5 systems x 3
   # datasets x 2 tables; ...; 21 datasets of the repository.
-  assert counts == [249, 30, 40, 56, 287]
+  assert counts == [249, 30, 40, 23, 26, 56, 287]
   assert sum(r.paper.file == 'bhatia2016' for r in published()) == 287
-  assert len({r.dataset for r in published() if not r.table}) == 21
+  benchmarks = [r for r in published() if r.paper.file == 'bhatia2016']
+  assert len({r.dataset for r in benchmarks if not r.table}) == 21
 
 
 def test_values_are_fractions_and_metrics_ours():
@@ -142,7 +151,8 @@ def test_values_are_fractions_and_metrics_ours():
     for metric, value in row.values.items():
       assert 0 <= value <= 1, row
       assert METRIC.fullmatch(metric), metric
-    assert all(0 <= error < 0.005 for error in row.errors.values())
+    most = 0.02 if row.paper.deviates else 0.005
+    assert all(0 <= error < most for error in row.errors.values())
     assert row.split in ('test', 'dev')
     assert row.slice in ('all', 'frequent', 'few', 'zero')
 
@@ -174,6 +184,19 @@ def test_recall_and_coverage_rise():
       at = [row.values.get(f'{kind}@{k}', 0) for k in (1, 3, 5, 10)]
       given = [value for value in at if value]
       assert given == sorted(given), row
+
+
+def test_standard_deviations():
+  rows = [r for r in published() if r.paper.file == 'hauss']
+  assert all(set(row.errors) == set(row.values) for row in rows)
+  (row,) = [r for r in rows if (r.dataset, r.system) == ('NYT', 'RADAr')]
+  assert row.errors['macro-F1'] == 0.0092 and row.errors['P@1'] == 0.0008
+  # The two versions of a paper are named apart.
+  names = [str(p) for p in PAPERS if 'Bertalis' in p.authors]
+  assert names == [
+    'Bertalis et al. (preprint)',
+    'Hauss et al. (published version of Bertalis et al.)',
+  ]
 
 
 def test_standard_errors():

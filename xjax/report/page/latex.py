@@ -1,5 +1,7 @@
 """Writes tables as LaTeX; the tables need the package booktabs."""
 
+import functools
+
 from xjax.report.page.page import Cell, Table
 
 _SPECIAL = str.maketrans(
@@ -15,7 +17,7 @@ _SPECIAL = str.maketrans(
 )
 
 
-def render_latex(table: Table, percent: bool = False) -> str:
+def render_latex(table: Table, percent: bool = False, decimals: int = 1) -> str:
   r"""Returns a tabular environment for \input; the best values are bold.
 
   Text columns are aligned to the left, and number columns to the right. The
@@ -23,9 +25,10 @@ def render_latex(table: Table, percent: bool = False) -> str:
 
   Args:
     table: the table.
-    percent: whether fractions are multiplied by 100 and shown with one decimal.
+    percent: whether fractions are multiplied by 100 and rounded.
+    decimals: number of decimals of these values; spreads have as many.
   """
-  cell_text = _percent_cell if percent else _cell
+  cell_text = functools.partial(_percent_cell, decimals) if percent else _cell
   n_numbers = len(table.columns) - table.n_text
   names = [escape_latex(' '.join(name.split())) for name in table.columns]
   lines = [
@@ -59,12 +62,12 @@ def _cell(cell: Cell) -> str:
   return f'{text} {escape_latex(cell.below)}' if cell.below else text
 
 
-def _percent_cell(cell: Cell) -> str:
+def _percent_cell(decimals: int, cell: Cell) -> str:
   if not isinstance(cell.value, float):
     return _cell(cell)
-  text = f'{100 * cell.value:.1f}'
+  text = f'{100 * cell.value:.{decimals}f}'
   if cell.best:
     text = f'\\textbf{{{text}}}'
   if cell.spread is None:
     return text + escape_latex(cell.below)
-  return f'{text} $\\pm$ {100 * cell.spread:.1f}'
+  return f'{text} $\\pm$ {100 * cell.spread:.{decimals}f}'

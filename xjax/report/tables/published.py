@@ -1,11 +1,11 @@
-"""Compares systems with the results that are printed in five papers.
+"""Compares systems with the results that are printed in papers.
 
 Each file in papers/ has the numbers of one paper. A file has a row per table,
 dataset, split, slice and system. It has a column per metric; metrics have the
 same names as in metrics.json. Values are the printed values, as fractions; they
 are neither averaged nor corrected. The column `<metric> se` has the standard
-errors that are printed with the values. A cell is empty if the paper has no
-value.
+errors that are printed with the values, and `<metric> sd` the standard
+deviations. A cell is empty if the paper has no value.
 
 PSP and PSnDCG are divided by the best achievable value. The printed values are
 divided too, although the formulas in some papers leave out the division.
@@ -25,7 +25,7 @@ from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PYXCLIB, XJAX
 from xjax.report.page.page import Cell, Fold, Table, Text, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics
 
-_ERROR = ' se'
+_ERROR, _DEVIATION = ' se', ' sd'
 _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')
 
 
@@ -40,6 +40,8 @@ class Paper:
     title: title of the paper.
     protocol: protocol of the paper's numbers; XJAX if the paper mentions no
       convention that differs from XJAX.
+    deviates: whether the numbers after ± are standard deviations over runs,
+      whose denominator is the number of runs; else they are standard errors.
   """
 
   file: str
@@ -47,6 +49,7 @@ class Paper:
   year: int | None
   title: str
   protocol: Protocol = XJAX
+  deviates: bool = False
 
   def __str__(self) -> str:
     return f'{self.authors} {self.year}' if self.year else self.authors
@@ -69,10 +72,26 @@ PAPERS = (
   ),
   Paper(
     'bertalis',
-    'Bertalis et al.',
+    'Bertalis et al. (preprint)',
     None,
     'Hierarchical Text Classification (HTC) vs. eXtreme Multilabel '
     'Classification (XML): Two Sides of the Same Medal',
+  ),
+  Paper(
+    'hauss',
+    'Hauss et al. (published version of Bertalis et al.)',
+    None,
+    'On the Transferability Between Extreme Multi-Label and Hierarchical Text '
+    'Classification, doi 10.1145/3820755.3832808, as transcribed in RESULTS.md '
+    'of https://github.com/FloHauss/XMC_HTC',
+    deviates=True,
+  ),
+  Paper(
+    'wang2022',
+    'Wang et al.',
+    2022,
+    'Incorporating Hierarchy into Text Encoder: a Contrastive Learning '
+    'Approach for Hierarchical Text Classification',
   ),
   Paper(
     'schultheis2022',
@@ -104,7 +123,7 @@ class PublishedRow:
     slice: all, frequent, few or zero.
     system: name of the system in the paper.
     values: metric -> fraction.
-    errors: metric -> standard error, for values with a printed standard error.
+    errors: metric -> the number after ±, for values that are printed with one.
     note: remark on the printed values; usually ''.
   """
 
@@ -136,14 +155,15 @@ def _row(paper: Paper, row: Mapping[str, str]) -> PublishedRow:
     for name, text in row.items()
     if name not in _KEYS and text
   }
+  spread = _DEVIATION if paper.deviates else _ERROR
   return PublishedRow(
     paper=paper,
     **{key: row[key] for key in _KEYS},
-    values={m: v for m, v in numbers.items() if not m.endswith(_ERROR)},
+    values={m: v for m, v in numbers.items() if not m.endswith(spread)},
     errors={
-      m.removesuffix(_ERROR): v
+      m.removesuffix(spread): v
       for m, v in numbers.items()
-      if m.endswith(_ERROR)
+      if m.endswith(spread)
     },
   )
 
@@ -261,7 +281,14 @@ def _conventions(paper: Paper, metrics: Collection[str]) -> str:
   """Returns a text on how the rows of the user's systems are judged."""
   tool = paper.protocol
   if tool is XJAX:
-    return 'The marked rows are your systems, judged by the protocol of xjax.'
+    spread = (
+      ' Numbers after ± are standard deviations over runs, with the number of '
+      'runs as denominator.'
+    )
+    return (
+      'The marked rows are your systems, judged by the protocol of xjax.'
+      + spread * paper.deviates
+    )
   sentence = (
     'The marked rows are your systems, judged by the conventions of '
     f'{tool.title}'
@@ -287,7 +314,7 @@ def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
     Table(
       ('system', *(m if one_slice else f'{n}\n{m}' for n, m in part)),
       [
-        *(_our_row(system, part) for system in ours),
+        *(_our_row(system, part, rows[0].paper) for system in ours),
         *_printed_rows(rows, part),
       ],
       marked=frozenset(range(len(ours))),
@@ -296,19 +323,24 @@ def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
   ]
 
 
-def _our_row(ours: _Ours, columns: Sequence[tuple[str, str]]) -> list[Cell]:
+def _our_row(
+  ours: _Ours, columns: Sequence[tuple[str, str]], paper: Paper
+) -> list[Cell]:
   group, colour, values_of = ours
-  cells = [_our_cell(values_of.get(name, {}).get(m)) for name, m in columns]
+  cells = [
+    _our_cell(values_of.get(name, {}).get(m), paper) for name, m in columns
+  ]
   split = f' ({group.first.split})' if group.first.split else ''
   who = Cell(group.name + split, below=group.seeds, colour=colour)
   return [who, *cells]
 
 
-def _our_cell(value: Estimate | None) -> Cell:
+def _our_cell(value: Estimate | None, paper: Paper) -> Cell:
   if value is None:
     return number_cell(None)
-  error = '' if value.error is None else f'± {value.error:.4f}'
-  return number_cell(value.mean, below=error)
+  spread = value.deviation if paper.deviates else value.error
+  below = '' if spread is None else f'± {spread:.4f}'
+  return number_cell(value.mean, below=below)
 
 
 def _printed_rows(

@@ -174,20 +174,6 @@ class HeadConfig(ConfigPart, abstract=True):
       yield f'config.train.loss={type(loss).__name__}(...): {needed}'
 
 
-class Ranking(enum.Enum):
-  """Says which labels have a score, if a head emits labels one by one.
-
-  Attributes:
-    EMITTED: only the labels that the head emits, as in the papers. So a list
-      may be shorter than k, and other gold labels count as missed.
-    FULL: all labels. The labels that the head does not emit come after the
-      emitted ones.
-  """
-
-  EMITTED = 'emitted'
-  FULL = 'full'
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeadInputs:
   """Holds the facts about a run that a head needs when it is built.
@@ -330,6 +316,20 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
         f'{where}.weights={weights}: must be DescriptorWeights.UNIFORM, '
         'because the encoder reads each name as one text'
       )
+
+
+class Ranking(enum.Enum):
+  """Says which labels a head ranks that emits some labels for a document.
+
+  Attributes:
+    EMITTED: only the labels that are emitted. A list has no other label, so
+      every other gold label counts as missed, as in Bertalis et al. (2025).
+    FULL: all labels. The scores of emitted labels are as in EMITTED, and are
+      above those of all other labels.
+  """
+
+  EMITTED = 'emitted'
+  FULL = 'full'
 
 
 ALL_DEVICES = (LABEL, DATA)

@@ -187,6 +187,10 @@ class HBGL(Head):
   (train/initial/label_vectors.py). In the authors' code, these vectors stay
   equal to those of the tokens in documents.
 
+  With Ranking.FULL, generation goes on after [SEP] is emitted. The probability
+  of a label after the end is multiplied by the probability that [SEP] is
+  absent, so it is below 0.5.
+
   Attributes:
     kernel: float32 [L, D], the vectors of labels.
     bias: float32 [L].

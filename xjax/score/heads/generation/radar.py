@@ -31,8 +31,8 @@ from xjax.score.heads.contract import (
   Ranking,
   TokenFeatures,
 )
-from xjax.score.heads.sequences.decoder import Decoder, Pairs
-from xjax.score.heads.sequences.label_sequences import (
+from xjax.score.heads.generation.decoder import Decoder, Pairs
+from xjax.score.heads.generation.label_sequences import (
   Order,
   label_ranks,
   label_sequences,
@@ -84,7 +84,9 @@ class RadarConfig(HeadConfig):
     AT_LEAST_1,
     tiny=at_most(16),
   )
-  ranking: Ranking = field(Ranking.EMITTED, 'Which labels have a score.')
+  ranking: Ranking = field(
+    Ranking.EMITTED, 'Which labels of a document are ranked.'
+  )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Radar':
     if inputs.dim % self.heads:
