@@ -152,7 +152,12 @@ def _hbgl(config: Config) -> Config:
     pretraining=LabelPretraining(steps=30, batch=8),
   )
   model = NeuralModel(NoEmbedding(), BertConfig(), head=head)
-  return dataclasses.replace(config, model=model)
+  # The vectors of labels are also what the encoder reads, so their rate is
+  # lower than that of label rows elsewhere.
+  train = dataclasses.replace(
+    config.train, learning_rate=1e-3, rates=('encoder/*=0.2',)
+  )
+  return dataclasses.replace(config, model=model, train=train)
 
 
 def _radar(config: Config) -> Config:
