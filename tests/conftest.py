@@ -47,7 +47,6 @@ CHECKED = [
     'score/encoders',
     'score/heads',
     'score/heads/generation',
-    'score/heads/sequences',
     'score/linear',
     'score/views',
     'losses',

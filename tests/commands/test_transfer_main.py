@@ -56,6 +56,7 @@ def test_a_run_trains_on_meta_labels_but_never_shows_them(
   )
   assert done.returncode == 0, done.stderr
   assert '12 left out of judging' in done.stderr
+  assert '  gold ' in done.stdout and 'meta_1' not in done.stdout
   counts = [
     json.loads(line)['train_count']
     for line in (tmp_path / 'run' / 'labels.jsonl').read_text().splitlines()
@@ -77,6 +78,15 @@ def test_a_run_trains_on_meta_labels_but_never_shows_them(
   ]
   assert len(listed) == 8 and all(listed)
   assert not any(meta & ids for ids in listed)
+  (tmp_path / 'more.txt').write_text('c01\n')
+  done = run_main(
+    'evaluate',
+    f'--workdir={tmp_path}/run',
+    '--split=test',
+    f'--leave_out={tmp_path}/more.txt',
+  )
+  assert done.returncode == 0, done.stderr
+  assert f'{tmp_path}/run/eval/test.leave_out' in done.stdout
 
 
 def test_back_and_forth_on_the_command_line(run_main, tree, tmp_path):

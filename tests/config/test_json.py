@@ -57,10 +57,10 @@ from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig
 from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.generation.hbgl import HBGLConfig
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rows.storage import Storage
 from xjax.score.heads.rows.update import FusedAdagrad, FusedAdam, RowsConfig
-from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.linear.problem import SolverConfig
 from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel

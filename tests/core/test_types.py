@@ -46,3 +46,14 @@ def test_nothing_is_truncated():
 def test_keep():
   kept = ROWS.keep(ROWS.values > 7)
   assert [kept[i].tolist() for i in range(3)] == [[], [], [8, 9]]
+
+
+def test_take():
+  rows = Ragged.of([[1, 2], [], [3], [4, 5, 6]])
+  taken = rows.take(np.array([3, 1, 0, 3]))
+  assert [row.tolist() for row in (taken[i] for i in range(4))] == [
+    *([4, 5, 6], [], [1, 2]),
+    [4, 5, 6],
+  ]
+  assert taken.values.dtype == np.int32 and taken.indptr.dtype == np.int64
+  assert len(rows.take(np.zeros(0, np.int64))) == 0

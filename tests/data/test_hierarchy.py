@@ -96,6 +96,22 @@ def test_the_ancestors_of_random_graphs_equal_a_slow_search():
     assert (graph.depths[graph.ancestors[node]] < graph.depths[node]).all()
 
 
+def test_a_concept_above_all_others_is_known():
+  parents = {'a': 'z', 'b': 'a', 'c': 'z', 'x': '', 'z': ''}
+  assert hierarchy(parents, 4).top_concept == 4  # x is above nothing
+  assert hierarchy(parents).top_concept is None  # z is a label
+  assert hierarchy({**parents, 'c': 'x'}, 4).top_concept is None
+  assert hierarchy({'a': '', 'b': ''}).top_concept is None
+
+
+def test_the_hierarchy_of_other_labels():
+  tree = hierarchy({'a': 'b', 'b': 'c', 'c': '', 'd': 'b'}, 2)
+  moved = tree.for_labels(['c', 'new', 'd'])
+  assert list(moved.ids) == ['c', 'new', 'd', 'a', 'b'] and moved.n_labels == 3
+  parents = [[moved.ids[p] for p in moved.parents[i]] for i in range(5)]
+  assert parents == [[], [], ['b'], ['b'], ['c']]
+
+
 def test_concepts_are_saved_in_the_form_of_labels(tmp_path):
   space = LabelSpace(
     [Label('a')], np.zeros(1, np.int32), 0, 1, concepts=[Label('b', 'beta')]

@@ -251,7 +251,9 @@ def peer_of(params):
   return Peer(by_path(params), bert)
 
 
-@pytest.mark.parametrize('segment', [512, 4], ids=['whole', 'cut'])
+@pytest.mark.parametrize(
+  'segment', [pytest.param(512, marks=pytest.mark.thorough), 4]
+)
 def test_the_loss_and_its_gradients_are_those_of_the_formulas(
   segment, monkeypatch
 ):

@@ -13,8 +13,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.sequence import SequenceLoss
 from xjax.score.heads.contract import HeadInputs, TokenFeatures
-from xjax.score.heads.sequences.label_sequences import label_sequences
-from xjax.score.heads.sequences.radar import RadarConfig
+from xjax.score.heads.generation.label_sequences import label_sequences
+from xjax.score.heads.generation.radar import RadarConfig
 
 pytestmark = pytest.mark.parity
 

@@ -26,7 +26,7 @@ from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.heads.contract import Ranking
-from xjax.score.heads.sequences.radar import RadarConfig
+from xjax.score.heads.generation.radar import RadarConfig
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 

@@ -145,6 +145,7 @@ def test_a_run_starts_from_a_run_without_views(flat, tmp_path, caplog):
   assert (start[VIEW_NAMES] != PAD).any()
 
 
+@pytest.mark.thorough
 def test_a_run_with_other_labels_takes_the_vectors_of_the_labels_it_shares(
   finished, tmp_path
 ):
@@ -169,6 +170,7 @@ def test_a_run_with_other_labels_takes_the_vectors_of_the_labels_it_shares(
   )
 
 
+@pytest.mark.thorough
 def test_a_run_without_views_starts_from_one_with_views(finished, tmp_path):
   config = config_with(2, init_from=finished.workdir, views=False)
   start = saved(fit(config, tmp_path), 0)
@@ -177,6 +179,7 @@ def test_a_run_without_views_starts_from_one_with_views(finished, tmp_path):
     np.testing.assert_array_equal(x, source[path], err_msg=path)
 
 
+@pytest.mark.thorough
 def test_views_are_planned():
   config = config_with()
   plans = [

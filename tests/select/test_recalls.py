@@ -29,9 +29,10 @@ from xjax.select.shortlist_scorer import Combination
 class LabelTable(Table):
   """Ranks labels; masks may have further entries."""
 
-  def topk(self, batch, k, weights=None, slices=(), *filters):
+  def topk(self, batch, k, weights=None, slices=(), allowed=None):
     slices = [mask[:L] for mask in slices]
-    return super().topk(batch, k, weights, slices, *filters)
+    allowed = None if allowed is None else allowed[:L]
+    return super().topk(batch, k, weights, slices, allowed)
 
 
 K = 5
@@ -53,6 +54,11 @@ def measured(scorer, batch):
   for one, other in zip(found, plain):
     np.testing.assert_array_equal(one, other)
   assert ours.selected_by == scorer.selected_by
+  for name, mask in LONGER.items():
+    # If only the labels of a slice are allowed, they are all labels.
+    cut = MeasuredScorer(scorer, {})
+    cut.topk(batch, K, allowed=mask)
+    assert cut.recalls().get('all') == ours.recalls().get(name)
   return ours.recalls()
 
 
@@ -100,10 +106,11 @@ def test_each_level_of_clusters_is_measured():
     proposer = Proposer(top, 2, ClusterMap(children, coarse))
 
     def topk(self, batch, k, weights=None, slices=(), allowed=None, **more):
-      nodes = self.proposer.nodes(batch.proposed, B, None, slices)[0]
-      lists = []
-      for mask, nodes_BK in zip([np.ones(N_CLUSTERS, bool), *slices], nodes):
-        inside = (coarse[None, :, None] == nodes_BK[:, None]).any(2)
+      nodes = self.proposer.nodes(batch.proposed, B, None, slices, allowed)[0]
+      lists, every = [], np.ones(N_CLUSTERS, bool)
+      allowed = every if allowed is None else allowed
+      for mask, nodes_BK in zip([every, *slices], nodes):
+        inside = (coarse[None, :, None] == nodes_BK[:, None]).any(2) & allowed
         lists.append(middle.topk(batch, k, allowed=mask & inside))
       return tuple(np.concatenate(x) for x in zip(*lists))
 

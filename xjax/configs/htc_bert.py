@@ -51,8 +51,8 @@ from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.generation.hbgl import FirstVectors, HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import ClsConfig
 from xjax.score.text_model import NeuralModel
 from xjax.score.views.hierarchy_views import HierarchyViews

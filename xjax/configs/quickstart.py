@@ -49,9 +49,11 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig, Chain
+from xjax.score.heads.contract import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
+from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.label_graph import GraphLayers
@@ -138,11 +140,21 @@ def _train(steps: int = 600) -> NeuralTrain:
 def _hbgl() -> Config:
   """Returns a system that generates labels level by level.
 
-  Its encoder is tiny and starts from random weights.
+  Its encoder is tiny and starts from random weights, so it needs more steps
+  than other systems, and no dropout.
   """
-  model = NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig())
+  head = HBGLConfig(
+    ranking=Ranking.FULL, pretraining=LabelPretraining(steps=50)
+  )
+  encoder = BertConfig(dropout=0.0, attention_dropout=0.0)
   tokens = SubwordsConfig(max_tokens=128, buckets=(64, 128))
-  return Config(data=SyntheticData(tokens=tokens), model=model, train=_train())
+  train = _train(steps=1000)
+  train.learning_rate = 1e-2
+  return Config(
+    data=SyntheticData(tokens=tokens),
+    model=NeuralModel(NoEmbedding(), encoder, head=head),
+    train=train,
+  )
 
 
 def _xr_transformer() -> Config:
@@ -262,7 +274,7 @@ def _model(system: str) -> ModelConfig:
       head = CascadeConfig(levels=levels, kept=(4, 8), chain=Chain.PARENT)
       return NeuralModel(words, bigru, SelfAttentionConfig(), head)
     case 'hgclr':
-      views = HierarchyViews(heads=8)
+      views = HierarchyViews(weight=0.005, heads=8)
       return dataclasses.replace(_model('bigru_att'), views=views)
     case 'radar':
       return NeuralModel(words, bigru, head=RadarConfig())

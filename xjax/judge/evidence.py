@@ -275,13 +275,12 @@ class Evidence:
   @property
   def level_counts(self) -> dict[str, int]:
     """Returns the numbers of labels and of gold labels at each level."""
-    counts = {}
+    counts, part = {}, self.part
     for level in self.levels:
-      labels_L = self.hierarchy.levels[: len(self.part.mask)] == level
-      counts[f'n_labels[level={level}]'] = int(labels_L.sum())
-      counts[f'n_gold[level={level}]'] = int(
-        labels_L[self.part.gold.values].sum()
-      )
+      labels_L = self.hierarchy.levels[: len(part.mask)] == level
+      n_gold = int(labels_L[part.gold.values].sum())
+      counts[f'n_labels[level={level}]'] = int((labels_L & part.mask).sum())
+      counts[f'n_gold[level={level}]'] = n_gold
     return counts
 
   @property
@@ -404,9 +403,10 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
 
 def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
   """Returns the levels that have labels; () if the slice lacks labels."""
-  if hierarchy is None or not part.mask.all():
+  if hierarchy is None or not part.is_all:
     return ()
-  return tuple(np.unique(hierarchy.levels[: len(part.mask)]).tolist())
+  levels_L = hierarchy.levels[: len(part.mask)]
+  return tuple(np.unique(levels_L[part.mask]).tolist())
 
 
 def _metrics(

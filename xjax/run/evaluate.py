@@ -317,6 +317,11 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
     )
   # At least as many labels per document are kept as the largest cut-off needs.
   predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
+  if files.leave_out and not len(predictions.left_out):
+    raise DataError(
+      f'--{_LEAVE_OUT}={files.leave_out}: {files.predictions} has none of '
+      'these labels; give the file that belongs to these predictions'
+    )
   need_gold(predictions)
 
   train_gold = None

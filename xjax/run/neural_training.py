@@ -467,18 +467,21 @@ class NeuralRun:
     labels = nodes = space.labels[:n_labels]
     if model.hierarchical:
       nodes = Hierarchy.of_space(space, n_labels).labels
+    # Labels are embedded as without a graph, because other names in a batch
+    # change the last bits of a vector.
+    parts = labels, nodes[n_labels:]
     if vocab is None:
       rows = label_features(nodes, self.config)
-      return start_descriptors(state, rows, n_labels)
+      return start_descriptors(state, rows[:n_labels], rows[n_labels:])
     if self.config.data.tokens.pretrained:
       names = start_name_encoder(state, self.workdir, model, descriptor_run)
-      return start_descriptors(state, names.encode(nodes), n_labels)
+      return start_descriptors(state, *map(names.encode, parts))
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
       with self.workdir.recording(self.workdir.word_vectors):
         save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
-    return start_descriptors(state, encoder.encode(nodes), n_labels)
+    return start_descriptors(state, *map(encoder.encode, parts))
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray

@@ -388,7 +388,8 @@ def labelled_split(
   """
   records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
-  unknown = [id_ for id_ in used if id_ not in space.index]
+  left_out = set(space.left_out_ids)  # these are no misses
+  unknown = [x for x in used if x not in space.index and x not in left_out]
   if unknown:
     logging.warning(
       'the model does not know %s of the documents, such as %s; each is a miss '

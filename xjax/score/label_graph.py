@@ -91,7 +91,7 @@ class GraphLayers(GraphConfig):
     self, head: 'DescriptorHead', inputs: HeadInputs, rngs: nnx.Rngs
   ) -> Head:
     head.graph = LabelGraph(
-      inputs.hierarchy or _flat(inputs.n_labels),
+      inputs.hierarchy,
       inputs.descriptor_dim,
       width=self.width or inputs.descriptor_dim,
       rate=self.dropout,
@@ -101,11 +101,6 @@ class GraphLayers(GraphConfig):
     head.graph_queries = self.queries
     head.start_graph(self.joining, inputs.dim, inputs.descriptor_dim, rngs)
     return head
-
-
-def _flat(n_labels: int) -> Hierarchy:
-  """Returns a hierarchy in which no label has a parent."""
-  return Hierarchy.of([Label(str(label)) for label in range(n_labels)])
 
 
 class LabelGraph(nnx.Module):

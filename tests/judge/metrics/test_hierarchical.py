@@ -1,6 +1,7 @@
 """Metrics of labels with parents: by hand, by sets, and in special cases."""
 
 import dataclasses
+import itertools
 
 import hypothesis
 from hypothesis import strategies as st
@@ -83,6 +84,29 @@ def test_by_hand():
   assert values['micro-P[level=2]'] == 1 / 3
   assert values['micro-R[level=1]'] == 1 / 2
   assert values['micro-F1[level=2]'] == 2 * 1 / (3 + 3)
+
+
+def test_as_hiclass_prints():
+  # A tree of 4 x 3 x 3 labels; the label c201 is below b20, which is below a2.
+  names = [
+    f'{letter}{number}'
+    for letter, width in (('a', 1), ('b', 2), ('c', 3))
+    for number in map(
+      ''.join, itertools.product('0123', *['012'] * (width - 1))
+    )
+  ]
+  above = {'a': None, 'b': 'a', 'c': 'b'}
+  tree = {n: (above[n[0]] + n[1:-1],) if above[n[0]] else () for n in names}
+  rows = (
+    [['c000', 'c111'], ['c012'], ['c201', 'c202', 'c321'], ['c110']],
+    [['c000', 'c112'], ['c022', 'c100'], ['c202'], ['c300']],
+  )
+  values = values_of(predictions(*rows, tree))
+  # precision, recall and f1 of hiclass 5.0.8, average 'micro', from the paths
+  # of these labels.
+  assert values['hP'] == pytest.approx(0.47368421052631576)
+  assert values['hR'] == 0.5
+  assert values['hF1'] == pytest.approx(0.4864864864864865)
 
 
 def test_a_concept_above_all_others_does_not_count():

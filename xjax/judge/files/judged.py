@@ -251,11 +251,15 @@ def _left_out(
 ) -> np.ndarray:
   """Returns the indices of the labels that are left out, ascending.
 
-  They are those of the file, and those that a predictions.npz leaves out.
+  They are those of the file, and those that a predictions.npz leaves out. A
+  system that has none of the labels of the file never had them.
   """
   flag = '--leave_out'
   ids = read_left_out(files.leave_out, flag)
-  if unknown := [id_ for id_ in ids if id_ not in known.index]:
+  unknown = [id_ for id_ in ids if id_ not in known.index]
+  if len(unknown) == len(ids):
+    ids = ()
+  elif unknown:
     raise DataError(
       f'{flag}={files.leave_out}: {known.path} has no label {unknown[0]!a} '
       f'({plural(len(unknown), "unknown label")}); remove these lines, or give '

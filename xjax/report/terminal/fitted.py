@@ -80,7 +80,8 @@ def _example(
   k: int,
   calibration: Calibration | None,
 ) -> str:
-  lists, gold = predictions.lists[ALL], set(split.gold[row].tolist())
+  lists, inside_L = predictions.lists[ALL], predictions.masks[ALL]
+  gold = {i for i in split.gold[row].tolist() if inside_L[i]}
   kind = predictions.score_kind
   counts_K = predictions.train_counts[lists.ids[row, :k]]
   scores_K = readable_scores(lists.scores[row, :k], kind, calibration, counts_K)

@@ -178,8 +178,8 @@ def in_tree(
     prefix: the beginning of the ids of clusters.
 
   Returns:
-    The new labels. Clusters come first, from the top down. Labels follow in
-    their order, with their names and descriptions.
+    The new labels. Clusters come first, from the top down. Labels follow in the
+    order of their descriptors, with their names and descriptions.
 
   Raises:
     ConfigError: the id of a cluster is the id of a label.
@@ -207,7 +207,11 @@ def in_tree(
       row.append(node - 1)
       node = int(parent[node])
     rows.append(row)
-  described = Labels.of([*clusters, *labels])
+  places = raw.labels.ids.row_of.find(space.ids)
+  order = np.argsort(
+    np.where(places == PAD, len(raw.labels), places), kind='stable'
+  )
+  described = Labels.of([*clusters, *(labels[i] for i in order.tolist())])
   return Relabelling(ids, Ragged.of(rows), described, True, meta)
 
 

@@ -166,24 +166,22 @@ def descriptor_word_vectors(
 
 
 def start_descriptors(
-  state: TrainState, rows: np.ndarray, n_labels: int | None = None
+  state: TrainState, rows: np.ndarray, others: np.ndarray | None = None
 ) -> TrainState:
   """Puts the embeddings of the labels' descriptors into the initial state.
 
   Args:
     state: initial state; do not use its descriptors afterwards.
-    rows: float32 [L, E], embedding of each label of the head, in order. If the
-      head has a graph, [V, E], with the other nodes of the graph after the
-      labels.
-    n_labels: L, if there are other nodes than labels.
+    rows: float32 [L, E], embedding of each label of the head, in order.
+    others: float32 [V - L, E], embeddings of the other nodes of the head's
+      graph; ignored if the head has no graph.
 
   Returns:
     The state, sharded as before.
   """
   params = by_path(state.params)
-  rows, others = np.split(rows, [len(rows) if n_labels is None else n_labels])
   for name, values in ((DESCRIPTORS, rows), (CONCEPTS, others)):
-    if name in params:
+    if name in params and values is not None:
       padded = np.zeros(params[name].shape, np.float32)
       padded[: len(values)] = values
       everywhere = np.ones((1, 1), bool)

@@ -8,7 +8,7 @@ import pytest
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.score.heads.sequences.label_sequences import (
+from xjax.score.heads.generation.label_sequences import (
   Order,
   label_ranks,
   label_sequences,

@@ -31,8 +31,8 @@ from xjax.score.heads.contract import (
   Ranking,
   TokenFeatures,
 )
-from xjax.score.heads.sequences.decoder import Decoder, Pairs
-from xjax.score.heads.sequences.label_sequences import (
+from xjax.score.heads.generation.decoder import Decoder, Pairs
+from xjax.score.heads.generation.label_sequences import (
   Order,
   label_ranks,
   label_sequences,

@@ -25,9 +25,9 @@ from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.contract import HeadInputs, Ranking, TokenFeatures
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.rows.update import FusedSGD
-from xjax.score.heads.sequences.radar import RadarConfig
 from xjax.score.pooling import MeanConfig
 from xjax.score.shortlists import RunShortlist
 from xjax.score.text_model import NeuralModel

@@ -1,0 +1,77 @@
+"""Systems that leave labels out, beside systems that never had them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.judge.test_left_out import (
+  KEPT,
+  META,
+  L,
+  predicted,
+  small_space,
+  space_of,
+)
+from xjax.core.errors import DataError
+from xjax.judge.comparison_plan import ComparisonPlan
+from xjax.judge.evaluation import save_evaluation
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.judge import judge
+from xjax.judge.request import JudgeRequest
+from xjax.report.comparison import compare_runs
+from xjax.report.sources import read_runs
+from xjax.report.tables.corpus import bin_table, corpus_table
+from xjax.run.evaluate import evaluate_files
+
+PLAN = ComparisonPlan(('P@1', 'P@5', 'macro-F1@5'), iterations=50, replicates=9)
+
+
+@pytest.fixture
+def folders(tmp_path):
+  """Evaluations: with labels left out, without these labels, and whole."""
+  systems = {
+    'tree': predicted(np.arange(L), space_of(META)),
+    'flat': predicted(KEPT, small_space()),
+    'whole': predicted(np.arange(L), space_of()),
+  }
+  for name, predictions in systems.items():
+    save_evaluation(tmp_path / name, predictions, judge(predictions))
+  return {name: str(tmp_path / name) for name in systems}
+
+
+def test_they_are_compared_on_the_same_labels(folders):
+  compared = compare_runs([folders['flat'], folders['tree']], PLAN)
+  rows = compared.comparison.differences
+  assert {row.metric for row in rows} == set(PLAN.metrics)
+  assert all(row.difference == 0 and row.value is not None for row in rows)
+
+
+def test_a_system_with_all_labels_is_another_matter(folders):
+  with pytest.raises(DataError, match='different gold labels'):
+    compare_runs([folders['flat'], folders['whole']], PLAN)
+
+
+def test_a_report_counts_only_judged_labels(folders):
+  tree, flat = read_runs([folders['tree'], folders['flat']])
+  for table in (corpus_table, bin_table):
+    texts = [
+      [[cell.text for cell in row] for row in table(run.predictions).rows]
+      for run in (tree, flat)
+    ]
+    assert texts[0] == texts[1]
+  assert tree.metrics['xjax']['all']['n_labels'] == len(KEPT)
+
+
+def test_files_can_leave_labels_out_when_they_are_compared(folders, tmp_path):
+  path = tmp_path / 'meta.txt'
+  path.write_text(''.join(f'l{i}\n' for i in META))
+  files = JudgeFiles('', leave_out=str(path))
+  plan = dataclasses.replace(PLAN, metrics=('P@1',))
+  runs = [folders[name] for name in ('tree', 'whole', 'flat')]
+  rows = compare_runs(runs, plan, files=files).comparison.differences
+  # The lists of `whole` are cut, but the first label is the same.
+  assert [row.difference for row in rows if row.slice == 'all'] == [0, 0]
+  with pytest.raises(DataError, match='has none of these labels'):
+    flat = JudgeFiles(f'{folders["flat"]}/predictions.npz', leave_out=str(path))
+    evaluate_files(flat, JudgeRequest())

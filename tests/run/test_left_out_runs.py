@@ -1,0 +1,336 @@
+"""Runs of every kind that train on labels which judging leaves out."""
+
+import copy
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.fixtures.shortlist_runs import by_levels, reranker
+from tests.fixtures.sparse_runs import RUNS, config_of
+from tests.run.stages.test_stack import stack_of
+from tests.run.test_cascade_runs import config_with as cascade
+import xjax
+from xjax.config.train import NoTrain
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import PAD
+from xjax.judge.predictions import Predictions
+from xjax.run import judging
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
+from xjax.run.load import load
+from xjax.run.strategy import StrategyKind, StrategyRequest
+from xjax.run.tag import tag_file
+from xjax.score.config import Averaging, EnsembleModel, NeighboursModel
+from xjax.select.recalls import MeasuredScorer
+
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+# Roots of topics and leaves, frequent and rare ones.
+IDS = [f'c{i:02d}' for i in range(0, 100, 6)]
+
+
+@pytest.fixture(scope='module')
+def listed(tmp_path_factory):
+  """A file of labels to leave out."""
+  path = tmp_path_factory.mktemp('labels') / 'meta.txt'
+  path.write_text('\n'.join(IDS))
+  return str(path)
+
+
+def with_list(config, listed, **data):
+  config = copy.deepcopy(config)
+  judged = dataclasses.replace(config.eval, leave_out=listed)
+  data = dataclasses.replace(config.data, **data)
+  return dataclasses.replace(config, eval=judged, data=data)
+
+
+def predictions_of(folder):
+  return Predictions.load(folder / 'predictions.npz')
+
+
+def assert_left_out(result, ids=IDS):
+  """Checks that labels are trained, but in no list and no gold."""
+  space = result.corpus.label_space
+  rows = [space.index[id_] for id_ in ids if id_ in space.index]
+  assert space.train_counts[rows].sum() > 20
+  assert rows
+  for folder in result.paths.values():
+    predictions = predictions_of(folder)
+    np.testing.assert_array_equal(predictions.left_out, sorted(rows))
+    assert len(predictions.lists) == len(predictions.masks) > 3
+    for lists in predictions.lists.values():
+      assert not np.isin(lists.ids, rows).any()
+    assert not np.isin(predictions.gold.values, rows).any()
+    assert (predictions.lists['all'].ids[:, 0] != PAD).all()
+  model = load(result.workdir)
+  assert model.space.left_out_ids == tuple(ids)
+  shown = {x.id for row in model.predict(TEXTS, k=60) for x in row}
+  assert shown and not shown & set(ids)
+  return model
+
+
+@pytest.fixture(scope='module')
+def linear(tmp_path_factory, listed):
+  """The config of a linear run, and results without and with left-out labels.
+
+  No labels are held out, so that both runs have the same weights.
+  """
+  config, folder = config_of(*RUNS['svm']), tmp_path_factory.mktemp('linear')
+  config.data.hold_out_labels = 0
+  plain = fit(config, folder / 'plain')
+  return plain, fit(with_list(config, listed), folder / 'left_out')
+
+
+def test_a_linear_model_never_lists_them(linear):
+  assert_left_out(linear[1])
+
+
+def test_evaluate_leaves_labels_out_of_a_run_that_did_not(linear, listed):
+  plain, left_out = linear
+  before = (plain.paths['dev'] / 'predictions.npz').read_bytes()
+  judged = evaluate_split(plain.workdir, 'dev', leave_out=listed)
+  assert judged.folder.name == 'dev.leave_out'
+  theirs = predictions_of(left_out.paths['dev'])
+  for name, lists in judged.predictions.lists.items():
+    np.testing.assert_array_equal(lists.ids, theirs.lists[name].ids)
+  ours, theirs = (
+    dict(m['xjax']) for m in (judged.metrics, left_out.metrics['dev'])
+  )
+  for metrics in (ours, theirs):  # the calibrations are of different labels
+    metrics['all'] = {
+      k: v for k, v in metrics['all'].items() if not k.startswith('ECE')
+    }
+  assert ours == theirs
+  assert (plain.paths['dev'] / 'predictions.npz').read_bytes() == before
+  assert judged.prior['xjax'] == left_out.prior['dev']['xjax']
+
+
+def test_labels_that_the_run_leaves_out_need_no_folder_of_their_own(
+  linear, listed, tmp_path
+):
+  shutil.copytree(linear[1].workdir, tmp_path / 'run')
+  judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=listed)
+  assert judged.folder.name == 'dev'
+  (tmp_path / 'one.txt').write_text('c01\n')
+  judged = evaluate_split(
+    tmp_path / 'run', 'dev', leave_out=str(tmp_path / 'one.txt')
+  )
+  assert judged.folder.name == 'dev.leave_out'
+  assert len(judged.predictions.left_out) == 1 + len(
+    predictions_of(linear[1].paths['dev']).left_out
+  )
+
+
+def test_strategies_choose_among_the_other_labels(linear):
+  for kind in (StrategyKind.STANDARD, StrategyKind.COVERAGE):
+    request = StrategyRequest(kind, k=5)
+    run = linear[1]
+    judged = evaluate_split(run.workdir, 'dev', strategy=request)
+    left_out = judged.predictions.left_out
+    assert not np.isin(judged.predictions.lists['all'].ids, left_out).any()
+
+
+def test_predict_and_the_saved_model_do_not_show_them(linear, tmp_path):
+  lines = [
+    {'id': 'a', 'text': TEXTS[0], 'labels': ['c06', 'c01']},
+    {'id': 'b', 'text': TEXTS[2], 'labels': ['c02', 'c00']},
+  ]
+  source = tmp_path / 'docs.jsonl'
+  source.write_text('\n'.join(map(json.dumps, lines)))
+  tag_file(linear[1].workdir, str(source), f'{tmp_path}/out.jsonl', 99)
+  text = (tmp_path / 'out.jsonl').read_text()
+  assert not any(f'"{id_}"' in text for id_ in IDS)
+  saved = Predictions.load(tmp_path / 'out.npz')
+  assert [saved.labels[i] for i in saved.gold.values] == ['c01', 'c02']
+  model = xjax.load(linear[1].workdir)
+  model.save(tmp_path / 'saved')
+  again = xjax.load(tmp_path / 'saved')
+  shown = {x.id for row in again.predict(TEXTS, k=99) for x in row}
+  assert not shown & set(IDS)
+  documents = [TEXTS[0], TEXTS[2]]
+  metrics = again.evaluate(documents, [x['labels'] for x in lines])
+  assert metrics['all']['n_labels'] == len(saved.masks['all']) - len(IDS) or (
+    metrics['all']['n_labels'] == int(saved.masks['all'].sum())
+  )
+
+
+def test_held_out_labels_are_others(tmp_path, listed):
+  config = with_list(config_of(*RUNS['svm']), listed, hold_out_labels=40)
+  space = fit(config, tmp_path / 'run').corpus.label_space
+  held_out = {space.ids[i] for i in space.held_out.tolist()}
+  assert len(held_out) == 40 and not held_out & set(IDS)
+
+
+def test_the_list_belongs_to_the_run(linear, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(linear[1].workdir, workdir)
+  (workdir / 'left_out.txt').write_text('c01\n')
+  with pytest.raises(DataError, match='is not the file that this run wrote'):
+    load(workdir)
+
+
+def test_a_resumed_run_needs_the_same_list(tmp_path, monkeypatch):
+  listed = tmp_path / 'list.txt'
+  listed.write_text('c00\n')
+  config = with_list(config_of(*RUNS['svm']), str(listed))
+  with monkeypatch.context() as patch:
+    patch.setattr(judging, 'judge', lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+      fit(config, tmp_path / 'run')
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics
+  listed.write_text('c01\n')
+  with pytest.raises(DataError, match='was started on another corpus'):
+    fit(config, tmp_path / 'run')
+
+
+@pytest.mark.parametrize(
+  ('text', 'error', 'message'),
+  [
+    ('c00\nwrong\n', DataError, "leave_out=.*has no label 'wrong'"),
+    ('', DataError, 'no label in it'),
+    (None, ConfigError, 'config.eval.leave_out=.*no such file'),
+    ('\n'.join(f'c{i:02d}' for i in range(100)), DataError, 'has all 100'),
+  ],
+)
+def test_a_faulty_list_is_an_error_before_anything_is_written(
+  tmp_path, text, error, message
+):
+  path = tmp_path / 'list.txt'
+  if text is not None:
+    path.write_text(text)
+  data = {'labels': 'all', 'hold_out_labels': 0}
+  config = with_list(config_of(*RUNS['svm']), str(path), **data)
+  with pytest.raises(error, match=message):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_concept_without_documents_is_no_unknown_label(tmp_path):
+  # By default only labels of documents are labels; the others are concepts.
+  config = config_of(*RUNS['svm'])
+  raw = config.data.read()
+  unused = sorted(set(raw.labels.ids) - set(raw.label_ids))
+  path = tmp_path / 'list.txt'
+  path.write_text('\n'.join(['c01', unused[0]]))
+  space = fit(with_list(config, str(path)), tmp_path / 'run').corpus.label_space
+  assert [space.ids[i] for i in space.left_out.tolist()] == ['c01']
+
+
+@pytest.mark.thorough
+def test_a_label_tree_with_labels_at_inner_nodes(tmp_path, listed):
+  config = with_list(config_of(*RUNS['taxonomy']), listed)
+  assert_left_out(fit(config, tmp_path / 'run'))
+
+
+@pytest.mark.thorough
+def test_a_neural_model_is_judged_and_chosen_without_them(
+  tmp_path, config, monkeypatch
+):
+  ids = ['c00', 'c03', 'c05']
+  (tmp_path / 'list.txt').write_text('\n'.join(ids))
+  config = with_list(config, str(tmp_path / 'list.txt'))
+  seen = []
+  run = judging.predict
+
+  def watched(*arguments):
+    seen.append(run(*arguments))
+    return seen[-1]
+
+  monkeypatch.setattr(judging, 'predict', watched)
+  result = fit(config, tmp_path / 'run')
+  space = result.corpus.label_space
+  rows = [space.index[id_] for id_ in ids]
+  dev = [p for p in seen if len(p) == len(result.corpus.splits['dev'])]
+  assert len(dev) >= 3  # twice while training, and at the end
+  for predictions in dev:
+    for lists in predictions.lists.values():
+      assert not np.isin(lists.ids, rows).any()
+    assert not np.isin(predictions.gold.values, rows).any()
+  model = load(result.workdir)
+  shown = {x.id for row in model.predict(TEXTS, k=60) for x in row}
+  assert len(shown) == model.n_labels - len(rows) and not shown & set(ids)
+
+
+def test_a_neural_run_can_be_judged_without_labels(finished, tmp_path):
+  shutil.copytree(finished.workdir, tmp_path / 'run')
+  (tmp_path / 'list.txt').write_text('c01\nc04\n')
+  path = str(tmp_path / 'list.txt')
+  judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=path)
+  whole = predictions_of(finished.paths['dev'])
+  assert judged.folder.name == 'dev.leave_out'
+  # The lists of so few labels are complete, so they can be cut.
+  cut = whole.leaving_out(judged.predictions.left_out)
+  for name, lists in judged.predictions.lists.items():
+    real = lists.ids != PAD
+    n = min(lists.ids.shape[1], cut.lists[name].ids.shape[1])
+    np.testing.assert_array_equal(lists.ids[:, :n], cut.lists[name].ids[:, :n])
+    assert (real == np.isfinite(lists.scores)).all()
+
+
+@pytest.mark.thorough
+def test_neighbours_do_not_vote_for_them(tmp_path, listed):
+  config = config_of(NeighboursModel(neighbours=7), NoTrain())
+  assert_left_out(fit(with_list(config, listed), tmp_path / 'run'))
+
+
+@pytest.mark.parametrize('averaging', [Averaging.RANK, Averaging.SOFTMAX])
+def test_an_ensemble_leaves_them_out_of_all_its_runs(
+  linear, listed, tmp_path, averaging
+):
+  config = config_of(*RUNS['svm'])
+  config.data.hold_out_labels = 0
+  config = dataclasses.replace(config, train=NoTrain())
+
+  def ensemble(*results):
+    runs = tuple(str(result.workdir) for result in results)
+    model = EnsembleModel(runs, averaging, depth=20)
+    return dataclasses.replace(config, model=model)
+
+  # Runs that list the labels are averaged as if they did not.
+  whole = ensemble(linear[0], linear[0])
+  result = fit(with_list(whole, listed), tmp_path / 'whole')
+  assert_left_out(result)
+  other = fit(with_list(ensemble(linear[1], linear[1]), listed), tmp_path / 'b')
+  ours, theirs = (predictions_of(x.paths['dev']) for x in (result, other))
+  for name, lists in ours.lists.items():
+    np.testing.assert_array_equal(lists.ids, theirs.lists[name].ids)
+    np.testing.assert_array_equal(lists.scores, theirs.lists[name].scores)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('kind', ['reranker', 'levels', 'cascade'])
+def test_shortlists_are_filled_with_other_labels(tmp_path, listed, kind):
+  configs = {
+    'reranker': reranker,
+    'levels': by_levels,
+    'cascade': cascade,
+  }
+  result = fit(with_list(configs[kind](), listed), tmp_path / 'run')
+  model = assert_left_out(result)
+  # The recalls are those of the slice of all other labels.
+  scorer, inside_L = model.scorer, result.corpus.label_space.allowed
+  measured = MeasuredScorer(scorer, {'inside': inside_L})
+  filtered = MeasuredScorer(scorer, {})
+  for batch in model.batches(result.corpus.splits['dev']):
+    measured.topk(batch, 20, (inside_L,))
+    filtered.topk(batch, 20, allowed=inside_L)
+  recalls = predictions_of(result.paths['dev']).recalls['all']
+  assert recalls == filtered.recalls()['all'] == measured.recalls()['inside']
+  if kind == 'reranker':
+    # In training, all labels are proposed, since all are trained.
+    nodes = np.load(result.workdir / 'model' / 'shortlists.npz')['nodes']
+    assert np.isin(nodes, model.space.left_out).any()
+    assert load(result.workdir / 'stages' / 'proposer').space.left_out_ids
+
+
+@pytest.mark.thorough
+def test_a_stack_neither_proposes_nor_ranks_them(tmp_path, listed):
+  result = fit(with_list(stack_of(), listed), tmp_path / 'run')
+  assert_left_out(result)
+  space = result.corpus.label_space
+  rows = [space.index[id_] for id_ in IDS if id_ in space.index]
+  for path in (result.workdir / 'model').glob('fold_*.npz'):
+    assert not np.isin(np.load(path)['ids'], rows).any()
