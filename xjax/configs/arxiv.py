@@ -170,6 +170,7 @@ def _radar(config: Config) -> Config:
     loss=SequenceLossConfig(),
     learning_rate=1e-3,
     rates=('encoder/*=0.2',),
+    clip_norm=10.0,  # about that of htc_bert
     best_metric='all/micro-F1',
   )
   return dataclasses.replace(config, model=model, train=train)
