@@ -44,9 +44,9 @@ def test_twenty_levels():
   assert chain.ancestors[19].tolist() == list(range(19))
 
 
-@pytest.mark.parametrize('ring', ['a -> b -> c -> a', 'a -> a'])
-def test_a_ring_is_an_error_that_names_its_labels(ring):
-  names = ring.split(' -> ')
+@pytest.mark.parametrize('cycle', ['a -> b -> c -> a', 'a -> a'])
+def test_a_cycle_is_an_error_that_names_its_labels(cycle):
+  names = cycle.split(' -> ')
   parents = dict(zip(names, names[1:], strict=False))
   with pytest.raises(DataError, match='its own ancestor.*remove one of'):
     hierarchy({'x': 'a', **parents})

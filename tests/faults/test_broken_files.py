@@ -191,7 +191,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     third_label({'id': 'c', 'parents': ['q']}),
     "labels.jsonl:3: label 'c' has the unknown parent 'q'",
   ),
-  'a ring of parents': (
+  'a cycle of parents': (
     put(
       'labels.jsonl',
       lines({'id': 'a', 'parents': ['b']}, {'id': 'b', 'parents': ['a']}),

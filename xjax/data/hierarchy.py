@@ -11,12 +11,12 @@ from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged
 from xjax.data.schema import Label, Labels, LabelSpace
 
-_SHOWN = 5  # labels of a ring that a message names
+_SHOWN = 5  # labels of a cycle that a message names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hierarchy:
-  """Holds a directed graph without rings from labels to their parents.
+  """Holds a directed graph without cycles from labels to their parents.
 
   The nodes are the L labels, in model order, and after them the other concepts
   of the taxonomy, such as ancestors that no document has. A node may have
@@ -62,7 +62,7 @@ class Hierarchy:
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     hierarchy = cls(nodes, len(labels), Ragged(indptr, found.astype(np.int32)))
-    hierarchy._check_rings()
+    hierarchy._check_cycles()
     return hierarchy
 
   @classmethod
@@ -216,7 +216,7 @@ class Hierarchy:
     np.cumsum(counts, out=indptr[1:])
     return Ragged(indptr, source[order])
 
-  def _check_rings(self) -> None:
+  def _check_cycles(self) -> None:
     """Checks that no node is its own ancestor."""
     if len(self.top_down) == len(self):
       return
@@ -228,12 +228,12 @@ class Hierarchy:
       path.append(node)
       parents = self.parents[node]
       node = int(parents[inside[parents]][0])
-    ring = path[path.index(node) :]
-    names = ' -> '.join(ascii(self.ids[n]) for n in [*ring[:_SHOWN], ring[0]])
-    more = f' ({len(ring)} labels in the ring)' if len(ring) > _SHOWN else ''
+    cycle = path[path.index(node) :]
+    names = ' -> '.join(ascii(self.ids[n]) for n in [*cycle[:_SHOWN], cycle[0]])
+    more = f' ({len(cycle)} labels in the cycle)' if len(cycle) > _SHOWN else ''
     raise DataError(
-      f'label {self.ids[ring[0]]!a} is its own ancestor: {names}{more}; remove '
-      'one of these parents'
+      f'label {self.ids[cycle[0]]!a} is its own ancestor: {names}{more}; '
+      'remove one of these parents'
     )
 
 

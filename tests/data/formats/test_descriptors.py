@@ -1,4 +1,4 @@
-"""Label descriptors: rings, unknown parents, faulty lines."""
+"""Label descriptors: cycles, unknown parents, faulty lines."""
 
 import hypothesis
 from hypothesis import strategies as st

@@ -65,6 +65,7 @@ def columns(tmp_path):
   ]
   lines = [json.dumps(row) + '\n' for row in rows]
   (folder / 'trn.json').write_text(''.join(lines))
+  (folder / 'dev.json').write_text(lines[0])
   names = [f'name {column}\n' for column in range(12)]
   (folder / 'Y.txt').write_text(''.join(names))
   return folder
@@ -101,7 +102,7 @@ def test_leaves_of_a_taxonomy_come_back_with_their_parents(
   assert labels['fields'].parents == ('land',)
   assert set(labels) == {'reefs', 'fields', 'sea', 'land'}
   assert lines[0] == f'{back}: 2 documents, 2 labels'
-  assert lines[1].startswith('parents that are no labels of documents')
+  assert lines[-1].startswith('parents without a descriptor: 2;')
   assert ids_of(back, JsonlData) == ['fields', 'reefs']
 
 

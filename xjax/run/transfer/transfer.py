@@ -357,8 +357,8 @@ def _label_lines(
     )
   if result['parents']:
     yield (
-      'parents that are no labels of documents, but are in the file of labels '
-      f'too: {result["parents"]:,}'
+      f'parents without a descriptor: {result["parents"]:,}; they are in the '
+      'file of labels too, with their ids as names'
     )
   if not (result['ordered'] and result['described']):
     return
