@@ -32,8 +32,8 @@ def config_with(steps=4, init_from='', **head):
   """A config whose labels are in several segments, with dropout."""
   small = shrink(quickstart.get_config('hbgl'))
   pretraining = LabelPretraining(steps=2, batch=2, segment=6)
-  fields = {'ranking': Ranking.EMITTED, 'pretraining': pretraining} | head
-  head = dataclasses.replace(small.model.head, chunk=8, **fields)
+  fields = {'pretraining': pretraining, 'ranking': Ranking.EMITTED, 'chunk': 8}
+  head = dataclasses.replace(small.model.head, **fields | head)
   train = dataclasses.replace(
     small.train,
     steps=steps,

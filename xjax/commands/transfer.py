@@ -17,6 +17,9 @@ labels, add --config.eval.leave_out=meta_labels.txt to `xjax train`.
 of them. How many labels are below a cluster of the last level follows from the
 number of labels.
 
+The command prints what the new corpus loses, and which flags make models read
+it as they read the source.
+
 FOLDER gets JSON lines and labels.jsonl (--format=jsonl), or JSON lines and a
 taxonomy (--format=htc). If you start the same command again, it writes only the
 files that are missing.

@@ -89,7 +89,7 @@ def build_corpus(
     DataError: the file in data.labels or in `leave_out` has faults, or no
       document has a label.
   """
-  zones = _choose_zones(raw, data.zones)
+  zones = choose_zones(raw, data.zones)
   left_out = read_left_out(leave_out, _LEAVE_OUT, data.dir)
   if space is None:
     space = make_space(order_labels(raw, data), raw)
@@ -179,7 +179,7 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
   return Ragged(gold.indptr, values).keep(~hidden[values])
 
 
-def _choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
+def choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
   """Returns the zones that documents keep; () means all zones."""
   for zone in wanted:
     if zone not in raw.zones:

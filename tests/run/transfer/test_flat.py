@@ -93,10 +93,10 @@ def test_twenty_levels_are_no_more_than_two(tmp_path, moved):
   assert contents(back) == contents(deep)
 
 
-def test_a_ring_and_an_orphan_are_errors(tmp_path, moved):
-  ring = [Label('a', 'a', (), ('b',)), Label('b', 'b', (), ('a',))]
+def test_a_cycle_and_an_unknown_parent_are_errors(tmp_path, moved):
+  cycle = [Label('a', 'a', (), ('b',)), Label('b', 'b', (), ('a',))]
   rows = {'train': [('a',), ('b',)]}
-  folder = write_corpus(tmp_path / 'ring', rows, ring)
+  folder = write_corpus(tmp_path / 'cycle', rows, cycle)
   with pytest.raises(DataError, match="label 'b' is its own ancestor"):
     moved(folder, 'flat', 'flat')
   orphan = [Label('a', 'a', (), ('gone',)), Label('b', 'b')]
@@ -136,9 +136,9 @@ def test_a_taxonomy_goes_both_ways(tmp_path, moved):
   assert (back / 'taxonomy.txt').read_text().startswith('Root\tsea\tland')
 
 
-def test_joined_zones_are_said_and_cannot_come_back(source, moved):
+def test_a_message_names_joined_zones_which_cannot_come_back(source, moved):
   flat, lines = moved(source, 'flat', 'flat', form=HTC)
-  assert lines[-1] == 'the zones of documents (title, body) are joined'
+  assert 'the zones of documents (title, body) are joined' in lines
   splits, labels = contents(flat, HtcData)
   assert splits['test'][0][1]['text'].splitlines()[1].startswith('body reefs')
   assert labels.keys() == {label.id for label in TAXONOMY}

@@ -180,6 +180,13 @@ def test_ids_must_not_be_taken(tmp_path, moved):
   assert (tree / 'meta_labels.txt').read_text() == 'c 1_0\nc 1_1\n'
 
 
+@pytest.mark.parametrize('prefix', [' m', 'a\nb', 'a\tb', '\x7f'])
+def test_a_prefix_makes_ids_that_xjax_can_read(plain, moved, tmp_path, prefix):
+  with pytest.raises(ConfigError, match='spaces around it or control'):
+    moved(plain, 'hierarchical', 'tree', branching=(2,), prefix=prefix)
+  assert not (tmp_path / 'tree').exists()
+
+
 def test_there_are_at_most_as_many_clusters_as_labels(plain, moved, tmp_path):
   with pytest.raises(ConfigError, match='4 x 4 = 16 clusters.* only 12 labels'):
     moved(plain, 'hierarchical', 'tree', branching=(4, 4))

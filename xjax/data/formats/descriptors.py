@@ -48,7 +48,7 @@ class Descriptors:
         self._drop(label.id, parent)
         message = f'label {label.id!a} has the unknown parent {parent!a}'
         faults.add(file, self._lines[label.id], message)
-    edges = self._ring_edges()
+    edges = self._cycle_edges()
     for id_, parent in sorted(edges, key=lambda e: self._lines[e[0]]):
       self._drop(id_, parent)
       where = f'through its parent {parent!a}'
@@ -61,7 +61,7 @@ class Descriptors:
     parents = tuple(p for p in label.parents if p != parent)
     self.labels[id_] = dataclasses.replace(label, parents=parents)
 
-  def _ring_edges(self) -> list[tuple[str, str]]:
+  def _cycle_edges(self) -> list[tuple[str, str]]:
     """Returns (label, parent) pairs whose removal breaks all cycles.
 
     The pairs are the back edges of a depth-first walk. Each cycle has at least

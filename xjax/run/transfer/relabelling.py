@@ -56,6 +56,21 @@ def described_labels(raw: RawCorpus) -> Labels:
   return Labels.join(raw.labels, [Label(id_, id_) for id_ in bare])
 
 
+def with_parents(labels: Labels) -> tuple[Labels, int]:
+  """Adds the parents that have no descriptor.
+
+  xjax reads no descriptor with an unknown parent. The name of a parent that is
+  added is its id, and the parent has no parents.
+
+  Returns:
+    All labels, and the number of the parents that are added, which come last.
+  """
+  rows = labels.ids.row_of
+  names = dict.fromkeys(p for label in labels for p in label.parents)
+  missing = [Label(id_, id_) for id_ in names if id_ not in rows]
+  return Labels.join(labels, missing), len(missing)
+
+
 def flattened(raw: RawCorpus, kept: KeptLabels) -> Relabelling:
   """Forgets the hierarchy of a corpus (Bertalis et al., Section 3.2).
 

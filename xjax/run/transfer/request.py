@@ -9,6 +9,7 @@ from xjax.config.run import Config
 from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig
+from xjax.data.files.json_lines import Fields
 
 
 class Target(enum.Enum):
@@ -104,6 +105,7 @@ class TransferRequest:
       )
     if self.target is not Target.HIERARCHICAL:
       return
+    self._check_prefix()
     if not self.branching:
       raise ConfigError(
         '--branching is missing; give the number of clusters below the root, '
@@ -114,6 +116,19 @@ class TransferRequest:
       raise ConfigError(
         f'--branching={",".join(map(str, self.branching))}: each number of '
         'clusters must be at least 2'
+      )
+
+  def _check_prefix(self) -> None:
+    """Checks that the ids of meta-labels will be valid ids of labels.
+
+    Raises:
+      ConfigError: they will not; the message says why.
+    """
+    fields = Fields({})
+    fields.as_id(f'{self.prefix}1_0', 'the id of a meta-label')
+    if fields.faults:
+      raise ConfigError(
+        f'--prefix={self.prefix!a}: {fields.faults[0]}; choose another --prefix'
       )
 
   def check_size(self, n_labels: int) -> None:
@@ -148,6 +163,7 @@ class TransferRequest:
       'format': self.form.value,
       'splits': list(self.splits),
       'gzip': self.gzip,
+      'data.zones': list(config.data.zones),
     }
     if self.target is Target.FLAT:
       facts['labels'] = self.kept.value
@@ -158,7 +174,6 @@ class TransferRequest:
         'max_features': self.max_features,
         'seed': self.seed,
         'data.labels': config.data.label_space,
-        'data.zones': list(config.data.zones),
         'data.tokens': dataclasses.asdict(tfidf_of(config)),
       }
     return facts

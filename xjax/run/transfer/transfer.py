@@ -3,7 +3,8 @@
 The paper is Bertalis et al., Sections 3.2 and 3.3. The folder that is written
 has the new corpus and these files:
 
-- transfer.json: what was transferred, and the digests of all files;
+- transfer.json: what was transferred, and the digests of all files; also the
+  zones that models of the source read, and whether labels have an order;
 - original/labels.jsonl: the labels of the source, if they have descriptors;
 - meta_labels.txt: for a hierarchical corpus, the ids of its meta-labels, which
   judging leaves out (eval.leave_out);
@@ -26,10 +27,11 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.data.files.faults import Faults, plural
-from xjax.data.formats.descriptors import read_descriptors
+from xjax.data.files.json_lines import Fields, read_rows
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.labels import read_left_out
-from xjax.data.schema import Labels, label_row
+from xjax.data.load import choose_zones
+from xjax.data.schema import Label, Labels, label_row, read_label
 from xjax.run.transfer.clusters import (
   cluster_labels,
   in_tree,
@@ -40,6 +42,7 @@ from xjax.run.transfer.folder import TransferFolder, read_result
 from xjax.run.transfer.relabelling import (
   Relabelling,
   flattened,
+  with_parents,
   without_meta_labels,
 )
 from xjax.run.transfer.request import (
@@ -116,12 +119,15 @@ class _Transfer:
     request: what is written.
     raw: the source.
     folder: the folder to write.
+    earlier: facts about the transfer that has made the source, if it is undone;
+      else {}.
   """
 
   config: Config
   request: TransferRequest
   raw: RawCorpus
   folder: TransferFolder
+  earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   def run(self) -> list[str]:
     """Writes all files, and describes the new corpus."""
@@ -133,10 +139,17 @@ class _Transfer:
         relabelling, lines = self._hierarchical()
       case Target.ORIGINAL:
         relabelling = self._original()
-    check_writable(self.raw, relabelling.labels, self.request)
-    self._write_labels(relabelling)
-    counts = self._write_splits(relabelling)
-    result = self._result(relabelling, counts)
+    labels, n_parents = with_parents(relabelling.labels)
+    check_writable(self.raw, labels, self.request)
+    zones = self._zones()
+    self._write_labels(relabelling, labels)
+    counts = self._write_splits(relabelling, zones)
+    result = {
+      **counts,
+      **self._result(relabelling),
+      'parents': n_parents,
+      'zones': list(zones),
+    }
     self.folder.finish(result)
     parts = [
       plural(result['documents'], 'document'),
@@ -145,7 +158,15 @@ class _Transfer:
     if meta := result['meta_labels']:
       parts.append(plural(meta, 'meta-label'))
     title = f'{self.request.output}: {", ".join(parts)}'
-    return [title, *lines, *_lines_about(result, self.raw)]
+    return [title, *lines, *_lines_about(result, self.raw, self.request)]
+
+  def _zones(self) -> tuple[str, ...]:
+    """Returns the zones that a model of the source reads; () means all."""
+    zones = choose_zones(self.raw, self.config.data.zones)
+    if not self.config.data.zones:
+      known = self.earlier.get('zones') or ()
+      zones = tuple(z for z in self.raw.zones if z in known) or zones
+    return zones
 
   def _hierarchical(self) -> tuple[Relabelling, list[str]]:
     corpus = labels_to_cluster(self.raw, self.config)
@@ -184,31 +205,31 @@ class _Transfer:
     source = pathlib.Path(os.path.expanduser(self.config.data.dir))
     arguments, result = read_result(source)
     _check_undo(source, arguments, result)
+    self.earlier = result
     meta, labels = (), None
     if arguments.get('to') == Target.HIERARCHICAL.value:
       meta = read_left_out(str(source / META), META)
     if result.get('described'):
-      faults = Faults(on_error=None)
-      described = read_descriptors(source / _ORIGINAL, faults)
-      labels = Labels.of(described.labels.values())
-      faults.settle()
+      labels = _read_original(source / _ORIGINAL)
     return without_meta_labels(self.raw, meta, labels)
 
-  def _write_labels(self, relabelling: Relabelling) -> None:
-    """Writes the labels of the source and the new labels."""
+  def _write_labels(self, relabelling: Relabelling, labels: Labels) -> None:
+    """Writes the labels of the source, and the new labels with all parents."""
     if len(self.raw.labels) and self.request.target is not Target.ORIGINAL:
       self.folder.write_lines(_ORIGINAL, label_lines(self.raw.labels))
     if len(relabelling.meta):
       self.folder.write_lines(META, relabelling.meta)
     name = labels_file(self.request)
     if self.request.form is Form.HTC:
-      self.folder.write_lines(name, taxonomy_lines(relabelling.labels))
+      self.folder.write_lines(name, taxonomy_lines(labels))
     elif relabelling.described:
-      self.folder.write_lines(name, label_lines(relabelling.labels))
+      self.folder.write_lines(name, label_lines(labels))
 
-  def _write_splits(self, relabelling: Relabelling) -> dict[str, int]:
+  def _write_splits(
+    self, relabelling: Relabelling, zones: tuple[str, ...]
+  ) -> dict[str, int]:
     """Writes the documents, and returns the sums of DocumentLines.counts."""
-    parts = relabelling, self.request
+    parts = relabelling, self.request, zones
     sums: dict[str, int] = {}
     for name in self.raw.splits:
       lines, file = DocumentLines(self.raw, name, *parts), self._file(name)
@@ -221,18 +242,41 @@ class _Transfer:
   def _file(self, split: str) -> str:
     return split_file(split, self.request)
 
-  def _result(
-    self, relabelling: Relabelling, counts: dict[str, int]
-  ) -> dict[str, Any]:
-    """Returns the facts about the new corpus that transfer.json keeps."""
+  def _result(self, relabelling: Relabelling) -> dict[str, Any]:
+    """Returns facts about the new corpus that transfer.json keeps."""
     is_htc, meta = self.request.form is Form.HTC, len(relabelling.meta)
+    labels = relabelling.labels
+    ordered = self.raw.ordered or self.config.data.labels == 'all'
     return {
-      **counts,
-      'labels': len(relabelling.labels) - meta,
+      'labels': len(labels) - meta,
       'meta_labels': meta,
       'described': len(self.raw.labels) > 0,
       'joined_zones': is_htc and tuple(self.raw.zones) != ONLY_TEXT,
+      'lost_texts': sum(map(_has_texts, labels)) if is_htc else 0,
+      'ordered': ordered or bool(self.earlier.get('ordered')),
     }
+
+
+def _has_texts(label: Label) -> bool:
+  """Returns whether a label has more texts than its id."""
+  return label.name != label.id or bool(label.alt or label.description)
+
+
+def _read_original(path: pathlib.Path) -> Labels:
+  """Reads the labels of the source of an earlier transfer.
+
+  Unlike the labels of a corpus, they may have parents without a descriptor.
+
+  Raises:
+    DataError: the file has faults.
+  """
+  faults, labels = Faults(on_error=None), []
+  for number, row in read_rows(path, faults):
+    fields = Fields(row)
+    labels.append(read_label(fields))
+    faults.extend(path, number, fields.faults)
+  faults.settle()
+  return Labels.of(labels)
 
 
 def _check_undo(
@@ -260,8 +304,10 @@ def _check_undo(
     )
 
 
-def _lines_about(result: dict[str, Any], raw: RawCorpus) -> Iterator[str]:
-  """Yields lines about what has changed in the documents."""
+def _lines_about(
+  result: dict[str, Any], raw: RawCorpus, request: TransferRequest
+) -> Iterator[str]:
+  """Yields lines about what has changed, and what to do about it."""
   if result['without_labels']:
     yield (
       'documents that have no label any more; they are kept, with no labels: '
@@ -271,7 +317,56 @@ def _lines_about(result: dict[str, Any], raw: RawCorpus) -> Iterator[str]:
     yield f'labels removed from documents: {result["removed"]:,}'
   if result['added']:
     yield f'labels added to documents: {result["added"]:,}'
-  if result['joined_zones']:
-    yield f'the zones of documents ({", ".join(raw.zones)}) are joined'
+  yield from _zone_lines(result, raw)
+  yield from _label_lines(result, request)
   if raw.drawn:
     yield f'splits that xjax has drawn: {", ".join(raw.drawn)}'
+
+
+def _zone_lines(result: dict[str, Any], raw: RawCorpus) -> Iterator[str]:
+  """Yields lines about the zones that models of the new corpus read."""
+  zones = tuple(result['zones']) or raw.zones
+  if result['joined_zones']:
+    yield f'the zones of documents ({", ".join(zones)}) are joined'
+    if others := [zone for zone in raw.zones if zone not in zones]:
+      yield (
+        f'zones that models of {raw.source} do not read are lost: '
+        f'{", ".join(others)}'
+      )
+  elif zones != raw.zones:
+    yield (
+      'documents keep all zones; to train on the same text as with '
+      f'{raw.source}, give --config.data.zones={",".join(zones)}'
+    )
+
+
+def _label_lines(
+  result: dict[str, Any], request: TransferRequest
+) -> Iterator[str]:
+  """Yields lines about labels that are read in another way than before."""
+  jsonl = 'use --format=jsonl to keep'
+  if result['lost_texts']:
+    yield (
+      'a taxonomy has no names, alternative names and descriptions; labels '
+      f'that lose them: {result["lost_texts"]:,}; {jsonl} them'
+    )
+  if result['implied']:
+    yield (
+      'documents will be read with all ancestors of their labels; labels that '
+      f'they will get: {result["implied"]:,}; {jsonl} the labels as they are'
+    )
+  if result['parents']:
+    yield (
+      f'parents without a descriptor: {result["parents"]:,}; they are in the '
+      'file of labels too, with their ids as names'
+    )
+  if not (result['ordered'] and result['described']):
+    return
+  if request.form is Form.JSONL:
+    yield (
+      'models of the source have all labels in the order of their descriptors; '
+      'so do models of the new corpus if you give --config.data.labels=all, or '
+      'use a config for your own documents, such as own_linear'
+    )
+  else:
+    yield f'the order of labels is lost; {jsonl} it'

@@ -8,9 +8,11 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import progress
+from xjax.core.types import PAD, Ragged
 from xjax.data.formats.draft import USUAL, RawCorpus
 from xjax.data.formats.jsonl import LABELS
 from xjax.data.formats.taxonomy import ROOT
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Document, Label, Labels, label_row
 from xjax.run.transfer.relabelling import Relabelling
 from xjax.run.transfer.request import Form, TransferRequest
@@ -68,7 +70,9 @@ class DocumentLines:
       - documents: documents that are written;
       - without_labels: documents that had labels, but have none any more;
       - removed: labels that are removed from documents;
-      - added: labels that are added to documents.
+      - added: labels that are added to documents;
+      - implied: labels that documents get when the format is read. These are
+        the ancestors that they do not have.
   """
 
   def __init__(
@@ -77,6 +81,7 @@ class DocumentLines:
     name: str,
     relabelling: Relabelling,
     request: TransferRequest,
+    zones: Sequence[str] = (),
   ):
     """Makes the lines of a split.
 
@@ -85,11 +90,17 @@ class DocumentLines:
       name: name of the split.
       relabelling: the new labels of documents.
       request: the format.
+      zones: names of the zones that are joined if the format has only one; ()
+        means all zones.
     """
     self._split, self._name = raw.splits[name], name
     self._source = raw.source
     self._relabelling, self._form = relabelling, request.form
-    kinds = 'documents', 'without_labels', 'removed', 'added'
+    self._zones = zones if request.form is Form.HTC else ()
+    self._hierarchy: Hierarchy | None = None
+    if request.form is Form.HTC and len(relabelling.labels.parents.bytes()):
+      self._hierarchy = Hierarchy.of(relabelling.labels)
+    kinds = 'documents', 'without_labels', 'removed', 'added', 'implied'
     self.counts = dict.fromkeys(kinds, 0)
 
   def __iter__(self) -> Iterator[str]:
@@ -99,7 +110,7 @@ class DocumentLines:
         self._check(document)
         labels = self._relabelling.of_row(gold[row])
         self._count(gold[row], labels)
-        record = _records[self._form](document, labels)
+        record = _records[self._form](document, labels, self._zones)
         yield json.dumps(record, ensure_ascii=False)
 
   def _count(self, before: np.ndarray, labels: Sequence[str]) -> None:
@@ -109,6 +120,11 @@ class DocumentLines:
     self.counts['without_labels'] += len(before) > 0 and not labels
     self.counts['removed'] += removed
     self.counts['added'] += len(labels) - (len(before) - removed)
+    if self._hierarchy and labels:
+      nodes = self._hierarchy.ids.row_of.find(labels)
+      nodes = nodes[nodes != PAD]
+      closed = self._hierarchy.with_ancestors(Ragged.of([nodes]))
+      self.counts['implied'] += len(closed.values) - len(nodes)
 
   def _check(self, document: Document) -> None:
     """Checks that a document has a text, as all formats require.
@@ -121,20 +137,36 @@ class DocumentLines:
         f'{self._source}: {self._name}: document {document.id!a} has no text, '
         'so that no format of xjax can hold it; remove the document'
       )
+    if not document.text(_read_zones(document, self._zones)).strip():
+      raise DataError(
+        f'{self._source}: {self._name}: document {document.id!a} has no text '
+        f'in the zones that are joined ({", ".join(self._zones)}); use '
+        '--format=jsonl, or give other zones with --config.data.zones'
+      )
 
 
-def _jsonl_record(document: Document, labels: Sequence[str]) -> dict[str, Any]:
-  """Returns a document in the form that JsonlData reads."""
-  zones = dict(document.zones)
-  texts = zones if tuple(zones) == ONLY_TEXT else {'zones': zones}
+def _read_zones(document: Document, zones: Sequence[str]) -> Sequence[str]:
+  """Returns the zones that a model reads; () if it reads all zones."""
+  return zones if any(zone in document.zones for zone in zones) else ()
+
+
+def _jsonl_record(
+  document: Document, labels: Sequence[str], zones: Sequence[str]
+) -> dict[str, Any]:
+  """Returns a document with all zones in the form that JsonlData reads."""
+  del zones
+  texts = dict(document.zones)
+  texts = texts if tuple(texts) == ONLY_TEXT else {'zones': texts}
   return {'id': document.id, **texts, 'labels': list(labels)}
 
 
-def _htc_record(document: Document, labels: Sequence[str]) -> dict[str, Any]:
+def _htc_record(
+  document: Document, labels: Sequence[str], zones: Sequence[str]
+) -> dict[str, Any]:
   """Returns a document in the form that HtcData reads, with one zone."""
   text = document.zones.get('text')
   if tuple(document.zones) != ONLY_TEXT:
-    text = document.text()
+    text = document.text(_read_zones(document, zones))
   return {'id': document.id, 'doc_token': text, 'doc_label': list(labels)}
 
 
