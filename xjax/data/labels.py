@@ -232,7 +232,8 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
       f'{field}={name!r}: there is no such file in the current folder{more}; '
       'give a file with one label id per line'
     )
-  logging.info('%s: the labels in %s are left out of judging', field, path)
+  if folder:  # there were two places
+    logging.info('%s: the ids are read from %s', field, path)
   faults = Faults(on_error=None)
   ids = read_label_list(path, (), faults)
   faults.settle()
