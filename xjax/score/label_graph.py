@@ -285,7 +285,7 @@ def edges_with(
   concepts = hierarchy.ids.row_of.find([label.id for label in added])
   above, below = [], []
   for i, (label, concept) in enumerate(zip(added, concepts), first):
-    parents, children = list(label.parents), []
+    parents, children = list(dict.fromkeys(label.parents)), []
     if concept != PAD:
       children = shifted(hierarchy.children[concept]).tolist()
       if not parents:
