@@ -95,45 +95,68 @@ def start_label_vectors(
     ConfigError: model.head.pretraining.segment is too small.
     DataError: the folder of the encoder has a fault.
   """
+  params = by_path(state.params)
   n_labels, is_taken_L = hierarchy.n_labels, taken.label_L
   if is_taken_L is None:
     is_taken_L = np.zeros(n_labels, bool)
-  if is_taken_L.all():
-    return state
-  params = by_path(state.params)
-  words = np.asarray(params[PIECE_VECTORS])
   if _SPECIAL not in taken.paths:
     _start_transform(params, config)
-    _start_special(params, tokenizer, words)
-  nodes, head = pretrained_nodes(hierarchy), config.model.head
+    _start_special(params, tokenizer)
+  kernel_LD = params[_KERNEL]
+  rows_LD = np.zeros(kernel_LD.shape, np.float32)
+  if not is_taken_L.all():
+    nodes = pretrained_nodes(hierarchy)
+    table = _first_table(params, config, nodes, tokenizer, is_taken_L)
+    if config.model.head.pretraining.steps:
+      words = np.asarray(params[PIECE_VECTORS])
+      special = np.asarray(params[_SPECIAL])
+      table = pretrain(
+        table,
+        nodes,
+        modules=_frozen_modules(params, config, architecture),
+        special_2D=np.stack([words[tokenizer.before[0]], special[1]]),
+        config=config.model.head.pretraining,
+        seed=config.seed,
+        check=check,
+      )
+    rows_LD[:n_labels] = table[:n_labels]
+  # The rows of padding become 0.
+  is_taken_L1 = np.pad(is_taken_L, (0, len(rows_LD) - n_labels))[:, None]
+  params[_KERNEL] = replace_values(kernel_LD, ~is_taken_L1, rows_LD)
+  return dataclasses.replace(state, params=from_paths(state.params, params))
+
+
+def _first_table(
+  params: dict[str, jax.Array],
+  config: Config,
+  nodes: Hierarchy,
+  tokenizer: Subwords,
+  is_taken_L: np.ndarray,
+) -> np.ndarray:
+  """Returns the vectors of all nodes before they are trained.
+
+  Args:
+    params: parameters of the run, by path.
+    config: config of the run.
+    nodes: the V nodes; the first L nodes are the labels.
+    tokenizer: the tokenizer of the encoder.
+    is_taken_L: bool, True for labels whose vectors are among the parameters.
+
+  Returns:
+    float32 [V, D].
+  """
+  words = np.asarray(params[PIECE_VECTORS])
   drawn = host_generator(config.seed, 'label_vectors')
   shape = len(nodes), words.shape[1]
   table = drawn.normal(scale=_STDDEV, size=shape).astype(np.float32)
-  if head.first_vectors is FirstVectors.NAMES:
+  if config.model.head.first_vectors is FirstVectors.NAMES:
     table = name_vectors(nodes.labels, tokenizer, words, table)
-  kernel_LD = params[_KERNEL]
   if is_taken_L.any():
-    others_LD = multihost_utils.process_allgather(kernel_LD, tiled=True)
+    kernel_LD = params[_KERNEL]
+    taken_LD = multihost_utils.process_allgather(kernel_LD, tiled=True)
     rows = np.flatnonzero(is_taken_L)
-    table[rows] = others_LD[rows]
-  if head.pretraining.steps:
-    table = pretrain(
-      table,
-      nodes,
-      modules=_frozen_modules(params, config, architecture),
-      special_2D=np.stack(
-        [words[tokenizer.before[0]], np.asarray(params[_SPECIAL])[1]]
-      ),
-      config=head.pretraining,
-      seed=config.seed,
-      check=check,
-    )
-  padded = np.zeros(kernel_LD.shape, np.float32)
-  padded[:n_labels] = table[:n_labels]
-  is_fresh_L1 = np.ones((len(padded), 1), bool)
-  is_fresh_L1[:n_labels, 0] = ~is_taken_L
-  params[_KERNEL] = replace_values(kernel_LD, is_fresh_L1, padded)
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+    table[rows] = taken_LD[rows]
+  return table
 
 
 def name_vectors(
@@ -291,13 +314,12 @@ def _start_transform(params: dict[str, jax.Array], config: Config) -> None:
     )
 
 
-def _start_special(
-  params: dict[str, jax.Array], tokenizer: Subwords, words: np.ndarray
-) -> None:
+def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
   """Puts the word vectors of [SEP] and [MASK] into the parameters.
 
   If the tokenizer has no [MASK], its vector stays as it is.
   """
+  words = np.asarray(params[PIECE_VECTORS])
   mask_id = _mask_id(tokenizer)
   mask = np.asarray(params[_SPECIAL])[1]
   if mask_id is not None:
