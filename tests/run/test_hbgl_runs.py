@@ -178,9 +178,19 @@ def test_a_run_is_planned(finished):
   config = config_with()
   sizes = corpus_sizes(config, finished.corpus)
   plan = Planner(sizes, CHIPS['laptop']).plan(config, 1)
-  assert plan.fits and plan.longest.operations > 0
+  assert plan.fits
+  flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
+  less = Planner(flat, CHIPS['laptop']).plan(config, 1)
+  assert plan.longest.operations > 1.1 * less.longest.operations
+  # A device with some of the labels has as many levels.
+  config.mesh.label = 4
+  plan, less = (
+    Planner(x, CHIPS['laptop']).plan(config, 4) for x in (sizes, flat)
+  )
+  assert plan.longest.operations > 1.1 * less.longest.operations
+  config.mesh.label = 1
   config.model.head.max_levels = 9  # one more than the encoder is made for
-  with pytest.raises(ConfigError, match='tokens, including 10 of the head'):
+  with pytest.raises(ConfigError, match='tokens, including 10 vectors that'):
     Planner(sizes, CHIPS['laptop']).plan(config, 1)
 
 

@@ -15,10 +15,7 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import (
-  DATA,
-  make_mesh,
-)
+from xjax.core.mesh import DATA, make_mesh
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.progress import Progress
 from xjax.core.rng import host_generator
@@ -29,11 +26,7 @@ from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.contract import LabelWeights
 from xjax.run.judging import dev_judge
-from xjax.run.stages.proposals import (
-  Proposals,
-  combination_of,
-  first_rows,
-)
+from xjax.run.stages.proposals import Proposals, combination_of, first_rows
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
