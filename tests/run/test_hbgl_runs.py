@@ -20,6 +20,8 @@ from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.load import load
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.heads.contract import Ranking
 from xjax.score.heads.generation.levels import label_levels
 from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.train.checkpoint import complete_steps, read_params
@@ -32,9 +34,8 @@ def config_with(steps=4, init_from='', **head):
   """A config whose labels are in several segments, with dropout."""
   small = shrink(quickstart.get_config('hbgl'))
   pretraining = LabelPretraining(steps=2, batch=2, segment=6)
-  head = dataclasses.replace(
-    small.model.head, pretraining=pretraining, chunk=8, **head
-  )
+  fields = {'pretraining': pretraining, 'ranking': Ranking.EMITTED, 'chunk': 8}
+  head = dataclasses.replace(small.model.head, **fields | head)
   train = dataclasses.replace(
     small.train,
     steps=steps,
@@ -43,7 +44,8 @@ def config_with(steps=4, init_from='', **head):
     best_metric='all/micro-F1',
     init_from=init_from,
   )
-  model = dataclasses.replace(small.model, head=head)
+  encoder = BertConfig(dropout=0.1, attention_dropout=0.1)
+  model = dataclasses.replace(small.model, encoder=encoder, head=head)
   return dataclasses.replace(small, model=model, train=train)
 
 

@@ -92,6 +92,7 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
     'corpus.json',
     'digests.json',
     'labels.jsonl',
+    'concepts.jsonl',
     'calibration.json',
     'eval',
     'features',

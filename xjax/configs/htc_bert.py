@@ -181,6 +181,9 @@ def _radar(dataset: str) -> Config:
     learning_rate=3e-4,
     rates=('encoder/*=0.11667',),  # 3.5e-5
     warmup=0,
+    # The public code clips to 1, after it has divided the loss of a document by
+    # the padded length of sequences.
+    clip_norm=10.0,
     optimizer=AdamW(weight_decay=0.01),
     checkpoint_every=epoch,
     judge_every=epoch,
