@@ -54,6 +54,13 @@ def test_the_corpus_is_read_where_no_sizes_are_given(run_main, tmp_path):
   assert not workdir.exists()
 
 
+def test_a_list_of_left_out_labels_is_read_as_in_training(run_main):
+  listed = '--config.eval.leave_out=nowhere.txt'
+  done = run_main('train', QUICK, '--plan', '--chip=l4', listed)
+  assert done.returncode != 0
+  assert "leave_out='nowhere.txt': there is no such file" in done.stderr
+
+
 def test_auto_plans_the_model_that_it_would_choose(run_main, tmp_path):
   path = tmp_path / 'news.csv'
   write_csv(path, make_rows(40, 6))

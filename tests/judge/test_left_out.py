@@ -2,17 +2,15 @@
 
 import dataclasses
 import io
-import json
 
 import numpy as np
 import pytest
-import scipy.sparse
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
-from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import document_lines, judge, tune_threshold
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import popularity, predict
@@ -25,11 +23,40 @@ COUNTS = np.array([90, 12, 60, 50, 0, 49, 3, 12, 100, 70, 0, 0, 0], np.int32)
 L, TRAINED, HELD_OUT = 13, 10, 2
 META = np.array([2, 8, 9, 11])  # one of these is held out
 KEPT = np.setdiff1d(np.arange(L), META)
+# An inner label, a root, a leaf and a held-out child are left out. The concept
+# c is below the root.
+PARENTS = {
+  'l1': ['l0'],
+  'l2': ['l0'],
+  'l3': ['l2'],
+  'l4': ['l2', 'l8'],
+  'l5': ['l3'],
+  'l6': ['l8'],
+  'l7': ['c'],
+  'l9': ['l2'],
+  'l10': ['l3'],
+  'l11': ['l1'],
+  'l12': ['l2', 'l6'],
+  'c': ['l8'],
+}
+# The same paths in a corpus that never had the labels.
+SHORT = PARENTS | {
+  'l3': ['l0'],
+  'l4': ['l0'],
+  'l6': [],
+  'l12': ['l0', 'l6'],
+  'c': [],
+}
+
+
+def labels_of(rows, parents):
+  return tuple(Label(f'l{i}', parents=parents.get(f'l{i}', ())) for i in rows)
 
 
 def space_of(left_out=()):
   return LabelSpace(
-    labels=tuple(Label(f'l{i}') for i in range(L)),
+    labels=labels_of(range(L), PARENTS),
+    concepts=[Label('c', parents=PARENTS['c'])],
     train_counts=COUNTS,
     n_train=100,
     n_trained=TRAINED,
@@ -41,7 +68,8 @@ def space_of(left_out=()):
 def small_space():
   """The space of a corpus that never had the labels."""
   return LabelSpace(
-    labels=tuple(Label(f'l{i}') for i in KEPT),
+    labels=labels_of(KEPT, SHORT),
+    concepts=[Label('c', parents=SHORT['c'])],
     train_counts=COUNTS[KEPT],
     n_train=100,
     n_trained=TRAINED - 3,
@@ -112,8 +140,21 @@ def theirs():
   return predicted(KEPT, small_space())
 
 
+def without_levels(metrics):
+  """Metrics that do not depend on the places of labels that are left out."""
+  if not isinstance(metrics, dict):
+    return metrics
+  placed = '[level=', 'consistency'
+  return {
+    name: without_levels(value)
+    for name, value in metrics.items()
+    if not any(text in name for text in placed)
+  }
+
+
 def same(ours, theirs):
   """Returns whether metrics are equal, up to the order of sums over labels."""
+  ours, theirs = without_levels(ours), without_levels(theirs)
   if isinstance(ours, dict):
     return ours.keys() == theirs.keys() and all(
       same(value, theirs[name]) for name, value in ours.items()
@@ -145,8 +186,70 @@ def test_no_list_has_a_left_out_label_and_no_list_is_shorter(ours, theirs):
 def test_all_metrics_are_those_of_a_corpus_without_them(ours, theirs):
   exact = judge(ours.of_judged_labels(), ALL, 0.3)
   ours, theirs = (judge(p, ALL, 0.3) for p in (ours, theirs))
-  assert exact == theirs and same(ours, theirs)
+  assert without_levels(exact) == without_levels(theirs)
+  assert same(ours, theirs) and same(exact, ours)
   assert any('[' in name for name in ours['xjax']['all'])  # bins as well
+
+
+def test_ancestors_are_those_of_a_corpus_without_them():
+  # These lists have all labels, so that none above the threshold is missing.
+  ours = predicted(np.arange(L), space_of(META), depth=20)
+  theirs = predicted(KEPT, small_space(), depth=20)
+  cut = ours.of_judged_labels()
+  tables = [judge(p, ALL, 0.3)['xjax']['all'] for p in (ours, cut, theirs)]
+  values, others, flat = tables
+  assert same(values, flat) and same(others, flat)
+  assert values['hF1-tuned'] > values['micro-F1-tuned'] > 0
+  # Labels keep their levels and their parents.
+  placed = {name for name in values if 'level=' in name} | {'consistency'}
+  assert len(placed) > 20 and 0 < values['consistency'] < 1
+  for name in placed:
+    assert values[name] == others[name], name
+  # Level 1 has l0; level 2 has l1, l4 and l6; level 3 l3, l7 and l12.
+  counts = [values[f'n_labels[level={level}]'] for level in (1, 2, 3, 4)]
+  assert counts == [1, 3, 3, 2]
+
+
+def test_left_out_labels_are_no_shared_ancestors():
+  # The root m is left out; its children a and b have no other ancestor. The
+  # label d is below the label c, with the left-out label n between them.
+  labels = 'a', 'b', 'c', 'd', 'e', 'm', 'n'
+  parents = {'a': 'm', 'b': 'm', 'n': 'c', 'd': 'n', 'e': 'n'}
+  nodes = [Label(x, parents=tuple(parents.get(x, ''))) for x in labels]
+  found = Predictions(
+    score_kind=ScoreKind.PROBABILITY,
+    n_scored=7,
+    n_train=0,
+    doc_ids=('0', '1'),
+    labels=labels,
+    train_counts=np.zeros(7, np.int32),
+    lists={
+      'all': Lists(
+        np.array([[0, PAD], [3, PAD]], np.int32),
+        np.array([[0.9, -np.inf]] * 2, np.float32),
+      )
+    },
+    gold=Ragged.of([[1], [4]]),
+    left_out=np.array([5, 6], np.int32),
+    hierarchy=Hierarchy.of(nodes),
+  )
+  # A file of descriptors has the left-out labels as well.
+  by_file = found.of_judged_labels().hierarchy
+  for p, hierarchy in (
+    (found, None),
+    (found.of_judged_labels(), None),
+    (dataclasses.replace(found, hierarchy=None), found.hierarchy),
+    (
+      dataclasses.replace(found, hierarchy=None).of_judged_labels(),
+      by_file,
+    ),
+  ):
+    values = judge(p, Criteria((1,), hierarchy=hierarchy))['xjax']['all']
+    # a against b, and d, c against e, c.
+    assert values['hF1'] == 2 * 1 / (3 + 3)
+    assert values['hP'] == values['hR'] == 1 / 3
+    assert values['micro-F1'] == 0
+    assert values['n_labels[level=3]'] == 2
 
 
 def test_thresholds_and_documents_are_so_too(ours, theirs):
@@ -283,91 +386,3 @@ def test_recalls_are_those_of_the_labels_that_are_left():
     scorer.topk(rows, 3, tuple(space.masks().values()), **filters)
     shares.append(scorer.recalls())
   assert shares[0] == shares[1] and shares[0]['all']['union recall@7'] < 1
-
-
-@pytest.fixture
-def files(tmp_path):
-  """Scores of another system, gold labels, and labels to leave out."""
-  scores_NL = np.exp(Table(np.arange(L)).scores_NL)
-  rows = gold_rows()
-  gold = np.zeros((N, TRAINED + HELD_OUT), bool)
-  for row, labels in enumerate(rows):
-    gold[row, [x for x in labels if x < TRAINED + HELD_OUT]] = True
-  kept = KEPT[KEPT < TRAINED + HELD_OUT]
-  for name, columns in (('whole', slice(None)), ('small', kept)):
-    save = scipy.sparse.save_npz
-    part = scores_NL[:, columns]
-    save(tmp_path / f'{name}.npz', scipy.sparse.csr_matrix(part))
-    labels = scipy.sparse.csr_matrix(gold[:, columns].astype(float))
-    save(tmp_path / f'{name}_gold.npz', labels)
-  (tmp_path / 'meta.txt').write_text(''.join(f'{i}\n' for i in META))
-  return tmp_path
-
-
-def test_files_of_scores_are_judged_as_if_they_had_no_such_columns(files):
-  ours, _ = read_judged(
-    JudgeFiles(
-      files / 'whole.npz',
-      gold=files / 'whole_gold.npz',
-      leave_out=str(files / 'meta.txt'),
-    ),
-    DEPTH,
-  )
-  theirs, _ = read_judged(
-    JudgeFiles(files / 'small.npz', gold=files / 'small_gold.npz'), DEPTH
-  )
-  assert same(judge(ours, SOME), judge(theirs, SOME))
-  assert ours.lists['all'].ids.shape == (N, DEPTH)  # lists are filled
-
-
-def test_json_lines_are_cut(files):
-  scores_NL = Table(np.arange(L)).scores_NL
-  lines = []
-  for row, scores in enumerate(scores_NL):
-    best = np.argsort(-scores)[:8].tolist()
-    labels = [{'id': str(i), 'score': float(scores[i])} for i in best]
-    lines.append(json.dumps({'id': str(row), 'labels': labels}))
-  (files / 'lists.jsonl').write_text('\n'.join(lines))
-  parts = files / 'lists.jsonl', files / 'whole_gold.npz'
-  out = str(files / 'meta.txt')
-  ours, _ = read_judged(JudgeFiles(*parts, leave_out=out), DEPTH)
-  names = np.array(ours.labels)
-  assert not np.isin(names[ours.lists['all'].ids], META.astype(str)).any()
-  assert 4 <= ours.lists['all'].ids.shape[1] < 8
-
-
-def test_gold_of_a_file_is_cut_for_saved_predictions(ours, theirs, tmp_path):
-  ours.save(tmp_path / 'p.npz')
-  lines = (
-    json.dumps({'id': f'd{i}', 'labels': [f'l{x}' for x in row]})
-    for i, row in enumerate(gold_rows())
-  )
-  (tmp_path / 'gold.jsonl').write_text('\n'.join(lines))
-  read, _ = read_judged(
-    JudgeFiles(tmp_path / 'p.npz', gold=tmp_path / 'gold.jsonl')
-  )
-  assert same(judge(read, SOME), judge(theirs, SOME))
-
-
-@pytest.mark.parametrize(
-  ('text', 'error', 'message'),
-  [
-    ('3\n99\n', DataError, "has no label '99' .1 unknown label."),
-    ('', DataError, 'no label in it'),
-    ('3\n3\n', DataError, "duplicate label '3'"),
-    (None, ConfigError, 'there is no such file'),
-    (''.join(f'{i}\n' for i in range(12)), DataError, 'no label is left'),
-  ],
-)
-def test_a_faulty_list_of_labels_is_an_error(files, text, error, message):
-  path = files / 'list.txt'
-  if text is not None:
-    path.write_text(text)
-  with pytest.raises(error, match=message):
-    read_judged(
-      JudgeFiles(
-        files / 'whole.npz',
-        gold=files / 'whole_gold.npz',
-        leave_out=str(path),
-      )
-    )

@@ -75,6 +75,20 @@ def test_levels():
   assert labels_in('level:3', through) == ['tuna']
 
 
+def test_slices_of_left_out_labels_are_refused(tmp_path):
+  path = tmp_path / 'mine.txt'
+  path.write_text('law\n')
+  found = predictions(gold=Ragged.of([[1, 4], []]))
+  cut = found.leaving_out(np.array([2, 3]))  # law and sea
+  for name in ('level:1', 'bin:0-1', str(path)):
+    with pytest.raises(ConfigError, match='all labels of .* are left out'):
+      named_slices([name], cut, described())
+  assert named_slices(['level:2'], cut, described())['level:2'].sum() == 1
+  # A comparison has no such labels any more.
+  with pytest.raises(ConfigError, match='all labels of level:1 are left out'):
+    named_slices(['level:1'], cut.of_judged_labels(), described())
+
+
 def test_levels_from_files(tmp_path):
   ours = tmp_path / 'labels.jsonl'
   rows = ({'id': i, 'parents': list(p)} for i, p in PARENTS.items())

@@ -340,6 +340,9 @@ def test_sizes_are_those_that_training_reads():
   assert all(shape.documents == 16 for shape in sizes.steps)
   assert sizes.longest.tokens in config.data.tokens.buckets
   assert not sizes.assumed
+  listed = dataclasses.replace(config.eval, leave_out='nowhere.txt')
+  with pytest.raises(ConfigError, match='there is no such file'):
+    corpus_sizes(dataclasses.replace(config, eval=listed))
   text = plan_text(Planner(sizes, LAPTOP).plan(config, 1))
   assert 'fits' in text and 'bound by' in text
 

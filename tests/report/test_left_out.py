@@ -1,6 +1,7 @@
 """Systems that leave labels out, beside systems that never had them."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -40,6 +41,32 @@ def folders(tmp_path):
   return {name: str(tmp_path / name) for name in systems}
 
 
+def test_hierarchies_are_compared_as_they_are_judged(tmp_path):
+  # One system has the left-out labels as labels, and one does not have them.
+  whole = predicted(np.arange(L), space_of(META), depth=20)
+  systems = {'tree': whole, 'flat': predicted(KEPT, small_space(), depth=20)}
+  for name, predictions in systems.items():
+    save_evaluation(tmp_path / name, predictions, judge(predictions))
+  folders = [str(tmp_path / name) for name in systems]
+  metrics = 'hF1', 'hR', 'consistency', 'micro-F1[level=3]'
+  # The descriptors may come from a file, too.
+  path = tmp_path / 'labels.jsonl'
+  with path.open('w') as file:
+    for label in (*space_of().labels, *space_of().concepts):
+      line = {'id': label.id, 'name': label.id, 'parents': label.parents}
+      file.write(json.dumps(line) + '\n')
+  judged = judge(whole)['xjax']['all']
+  for labels in ('', str(path)):
+    plan = ComparisonPlan(metrics, iterations=9, replicates=9, labels=labels)
+    for order in (folders, folders[::-1]):
+      rows = compare_runs(order, plan).comparison.differences
+      if labels or order == folders:
+        values = {r.metric: r.value for r in rows if r.slice == 'all'}
+        assert values == {m: judged[m] for m in metrics}
+      shared = [r.difference for r in rows if r.metric in ('hF1', 'hR')]
+      assert set(shared) == {0}
+
+
 def test_they_are_compared_on_the_same_labels(folders):
   compared = compare_runs([folders['flat'], folders['tree']], PLAN)
   rows = compared.comparison.differences
@@ -47,7 +74,7 @@ def test_they_are_compared_on_the_same_labels(folders):
   assert all(row.difference == 0 and row.value is not None for row in rows)
 
 
-def test_a_system_with_all_labels_is_another_matter(folders):
+def test_a_system_that_judges_all_labels_cannot_be_compared(folders):
   with pytest.raises(DataError, match='different gold labels'):
     compare_runs([folders['flat'], folders['whole']], PLAN)
 
@@ -72,6 +99,8 @@ def test_files_can_leave_labels_out_when_they_are_compared(folders, tmp_path):
   rows = compare_runs(runs, plan, files=files).comparison.differences
   # The lists of `whole` are cut, but the first label is the same.
   assert [row.difference for row in rows if row.slice == 'all'] == [0, 0]
+  with pytest.raises(DataError, match='no system has any of these labels'):
+    compare_runs([folders['flat']] * 2, plan, ('a', 'b'), files=files)
   with pytest.raises(DataError, match='has none of these labels'):
     flat = JudgeFiles(f'{folders["flat"]}/predictions.npz', leave_out=str(path))
     evaluate_files(flat, JudgeRequest())

@@ -88,7 +88,8 @@ def test_spreads_are_those_of_the_paper(group, predictions_of):
   said, table = blocks[f'{published} (test)']
   assert 'github.com/FloHauss/XMC_HTC' in said.text
   assert said.text.endswith(
-    'deviations over runs, with the number of runs as denominator.'
+    'Their denominator is not stated; for your systems, it is the number of '
+    'runs.'
   )
   at = table.columns.index('P@3')
   assert table.rows[0][at].below == f'± {np.std(values):.4f}'

@@ -184,9 +184,9 @@ def test_faulty_parents_of_new_labels(predictor):
   says = "new label 'b' has the unknown parent 'q'; a parent must be"
   with pytest.raises(DataError, match=says):
     predictor.with_labels(unknown)
-  ring = [Label('a', name, parents=('b',)), Label('b', name, parents=('a',))]
+  cycle = [Label('a', name, parents=('b',)), Label('b', name, parents=('a',))]
   with pytest.raises(DataError, match="'a' is its own ancestor"):
-    predictor.with_labels(ring)
+    predictor.with_labels(cycle)
 
 
 def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -16,6 +17,7 @@ import xjax
 from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
+from xjax.data.labels import read_left_out
 from xjax.judge.predictions import Predictions
 from xjax.run import judging
 from xjax.run.evaluate import evaluate_split
@@ -91,7 +93,7 @@ def test_evaluate_leaves_labels_out_of_a_run_that_did_not(linear, listed):
   plain, left_out = linear
   before = (plain.paths['dev'] / 'predictions.npz').read_bytes()
   judged = evaluate_split(plain.workdir, 'dev', leave_out=listed)
-  assert judged.folder.name == 'dev.leave_out'
+  assert re.fullmatch(r'dev\.leave_out@[0-9a-f]{8}', judged.folder.name)
   theirs = predictions_of(left_out.paths['dev'])
   for name, lists in judged.predictions.lists.items():
     np.testing.assert_array_equal(lists.ids, theirs.lists[name].ids)
@@ -117,10 +119,57 @@ def test_labels_that_the_run_leaves_out_need_no_folder_of_their_own(
   judged = evaluate_split(
     tmp_path / 'run', 'dev', leave_out=str(tmp_path / 'one.txt')
   )
-  assert judged.folder.name == 'dev.leave_out'
+  assert judged.folder.name.startswith('dev.leave_out@')
   assert len(judged.predictions.left_out) == 1 + len(
     predictions_of(linear[1].paths['dev']).left_out
   )
+
+
+def test_every_list_has_a_folder_of_its_own(linear, tmp_path):
+  shutil.copytree(linear[0].workdir, tmp_path / 'run')
+  folders = {}
+  for ids in ('c01', 'c02', 'c02\nc01', 'c01\nc02'):
+    (tmp_path / 'list.txt').write_text(ids)
+    listed = str(tmp_path / 'list.txt')
+    judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=listed)
+    folders[ids] = judged.folder
+    facts = json.loads((judged.folder / 'judged.json').read_text())
+    digest = judged.folder.name.partition('@')[2]
+    assert facts['left_out'].startswith(digest)
+  assert len(set(folders.values())) == 3
+  assert folders['c02\nc01'] == folders['c01\nc02']
+  assert all((folder / 'metrics.json').is_file() for folder in folders.values())
+
+
+def test_training_and_evaluate_accept_the_same_lists(linear, tmp_path, caplog):
+  shutil.copytree(linear[0].workdir, tmp_path / 'run')
+  config = config_of(*RUNS['svm'])
+  config.data.hold_out_labels = 0
+  raw = config.data.read()
+  unused = sorted(set(raw.labels.ids) - set(raw.label_ids))
+  path = tmp_path / 'list.txt'
+  path.write_text('\n'.join(['c01', unused[0], 'wrong', 'other']))
+  fit(with_list(config, str(path)), tmp_path / 'trained')
+  assert '2 ids are ignored' in caplog.text and "'wrong'" in caplog.text
+  caplog.clear()
+  evaluate_split(tmp_path / 'run', 'dev', leave_out=str(path))
+  assert '2 ids are ignored' in caplog.text and "'wrong'" in caplog.text
+  path.write_text('wrong\n')
+  with pytest.raises(DataError, match='has none of these labels'):
+    evaluate_split(tmp_path / 'run', 'dev', leave_out=str(path))
+
+
+def test_the_file_beside_the_data_comes_first(tmp_path, monkeypatch, caplog):
+  caplog.set_level('INFO')
+  for name, id_ in (('here', 'a'), ('data', 'b')):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'meta.txt').write_text(f'{id_}\n')
+  monkeypatch.chdir(tmp_path / 'here')
+  folder = str(tmp_path / 'data')
+  assert read_left_out('meta.txt', 'leave_out', folder) == ('b',)
+  assert f'{folder}/meta.txt' in caplog.text
+  assert read_left_out('./../here/meta.txt', 'leave_out', folder) == ('a',)
+  assert read_left_out('meta.txt', 'leave_out') == ('a',)
 
 
 def test_strategies_choose_among_the_other_labels(linear):
@@ -189,7 +238,7 @@ def test_a_resumed_run_needs_the_same_list(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('text', 'error', 'message'),
   [
-    ('c00\nwrong\n', DataError, "leave_out=.*has no label 'wrong'"),
+    ('wrong\n', DataError, "leave_out=.*has none of these labels .'wrong'"),
     ('', DataError, 'no label in it'),
     (None, ConfigError, 'config.eval.leave_out=.*no such file'),
     ('\n'.join(f'c{i:02d}' for i in range(100)), DataError, 'has all 100'),
@@ -260,7 +309,7 @@ def test_a_neural_run_can_be_judged_without_labels(finished, tmp_path):
   path = str(tmp_path / 'list.txt')
   judged = evaluate_split(tmp_path / 'run', 'dev', leave_out=path)
   whole = predictions_of(finished.paths['dev'])
-  assert judged.folder.name == 'dev.leave_out'
+  assert judged.folder.name.startswith('dev.leave_out@')
   # The lists of so few labels are complete, so they can be cut.
   cut = whole.leaving_out(judged.predictions.left_out)
   for name, lists in judged.predictions.lists.items():

@@ -88,8 +88,8 @@ class EvalConfig(ConfigPart):
   leave_out: str = field(
     '',
     'A file with one label id per line: labels that are trained, but neither '
-    'predicted nor judged. If the file is not in the current folder, it is '
-    'searched for in data.dir.',
+    'predicted nor judged. A file name without a folder is searched for in '
+    'data.dir first, and then in the current folder.',
     tiny='',
   )
 

@@ -1,9 +1,11 @@
 """Makes label spaces: orders and counts labels, and holds out some labels."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 import dataclasses
+import hashlib
 import pathlib
 
+from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
@@ -17,7 +19,7 @@ from xjax.data.schema import Labels, LabelSpace
 
 # Only labels with 1 to 200 training documents can be held out.
 HOLD_OUT_RANGE = (1, 200)
-_SHOWN = 5  # unknown labels that a message names
+_SHOWN = 3  # unknown labels that a message names
 
 
 def hold_out(
@@ -182,7 +184,9 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
       return raw.labels.with_ids(ids)
 
 
-def _find_label_list(name: str, folder: str) -> pathlib.Path | None:
+def _find_label_list(
+  name: str, folder: str, folder_first: bool = False
+) -> pathlib.Path | None:
   """Returns the path of a file of label ids; None if there is no such file.
 
   Args:
@@ -190,15 +194,16 @@ def _find_label_list(name: str, folder: str) -> pathlib.Path | None:
       file, and the path is only a file name, the file is searched for in
       `folder` too.
     folder: the value of data.dir; '' if there is none.
+    folder_first: whether a file in `folder` is preferred to a file of the same
+      name in the current folder.
   """
   path = pathlib.Path(name).expanduser()
-  if path.is_file():
-    return path
   near = pathlib.Path(folder).expanduser()
   near = near if near.is_dir() else near.parent
-  if folder and len(path.parts) == 1 and (near / path).is_file():
-    return near / path
-  return None
+  places = [path]
+  if folder and len(path.parts) == 1:
+    places.insert(0 if folder_first else 1, near / path)
+  return next((place for place in places if place.is_file()), None)
 
 
 def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
@@ -206,8 +211,8 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
 
   Args:
     name: a file with one label id per line, plain or gzipped; '' if no label is
-      left out. If the file is not in the current folder, and `name` is only a
-      file name, the file is searched for in `folder` too.
+      left out. If `name` is only a file name, the file is searched for in
+      `folder`, and after that in the current folder.
     field: name of the config field or flag that has `name`, for messages.
     folder: the value of data.dir; '' if there is none.
 
@@ -220,48 +225,90 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
   """
   if not name:
     return ()
-  path = _find_label_list(name, folder)
+  path = _find_label_list(name, folder, folder_first=True)
   if path is None:
     more = ' or in data.dir' if folder else ''
     raise ConfigError(
       f'{field}={name!r}: there is no such file in the current folder{more}; '
       'give a file with one label id per line'
     )
+  logging.info('%s: the labels in %s are left out of judging', field, path)
   faults = Faults(on_error=None)
   ids = read_label_list(path, (), faults)
   faults.settle()
   return ids
 
 
+def left_out_digest(ids: Sequence[str]) -> str:
+  """Returns the SHA-256 of the ids of left-out labels, in any order."""
+  text = ''.join(f'{id_}\n' for id_ in sorted(ids))
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def known_left_out(
+  ids: Sequence[str],
+  labels: Container[str],
+  concepts: Container[str],
+  source: str,
+  where: str,
+) -> tuple[str, ...]:
+  """Returns the known ids among those that are to be left out of judging.
+
+  All ids but labels and concepts are ignored, and a warning counts them.
+
+  Args:
+    ids: ids of a file.
+    labels: ids of the labels that could be judged.
+    concepts: ids of the concepts that are no labels.
+    source: the field and the file with the ids, for messages.
+    where: what has the labels, for messages.
+
+  Raises:
+    DataError: there are ids, but none of them is a label.
+  """
+  known = tuple(id_ for id_ in ids if id_ in labels or id_ in concepts)
+  unknown = [id_ for id_ in ids if id_ not in labels and id_ not in concepts]
+  if ids and not any(id_ in labels for id_ in known):
+    raise DataError(
+      f'{source}: {where} has none of these labels ({_shown(ids)}); give the '
+      'file that belongs to it'
+    )
+  if unknown:
+    logging.warning(
+      '%s: %s %s ignored, because %s has no such label: %s',
+      source,
+      plural(len(unknown), 'id'),
+      'is' if len(unknown) == 1 else 'are',
+      where,
+      _shown(unknown),
+    )
+  return known
+
+
+def _shown(ids: Sequence[str]) -> str:
+  shown = ', '.join(map(ascii, ids[:_SHOWN]))
+  return shown + ', ...' * (len(ids) > _SHOWN)
+
+
 def mark_left_out(
-  space: LabelSpace, ids: Sequence[str], source: str, others: Labels
+  space: LabelSpace, ids: Sequence[str], source: str
 ) -> LabelSpace:
   """Marks labels as labels that are neither predicted nor judged.
 
   Args:
     space: the labels of a corpus.
-    ids: ids of the labels, besides those that the space already leaves out.
+    ids: ids of the labels, besides those that the space already leaves out. Ids
+      that are no labels are ignored; see known_left_out.
     source: the field and the file with the ids, for messages.
-    others: further descriptors of the corpus. An id that has only a descriptor
-      is no label of the space, and is ignored.
 
   Raises:
-    DataError: there is an id that the corpus does not know, or no label of a
-      model would be left.
+    DataError: no id is a label, or no label of a model would be left.
   """
   if not len(ids):
     return space
-  known = (space.index.find(ids) != PAD) | (others.ids.row_of.find(ids) != PAD)
-  if not known.all():
-    unknown = [ids[i] for i in np.flatnonzero(~known)]
-    shown = ', '.join(map(ascii, unknown[:_SHOWN]))
-    more = ', ...' if len(unknown) > _SHOWN else ''
-    raise DataError(
-      f'{source}: the corpus has no label {shown}{more} '
-      f'({plural(len(unknown), "unknown label")}); remove these lines, or give '
-      'the file that belongs to this corpus'
-    )
-  all_ids = dict.fromkeys((*space.left_out_ids, *ids))
+  concepts = space.concepts.ids
+  known = known_left_out(ids, space.index, concepts, source, 'the corpus')
+  all_ids = dict.fromkeys((*space.left_out_ids, *known))
   marked = dataclasses.replace(space, left_out_ids=all_ids)
   inside = marked.allowed
   if inside is not None and not inside[: space.n_inside].any():

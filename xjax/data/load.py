@@ -97,7 +97,7 @@ def build_corpus(
     space = add_concepts(space, raw)
   space = add_outside(space, raw)
   source = f'{_LEAVE_OUT}={leave_out}'
-  space = mark_left_out(space, left_out, source, raw.labels)
+  space = mark_left_out(space, left_out, source)
   index = space.index.find(raw.label_ids).astype(np.int32)
   held_out = np.zeros(len(space), bool)
   held_out[space.held_out] = True

@@ -264,7 +264,7 @@ class Evidence:
     lists, terms = (part.lists.ids, part.lists.scores), {}
     for end, threshold in self.thresholds.items():
       decisions = PathDecisions.above(
-        *lists, threshold, part.gold, hierarchy, part.listable
+        *lists, threshold, part.gold, hierarchy, part.listable, part.left_out
       )
       for metric in self.by_path:
         for name, function in metric.sums().items():

@@ -225,6 +225,9 @@ class Predictions:
       made lists. They are not saved.
     hierarchy: the hierarchy whose first nodes are the L labels; None if no
       label has a parent.
+    dropped: ids of left-out labels that are not in `labels` any more (see
+      of_judged_labels), and are no more than concepts of the hierarchy. They
+      are not saved.
   """
 
   score_kind: ScoreKind
@@ -249,6 +252,7 @@ class Predictions:
   )
   requested: Sequence[tuple[np.ndarray, Lists]] = ()
   hierarchy: Hierarchy | None = None
+  dropped: Sequence[str] = ()
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -265,6 +269,12 @@ class Predictions:
     if not self.n_train and not len(self.held_out):
       return {ALL: masks[ALL]}
     return masks
+
+  @property
+  def all_left_out(self) -> tuple[str, ...]:
+    """Returns the ids in `dropped`, and those of the labels in `left_out`."""
+    labels = (self.labels[label] for label in self.left_out.tolist())
+    return (*self.dropped, *labels)
 
   @property
   def selection(self) -> str:
@@ -410,7 +420,8 @@ class Predictions:
     """Returns the predictions with new label numbers and no left-out labels.
 
     The labels keep their order. So the result is equal to that of a system
-    which never had the left-out labels.
+    which never had the left-out labels. In the hierarchy, these labels become
+    concepts, so that all other labels keep their levels and ancestors.
     """
     if not len(self.left_out):
       return self
@@ -423,16 +434,21 @@ class Predictions:
       return Lists(ids.astype(np.int32), lists.scores)
 
     gold, held_out = self.gold, number[self.held_out]
+    labels, dropped = (
+      Texts.of(self.labels)[rows] for rows in (kept, self.left_out)
+    )
     return dataclasses.replace(
       self,
       n_scored=int((kept < self.n_scored).sum()),
-      labels=Texts.of(self.labels)[kept],
+      labels=labels,
       train_counts=np.asarray(self.train_counts)[kept],
       lists={name: renumbered(lists) for name, lists in self.lists.items()},
       gold=gold and Ragged(gold.indptr, number[gold.values]),
       held_out=held_out[held_out != PAD],
       left_out=np.zeros(0, np.int32),
       requested=[(mask[kept], renumbered(x)) for mask, x in self.requested],
+      hierarchy=self.hierarchy and self.hierarchy.for_labels(labels),
+      dropped=(*self.dropped, *dropped),
     )
 
   def save(self, path: str | os.PathLike) -> None:

@@ -1,6 +1,6 @@
 """Prepares the lists and gold of one slice for computing metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 
 import numpy as np
@@ -40,6 +40,8 @@ class Slice:
     train_counts: int32 [L], training documents per label of the label space.
     n_scored: only labels with an index below this number can be listed.
     hierarchy: the hierarchy of the labels; None if no label has a parent.
+    left_out: ids of labels that are left out of judging, also of those that are
+      only concepts of the hierarchy (Predictions.dropped).
   """
 
   lists: Lists
@@ -51,6 +53,7 @@ class Slice:
   train_counts: np.ndarray
   n_scored: int
   hierarchy: Hierarchy | None
+  left_out: Sequence[str]
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
@@ -82,6 +85,7 @@ class Slice:
       train_counts=predictions.train_counts,
       n_scored=predictions.n_scored,
       hierarchy=predictions.hierarchy,
+      left_out=predictions.all_left_out,
     )
 
   def __len__(self) -> int:

@@ -76,13 +76,25 @@ def named_slices(
     Short name of the slice -> bool [L].
 
   Raises:
-    ConfigError: a name is unknown, or needs something that is missing.
+    ConfigError: a name is unknown, or needs something that is missing; or all
+      labels of a slice are left out of judging.
     DataError: a file has faults, or has ids that are not labels.
   """
-  return {
+  masks = {
     short_name: _mask(name, predictions, described)
     for short_name, name in check_slice_names(names).items()
   }
+  for name, mask_L in masks.items():
+    if mask_L.any() and not (mask_L & predictions.masks[ALL]).any():
+      raise _all_left_out(name)
+  return masks
+
+
+def _all_left_out(name: str) -> ConfigError:
+  return ConfigError(
+    f'--slices: all labels of {name} are left out of judging; choose another '
+    'slice, or leave out fewer labels'
+  )
 
 
 def _short_name(name: str) -> str:
@@ -141,6 +153,8 @@ def _at_level(
   # A label without a descriptor is at no level.
   levels_L = np.array([levels.get(id_, NO_LEVEL) for id_ in predictions.labels])
   if not (levels_L == level).any():
+    if any(levels.get(id_) == level for id_ in predictions.dropped):
+      raise _all_left_out(name)
     deepest = levels_L.max(initial=NO_LEVEL)
     levels_text = (
       f'the levels of the labels are 1 to {deepest}'

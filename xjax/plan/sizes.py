@@ -86,7 +86,9 @@ def corpus_sizes(
   Raises:
     ConfigError, DataError: as in run.fit.fit.
   """
-  corpus = corpus or load_corpus(config.data, config.seed)
+  if corpus is None:
+    leave_out = config.eval.leave_out
+    corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   train, space = corpus.split('train'), corpus.label_space
   architecture, vocab = None, None
   reads = config.data.tokens

@@ -67,7 +67,8 @@ def read_runs(
     ConfigError: there are fewer or more names than arguments, a split does not
       exist, or `files` are given although all arguments are workdirs.
     DataError: a path is not a workdir, an evaluation or a prediction file; a
-      file is damaged; or no argument has gold.
+      file is damaged; no argument has gold; or no system has a label of
+      files.leave_out.
   """
   if names and len(names) != len(arguments):
     raise ConfigError(
@@ -82,7 +83,32 @@ def read_runs(
     _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  return lend([run.of_judged_labels() for run in runs])
+  runs = _share_dropped(lend([run.of_judged_labels() for run in runs]))
+  if files.leave_out and not runs[0].predictions.dropped:
+    raise DataError(
+      f'--leave_out={files.leave_out}: no system has any of these labels; give '
+      'the file that belongs to the systems'
+    )
+  return runs
+
+
+def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
+  """Tells all runs which labels some of them leave out.
+
+  A system that never had these labels may have, or be judged by, a hierarchy
+  with these labels as concepts.
+  """
+  dropped = {id_ for run in runs for id_ in run.predictions.dropped}
+  return [
+    dataclasses.replace(
+      run,
+      predictions=dataclasses.replace(
+        run.predictions,
+        dropped=sorted(dropped.difference(run.predictions.labels)),
+      ),
+    )
+    for run in runs
+  ]
 
 
 def _check_no_files(files: JudgeFiles) -> None:
@@ -146,7 +172,7 @@ def _read(
       f'with {PREDICTIONS}, nor a file of predictions'
     )
   predictions, weights_L = read_judged(
-    dataclasses.replace(files, predictions=file), depth
+    dataclasses.replace(files, predictions=file, may_lack=True), depth
   )
   run = JudgedRun(name, path, '', None, {}, predictions, weights_L=weights_L)
   # Saved metrics are valid only if no additional files change what is judged.

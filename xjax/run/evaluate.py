@@ -16,7 +16,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
-from xjax.data.labels import mark_left_out, read_left_out
+from xjax.data.labels import left_out_digest, mark_left_out, read_left_out
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.calibration import Calibration, Method, probabilities_at
@@ -97,8 +97,9 @@ def evaluate_split(
     eval/<split>@<digest>/.
   - If `step` is not the best checkpoint, or if it is not known which checkpoint
     is the best, `.step_<step>` is added to the folder's name.
-  - If `leave_out` has labels that the run does not leave out, `.leave_out` is
-    added to the folder's name.
+  - If `leave_out` has labels that the run does not leave out,
+    `.leave_out@<digest>` is added to the folder's name. The digest is that of
+    all ids that are left out.
   - If a strategy chooses the labels, `.<strategy>` is added to the folder's
     name, and the folder also has strategy.json.
 
@@ -126,8 +127,8 @@ def evaluate_split(
       - a cut-off is larger than the number of chosen labels;
       - there is no file `leave_out`.
     DataError: there is no such split, or the data or the workdir has a fault,
-      such as a damaged checkpoint; or `leave_out` has an unknown label, or all
-      labels.
+      such as a damaged checkpoint; or `leave_out` has none of the labels, or
+      all of them.
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
@@ -162,7 +163,8 @@ def _judge_in(
   if not _is_best(home, step):
     name += f'.step_{step}'
   if len(space.left_out) > len(corpus.label_space.left_out):
-    name += f'.{_LEAVE_OUT}'
+    digest = left_out_digest([space.ids[i] for i in space.left_out.tolist()])
+    name += f'.{_LEAVE_OUT}@{digest[:8]}'
   model = dataclasses.replace(predictor, space=space)
   by_frequency = popularity(space, part, config.depth)
   criteria = config.criteria()
@@ -201,7 +203,7 @@ def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
   """Returns labels that leave out those of a file, too; see evaluate_split."""
   flag = f'--{_LEAVE_OUT}'
   ids = read_left_out(leave_out, flag, data.dir)
-  return mark_left_out(space, ids, f'{flag}={leave_out}', space.concepts)
+  return mark_left_out(space, ids, f'{flag}={leave_out}')
 
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
@@ -317,11 +319,6 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
     )
   # At least as many labels per document are kept as the largest cut-off needs.
   predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
-  if files.leave_out and not len(predictions.left_out):
-    raise DataError(
-      f'--{_LEAVE_OUT}={files.leave_out}: {files.predictions} has none of '
-      'these labels; give the file that belongs to these predictions'
-    )
   need_gold(predictions)
 
   train_gold = None

@@ -12,6 +12,7 @@ from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Batch, Scorer
 from xjax.data.files.file_set import read_facts, read_json, read_mark
+from xjax.data.labels import left_out_digest
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.calibration import (
   Calibration,
@@ -267,6 +268,8 @@ def write_judged(
   """
   if is_host0():
     folder, facts = workdir.evaluation(name), _facts(step, digest)
+    if left_out := predictions.all_left_out:
+      facts['left_out'] = left_out_digest(left_out)
     save_evaluation(folder, predictions, metrics, facts, others)
     logging.info('judged %s: %s', name, folder)
   barrier(f'xjax:judged:{name}')

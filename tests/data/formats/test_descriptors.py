@@ -51,7 +51,7 @@ def test_where_an_id_is_lost_no_label_is_unknown(tmp_path, line):
   assert not described.is_unknown('c')
 
 
-def test_unknown_parents_and_rings(tmp_path):
+def test_unknown_parents_and_cycles(tmp_path):
   described, faults = read(
     tmp_path,
     '{"id": "a", "parents": ["x", "b"]}\n{"id": "b", "parents": ["c"]}\n'
@@ -76,7 +76,7 @@ def test_no_label_at_all(tmp_path):
 @hypothesis.given(
   st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=15)
 )
-def test_rings_are_found_where_there_are_some(edges):
+def test_cycles_are_found_where_there_are_some(edges):
   described = Descriptors(complete=True)
   for i in range(7):
     parents = tuple(dict.fromkeys(str(b) for a, b in edges if a == i))

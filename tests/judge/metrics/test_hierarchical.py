@@ -350,6 +350,6 @@ def test_judging_a_split_knows_the_parents_of_the_corpus(caplog):
   assert popularity(space(PARENTS), split, 2).hierarchy.levels[-1] == 2
   assert popularity(space({'a': (), 'b': ()}), split, 2).hierarchy is None
   assert not caplog.records
-  ring = popularity(space({'a': ('b',), 'b': ('a',)}), split, 2)
-  assert ring.hierarchy is None and 'its own ancestor' in caplog.text
-  assert judge(ring)['xjax']['all']['P@1'] == 0
+  cycle = popularity(space({'a': ('b',), 'b': ('a',)}), split, 2)
+  assert cycle.hierarchy is None and 'its own ancestor' in caplog.text
+  assert judge(cycle)['xjax']['all']['P@1'] == 0

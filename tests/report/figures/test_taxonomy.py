@@ -1,4 +1,4 @@
-"""Checks the picture of the hierarchy: widths, F1, and what is left out."""
+"""Checks the picture of the hierarchy: widths, F1, and what is not drawn."""
 
 import dataclasses
 import xml.etree.ElementTree as ElementTree
@@ -88,7 +88,7 @@ def test_widths_are_supports_or_the_sum_of_what_is_below():
   assert tree.names[tree.ids.index('z')] == 'zone'
   caption = tree.still.caption
   assert '1 of the bars have several parents' in caption
-  assert '2 labels and concepts are left out' in caption
+  assert '2 labels and concepts are not drawn' in caption
 
 
 def test_colours_are_the_f1_of_each_label():
@@ -129,6 +129,33 @@ def test_systems_may_have_other_labels():
   moved = predictions(GOLD, [['a', 'b'], ['c'], ['d', 'c'], [], ['a']], order)
   tree, _ = blocks_of(OURS, moved)
   assert tree.values['s0'] == tree.values['s1']
+
+
+def test_labels_left_out_of_judging_are_grey_bars():
+  found = OURS.leaving_out(np.array([1]))  # b, which is above c
+  for shown in (found, found.of_judged_labels()):
+    tree, _ = blocks_of(shown, hierarchy=shown.hierarchy)
+    place = tree.ids.index('b')
+    assert tree.widths[place] == 3 and tree.values['s0'][place] is None
+    assert 'labels that are left out of judging' in tree.still.caption
+
+
+def test_a_short_way_to_a_label_does_not_cut_the_drawing():
+  # Each label stands below its first parent, but has a shorter way to a root.
+  parents = {'root': (), 'inner': ('root',), 'deep': ('inner', 'root')}
+  labels = tuple(parents)
+  hierarchy = Hierarchy.of([Label(x, parents=parents[x]) for x in labels])
+  found = predictions([['a']], [['a']], ('a', 'b', 'c'))
+  found = dataclasses.replace(
+    found,
+    labels=labels,
+    gold=Ragged.of([[2]]),
+    lists={'all': Lists(np.full((1, 1), 2, np.int32), np.ones((1, 1), 'f'))},
+    hierarchy=hierarchy,
+  )
+  tree, _ = blocks_of(found, hierarchy=hierarchy)
+  (svg,) = tree.still.svgs
+  assert all(f'<!-- {label} -->' in svg for label in labels)
 
 
 def test_without_gold_there_is_nothing_to_draw():

@@ -95,7 +95,8 @@ def print_plan(config: 'Config') -> bool:
     if model.planned:
       planned_mesh(model.config, devices)
   if by_corpus and corpus is None:
-    corpus = load_corpus(config.data, config.seed)
+    leave_out = config.eval.leave_out
+    corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   for number, model in enumerate(models):
     line = '\n' * (number > 0)  # a blank line between two models
     if not model.planned:

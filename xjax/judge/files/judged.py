@@ -10,10 +10,9 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.files.faults import plural
 from xjax.data.files.file_set import read_mark
 from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
-from xjax.data.labels import read_left_out
+from xjax.data.labels import known_left_out, read_left_out
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import read_label_order
@@ -65,6 +64,9 @@ class JudgeFiles:
       margins. But a predictions.npz contains the kind of its scores.
     leave_out: label ids, one per line: labels that are neither predicted nor
       judged, besides those that a predictions.npz leaves out; '' for no file.
+      Ids that are no labels are ignored; see labels.known_left_out.
+    may_lack: whether it is no error if no id in leave_out is a label, because
+      these are the predictions of a system that never had these labels.
   """
 
   predictions: str | os.PathLike
@@ -76,6 +78,7 @@ class JudgeFiles:
   depth: int | None = None
   score_kind: ScoreKind | None = None
   leave_out: str = ''
+  may_lack: bool = False
 
 
 def read_judged(
@@ -251,22 +254,19 @@ def _left_out(
 ) -> np.ndarray:
   """Returns the indices of the labels that are left out, ascending.
 
-  They are those of the file, and those that a predictions.npz leaves out. A
-  system that has none of the labels of the file never had them.
+  They are those of the file, and those that a predictions.npz leaves out.
+
+  Raises:
+    DataError: no id of the file is a label, unless files.may_lack.
   """
   flag = '--leave_out'
-  ids = read_left_out(files.leave_out, flag)
-  unknown = [id_ for id_ in ids if id_ not in known.index]
-  if len(unknown) == len(ids):
-    ids = ()
-  elif unknown:
-    raise DataError(
-      f'{flag}={files.leave_out}: {known.path} has no label {unknown[0]!a} '
-      f'({plural(len(unknown), "unknown label")}); remove these lines, or give '
-      'the file that belongs to these predictions'
-    )
-  rows = np.array([known.index[id_] for id_ in ids], np.int64)
-  return rows if saved is None else np.union1d(rows, saved.left_out)
+  ids, labels = read_left_out(files.leave_out, flag), known.index
+  if not files.may_lack or any(id_ in labels for id_ in ids):
+    concepts = saved.hierarchy.ids if saved and saved.hierarchy else ()
+    source = f'{flag}={files.leave_out}'
+    known_left_out(ids, labels, concepts, source, str(files.predictions))
+  rows = np.array([labels[id_] for id_ in ids if id_ in labels], np.int64)
+  return np.union1d(rows, () if saved is None else saved.left_out).astype(int)
 
 
 def _leave_out(

@@ -9,10 +9,11 @@ and to the gold labels of a document, each ancestor once (Kiritchenko et al.
 2006). So a wrong label that is close to a gold label is partly right. All
 concepts of the hierarchy count, also those that are no labels. A top concept
 that is above all others and is no label does not count, because every document
-would have it.
+would have it. Labels that are left out of judging do not count either, but
+their ancestors do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
 
@@ -45,12 +46,15 @@ class PathDecisions:
     gold: N rows of labels.
     hierarchy: its first nodes are the labels.
     askable_L: bool [L], the labels that could be assigned.
+    left_out: ids of nodes that do not count as ancestors; ids of no node are
+      ignored.
   """
 
   predicted: Ragged
   gold: Ragged
   hierarchy: Hierarchy
   askable_L: Bool[np.ndarray, ' L']
+  left_out: Sequence[str] = ()
 
   @classmethod
   def above(
@@ -61,6 +65,7 @@ class PathDecisions:
     gold: Ragged,
     hierarchy: Hierarchy,
     askable_L: Bool[np.ndarray, ' L'],
+    left_out: Sequence[str] = (),
   ) -> 'PathDecisions':
     """Assigns the listed labels with a score above a threshold.
 
@@ -71,11 +76,13 @@ class PathDecisions:
       gold: N rows of gold labels.
       hierarchy: its first nodes are the labels.
       askable_L: bool [L], the labels that could be assigned.
+      left_out: ids of nodes that do not count as ancestors.
     """
     above_NK = (ids_NK != PAD) & (scores_NK.astype(np.float64) > threshold)
     indptr = np.zeros(len(ids_NK) + 1, np.int64)
     np.cumsum(above_NK.sum(-1), out=indptr[1:])
-    return cls(Ragged(indptr, ids_NK[above_NK]), gold, hierarchy, askable_L)
+    predicted = Ragged(indptr, ids_NK[above_NK])
+    return cls(predicted, gold, hierarchy, askable_L, left_out)
 
   @functools.cached_property
   def path_counts_3N(self) -> Float[np.ndarray, '3 N']:
@@ -98,8 +105,17 @@ class PathDecisions:
 
   def _with_ancestors(self, rows: Ragged) -> Ragged:
     nodes = self.hierarchy.with_ancestors(rows)
-    top = self.hierarchy.top_concept
-    return nodes if top is None else nodes.keep(nodes.values != top)
+    return nodes.keep(self._counted_V[nodes.values])
+
+  @functools.cached_property
+  def _counted_V(self) -> Bool[np.ndarray, ' V']:
+    """Returns which nodes count."""
+    counted_V = np.ones(len(self.hierarchy), bool)
+    rows = self.hierarchy.ids.row_of.find(self.left_out)
+    counted_V[rows[rows != PAD]] = False
+    if (top := self.hierarchy.top_concept) is not None:
+      counted_V[top] = False
+    return counted_V
 
   @functools.cached_property
   def consistent_N(self) -> Float[np.ndarray, ' N']:

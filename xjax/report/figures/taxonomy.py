@@ -115,6 +115,19 @@ class _Forest:
     """Returns the id of each node."""
     return list(self.hierarchy.ids[self.nodes])
 
+  @property
+  def n_rows(self) -> int:
+    """Returns the number of nodes on the longest path from a root.
+
+    A path leads through first parents. So it may be longer than the level of a
+    node, which is that below its highest parent.
+    """
+    n_rows, places = 0, np.arange(len(self.nodes))
+    while len(places):
+      above = self.parents[places]
+      n_rows, places = n_rows + 1, above[above != PAD]
+    return n_rows
+
   def children(self) -> list[list[int]]:
     """Returns the children of each node, and of the root of all, widest first.
 
@@ -198,13 +211,13 @@ def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
 def _caption(forest: _Forest, decided: Mapping[str, str]) -> str:
   hierarchy = forest.hierarchy
   several = int((hierarchy.parents.lengths[forest.nodes] > 1).sum())
-  left_out = len(hierarchy) - len(forest.nodes)
+  n_others = len(hierarchy) - len(forest.nodes)
   said = [
     'Each bar is a label; its children stand below it, the widest first. The '
     'width is the number of judged documents that have the label, or the sum '
     "of its children's widths, if it is larger. The colour is the F1 of the "
-    'label. Grey bars are concepts that are no labels, or labels that are gold '
-    'for no document.'
+    'label. Grey bars are concepts that are no labels, labels that are left '
+    'out of judging, or labels that are gold for no document.'
   ]
   by_rule: dict[str, list[str]] = {}
   for system, rule in decided.items():
@@ -217,9 +230,9 @@ def _caption(forest: _Forest, decided: Mapping[str, str]) -> str:
       f'{several:,} of the bars have several parents; each stands only below '
       'its first parent.'
     )
-  if left_out:
+  if n_others:
     said.append(
-      f'{left_out:,} labels and concepts are left out, because neither they '
+      f'{n_others:,} labels and concepts are not drawn, because neither they '
       'nor the labels below them are gold.'
     )
   said.append('If a system has several runs, the first run is shown.')
@@ -284,7 +297,7 @@ def _drawing(
 ) -> str:
   """Draws the upper levels of the hierarchy, and returns SVG text."""
   palette, children = _palette(), forest.children()
-  n_rows = min(_ROWS, int(forest.hierarchy.levels[forest.nodes].max()))
+  n_rows = min(_ROWS, forest.n_rows)
   with matplotlib.rc_context(STYLE):
     figure = Figure(figsize=(2 * HALF, 0.8 + 0.5 * n_rows))
     axes = figure.subplots()

@@ -40,8 +40,9 @@ class Paper:
     title: title of the paper.
     protocol: protocol of the paper's numbers; XJAX if the paper mentions no
       convention that differs from XJAX.
-    deviates: whether the numbers after ± are standard deviations over runs,
-      whose denominator is the number of runs; else they are standard errors.
+    deviates: whether the numbers after ± are standard deviations over runs;
+      else they are standard errors. The denominator of the deviations is not
+      known, and is assumed to be the number of runs.
   """
 
   file: str
@@ -282,8 +283,8 @@ def _conventions(paper: Paper, metrics: Collection[str]) -> str:
   tool = paper.protocol
   if tool is XJAX:
     spread = (
-      ' Numbers after ± are standard deviations over runs, with the number of '
-      'runs as denominator.'
+      ' Numbers after ± are standard deviations over runs. Their denominator '
+      'is not stated; for your systems, it is the number of runs.'
     )
     return (
       'The marked rows are your systems, judged by the protocol of xjax.'

@@ -1,0 +1,127 @@
+"""Files of any system, and lists of labels that judging leaves out."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from tests.judge.test_left_out import (
+  DEPTH,
+  HELD_OUT,
+  KEPT,
+  META,
+  SOME,
+  TRAINED,
+  L,
+  N,
+  Table,
+  gold_rows,
+  predicted,
+  same,
+  small_space,
+  space_of,
+)
+from xjax.core.errors import ConfigError, DataError
+from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.judge import judge
+
+
+@pytest.fixture
+def files(tmp_path):
+  """Scores of another system, gold labels, and labels to leave out."""
+  scores_NL = np.exp(Table(np.arange(L)).scores_NL)
+  rows = gold_rows()
+  gold = np.zeros((N, TRAINED + HELD_OUT), bool)
+  for row, labels in enumerate(rows):
+    gold[row, [x for x in labels if x < TRAINED + HELD_OUT]] = True
+  kept = KEPT[KEPT < TRAINED + HELD_OUT]
+  for name, columns in (('whole', slice(None)), ('small', kept)):
+    save = scipy.sparse.save_npz
+    part = scores_NL[:, columns]
+    save(tmp_path / f'{name}.npz', scipy.sparse.csr_matrix(part))
+    labels = scipy.sparse.csr_matrix(gold[:, columns].astype(float))
+    save(tmp_path / f'{name}_gold.npz', labels)
+  (tmp_path / 'meta.txt').write_text(''.join(f'{i}\n' for i in META))
+  return tmp_path
+
+
+def test_files_of_scores_are_judged_as_if_they_had_no_such_columns(files):
+  ours, _ = read_judged(
+    JudgeFiles(
+      files / 'whole.npz',
+      gold=files / 'whole_gold.npz',
+      leave_out=str(files / 'meta.txt'),
+    ),
+    DEPTH,
+  )
+  theirs, _ = read_judged(
+    JudgeFiles(files / 'small.npz', gold=files / 'small_gold.npz'), DEPTH
+  )
+  assert same(judge(ours, SOME), judge(theirs, SOME))
+  assert ours.lists['all'].ids.shape == (N, DEPTH)  # lists are filled
+
+
+def test_json_lines_are_cut(files):
+  scores_NL = Table(np.arange(L)).scores_NL
+  lines = []
+  for row, scores in enumerate(scores_NL):
+    best = np.argsort(-scores)[:8].tolist()
+    labels = [{'id': str(i), 'score': float(scores[i])} for i in best]
+    lines.append(json.dumps({'id': str(row), 'labels': labels}))
+  (files / 'lists.jsonl').write_text('\n'.join(lines))
+  parts = files / 'lists.jsonl', files / 'whole_gold.npz'
+  out = str(files / 'meta.txt')
+  ours, _ = read_judged(JudgeFiles(*parts, leave_out=out), DEPTH)
+  names = np.array(ours.labels)
+  assert not np.isin(names[ours.lists['all'].ids], META.astype(str)).any()
+  assert 4 <= ours.lists['all'].ids.shape[1] < 8
+
+
+def test_gold_of_a_file_is_cut_for_saved_predictions(tmp_path):
+  ours = predicted(np.arange(L), space_of(META))
+  theirs = predicted(KEPT, small_space())
+  ours.save(tmp_path / 'p.npz')
+  lines = (
+    json.dumps({'id': f'd{i}', 'labels': [f'l{x}' for x in row]})
+    for i, row in enumerate(gold_rows())
+  )
+  (tmp_path / 'gold.jsonl').write_text('\n'.join(lines))
+  read, _ = read_judged(
+    JudgeFiles(tmp_path / 'p.npz', gold=tmp_path / 'gold.jsonl')
+  )
+  assert same(judge(read, SOME), judge(theirs, SOME))
+
+
+@pytest.mark.parametrize(
+  ('text', 'error', 'message'),
+  [
+    ('98\n99\n', DataError, "has none of these labels .'98', '99'."),
+    ('', DataError, 'no label in it'),
+    ('3\n3\n', DataError, "duplicate label '3'"),
+    (None, ConfigError, 'there is no such file'),
+    (''.join(f'{i}\n' for i in range(12)), DataError, 'no label is left'),
+  ],
+)
+def test_a_faulty_list_of_labels_is_an_error(files, text, error, message):
+  path = files / 'list.txt'
+  if text is not None:
+    path.write_text(text)
+  with pytest.raises(error, match=message):
+    read_judged(
+      JudgeFiles(
+        files / 'whole.npz',
+        gold=files / 'whole_gold.npz',
+        leave_out=str(path),
+      )
+    )
+
+
+def test_unknown_ids_are_ignored_with_a_warning(files, caplog):
+  path = files / 'list.txt'
+  parts = files / 'whole.npz', files / 'whole_gold.npz'
+  path.write_text('3\n95\n96\n97\n98\n')
+  read, _ = read_judged(JudgeFiles(*parts, leave_out=str(path)))
+  assert read.left_out.tolist() == [3]
+  assert '4 ids are ignored' in caplog.text
+  assert "'95', '96', '97', ..." in caplog.text
