@@ -1,11 +1,15 @@
 """Tests the hierarchy of labels."""
 
+import json
+
 import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
+from xjax.data.load import load_corpus
 from xjax.data.schema import Label, Labels, LabelSpace, load_concepts
 
 
@@ -64,6 +68,41 @@ def test_concepts_come_after_labels_and_labels_are_not_repeated():
   concepts = [Label('a', 'other'), Label('c', 'gamma')]
   joined = Hierarchy.of(labels, concepts)
   assert [x.name for x in joined.labels] == ['alpha', 'gamma']
+
+
+def test_concepts_and_parents_that_occur_twice_count_once():
+  twice = [Label('c', 'gamma'), Label('c', 'other')]
+  labels = [Label('a', 'alpha', parents=('c', 'b', 'c'))]
+  joined = Hierarchy.of(labels, twice)
+  assert [x.name for x in joined.labels] == ['alpha', 'gamma', 'b']
+  assert joined.parents[0].tolist() == [1, 2]
+  assert joined.children[1].tolist() == [0]
+
+
+@pytest.mark.parametrize('dev', ['o', 'x', 'qox', 'b'])
+def test_gold_of_dev_decides_no_node(dev, tmp_path):
+  """The label x has neither parents nor children."""
+  parents = {'b': 'a', 'q': 'a', 'o': 'a', 'x': '', 'a': ''}
+  labels = [{'id': id_, 'parents': [*up]} for id_, up in parents.items()]
+  graphs = []
+  for name, gold in ('without', ''), ('with', dev):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / 'list.txt').write_text('a\nb\n')
+    for file, rows in {
+      'labels': labels,
+      'train': [{'id': '1', 'text': 'one', 'labels': ['a']}],
+      'dev': [{'id': '2', 'text': 'two', 'labels': [*gold]}],
+    }.items():
+      text = ''.join(json.dumps(row) + '\n' for row in rows)
+      (folder / f'{file}.jsonl').write_text(text)
+    data = JsonlData(dir=str(folder), labels='list.txt')
+    space = load_corpus(data, seed=0).label_space
+    graphs.append(Hierarchy.of_space(space, space.n_trained))
+  assert [list(graph.ids) for graph in graphs] == [['a', 'b', 'q', 'o']] * 2
+  assert graphs[1].children[0].tolist() == [1, 2, 3]
+  # All labels that are judged are labels of the hierarchy of judging.
+  assert Hierarchy.of_space(space).n_labels == len(space)
 
 
 def test_labels_beyond_the_scored_labels_are_nodes():

@@ -7,6 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
+from xjax.config.run import shrink
+from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.data.config import SubwordsConfig
@@ -294,7 +296,8 @@ def test_a_graph_starts_another_run_and_a_run_without(
       assert_loaded(name, values, theirs[name], 12)
 
 
-def test_labels_without_parents_are_an_error(described_config, tmp_path):
+@pytest.mark.parametrize('part', ['head.graph', 'views'])
+def test_labels_without_parents_are_an_error(part, described_config, tmp_path):
   rows = [
     {'id': f'{i}', 'text': f'nipa mani {i}', 'labels': [f'a{i % 4}']}
     for i in range(9)
@@ -305,7 +308,12 @@ def test_labels_without_parents_are_an_error(described_config, tmp_path):
   config = dataclasses.replace(
     described_config,
     data=JsonlData(dir=str(tmp_path), tokens=described_config.data.tokens),
-    model=dataclasses.replace(described_config.model, head=CONCAT),
+    model=dataclasses.replace(described_config.model, head=CONCAT)
+    if part == 'head.graph'
+    else shrink(quickstart.get_config('hgclr')).model,
   )
-  with pytest.raises(ConfigError, match='no label of the corpus has a parent'):
+  instead = {'head.graph': 'NoGraph', 'views': 'NoViews'}[part]
+  says = f'config.model.{part}=.* no label of the corpus has a parent; .* set '
+  says += rf'config.model.{part} to {instead}\(\)'
+  with pytest.raises(ConfigError, match=says):
     fit(config, tmp_path / 'run')

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 
+from flax import nnx
 import numpy as np
 import pytest
 
@@ -25,6 +26,7 @@ from xjax.score.heads.generation.levels import label_levels
 from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.train.checkpoint import complete_steps, read_params
 from xjax.train.initial import label_vectors
+from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 
@@ -117,13 +119,48 @@ def test_levels_are_saved_in_the_order_of_labels(finished):
 
 
 @pytest.mark.thorough
-def test_a_run_starts_from_the_labels_of_another(finished, tmp_path):
+def test_a_run_starts_from_the_labels_of_another(
+  finished, tmp_path, monkeypatch
+):
   config = config_with(steps=1, init_from=str(finished.workdir))
-  config.train.learning_rate = 1e-9
+  monkeypatch.setattr(label_vectors, 'pretrain', None)  # all are known
   run = fit(config, tmp_path)
-  ours, theirs = params_of(run, 1), params_of(finished, finished.best_step)
+  ours, theirs = params_of(run, 0), params_of(finished, finished.best_step)
   for name in ('head/kernel', 'head/special', 'head/transform/dense/kernel'):
-    np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6)
+    np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+@pytest.mark.thorough
+def test_labels_that_another_run_lacks_are_trained_on_its_encoder(
+  finished, tmp_path, monkeypatch
+):
+  config = config_with(steps=1, init_from=str(finished.workdir))
+  more = config.data.n_labels + 4
+  config.data = dataclasses.replace(config.data, n_labels=more)
+  start = {}
+
+  def pretrain(table, nodes, *, modules, **_):
+    start.update(by_path(nnx.split(modules[0])[1]), table=table)
+    return table + 1
+
+  monkeypatch.setattr(label_vectors, 'pretrain', pretrain)
+  run = fit(config, tmp_path)
+  ours, theirs = params_of(run, 0), params_of(finished, finished.best_step)
+  table = start.pop('table')
+  for name, x in start.items():
+    if name != 'embeddings/word':  # its rows are in another order
+      np.testing.assert_array_equal(x, theirs[f'encoder/{name}'], err_msg=name)
+  ids, known = (
+    Workdir.at(x.workdir).label_space().ids for x in (run, finished)
+  )
+  rows = known.row_of.find(ids)
+  assert {*rows} > {PAD}
+  kernel, source = ours['head/kernel'][: len(ids)], theirs['head/kernel']
+  is_new, table = rows == PAD, table[: len(ids)]
+  np.testing.assert_array_equal(kernel[~is_new], source[rows[~is_new]])
+  np.testing.assert_array_equal(table[~is_new], source[rows[~is_new]])
+  np.testing.assert_array_equal(kernel[is_new], table[is_new] + 1)
+  assert not ours['head/kernel'][len(ids) :].any()
 
 
 @pytest.mark.thorough
@@ -143,9 +180,19 @@ def test_a_run_is_planned(finished):
   config = config_with()
   sizes = corpus_sizes(config, finished.corpus)
   plan = Planner(sizes, CHIPS['laptop']).plan(config, 1)
-  assert plan.fits and plan.longest.operations > 0
+  assert plan.fits
+  flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
+  less = Planner(flat, CHIPS['laptop']).plan(config, 1)
+  assert plan.longest.operations > 1.1 * less.longest.operations
+  # A device with some of the labels has as many levels.
+  config.mesh.label = 4
+  plan, less = (
+    Planner(x, CHIPS['laptop']).plan(config, 4) for x in (sizes, flat)
+  )
+  assert plan.longest.operations > 1.1 * less.longest.operations
+  config.mesh.label = 1
   config.model.head.max_levels = 9  # one more than the encoder is made for
-  with pytest.raises(ConfigError, match='tokens, including 10 of the head'):
+  with pytest.raises(ConfigError, match='tokens, including 10 vectors that'):
     Planner(sizes, CHIPS['laptop']).plan(config, 1)
 
 

@@ -17,6 +17,7 @@ from xjax.core.errors import Preempted
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.plan.chips import CHIPS
@@ -121,8 +122,12 @@ def test_the_full_ranking_has_all_labels(config, tmp_path):
 
 
 def test_a_run_can_be_planned(radar):
-  plan = Planner(corpus_sizes(radar), CHIPS['laptop']).plan(radar, 1)
-  assert plan.held.total > 0 and plan.longest.compute > 0
+  sizes = corpus_sizes(radar)
+  plan = Planner(sizes, CHIPS['laptop']).plan(radar, 1)
+  flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
+  less = Planner(flat, CHIPS['laptop']).plan(radar, 1)
+  assert plan.held.total > 0
+  assert plan.longest.operations > less.longest.operations
 
 
 def write_corpus(folder):

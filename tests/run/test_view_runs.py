@@ -13,7 +13,7 @@ from xjax.config.run import Config, shrink
 from xjax.configs import arxiv, quickstart
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
-from xjax.data.text.words import FIRST_WORD_ID, split_words
+from xjax.data.text.words import split_words
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
@@ -21,7 +21,7 @@ from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.views.contract import NoViews
 from xjax.train.checkpoint import Checkpoints, read_params
-from xjax.train.initial.view_names import encoded_labels
+from xjax.train.initial.view_names import encoded_labels, start_view_names
 from xjax.train.parameters import (
   VIEW_NAMES,
   VIEW_VECTORS,
@@ -113,9 +113,25 @@ def test_the_names_of_labels_and_concepts_are_read(finished):
   labels = encoded_labels(folder.label_space())
   assert len(pieces) == len(labels) >= folder.label_space().n_trained
   for label, row in zip(labels, pieces):
-    known = [words.index.get(word, 0) for word in split_words(label.name)]
-    known = [i for i in known if i >= FIRST_WORD_ID][: len(row)]
+    # All words are known, also those that no document has.
+    known = [words.index[word] for word in split_words(label.name)][: len(row)]
     assert row.tolist() == known + [PAD] * (len(row) - len(known))
+
+
+def test_names_without_words_are_counted(finished, caplog):
+  @dataclasses.dataclass
+  class State:
+    params: object
+
+  model = load(finished.workdir)
+  space, rows = model.space, len(encoded_labels(model.space))
+  labels = [dataclasses.replace(space.labels[0], name='?'), *space.labels[1:]]
+  start_view_names(
+    State(model.scorer.params),
+    dataclasses.replace(space, labels=labels),
+    model.inputs.vocab,
+  )
+  assert f'the names of 1 of {rows} labels and concepts have' in caplog.text
 
 
 def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):

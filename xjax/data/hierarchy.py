@@ -42,18 +42,23 @@ class Hierarchy:
     Args:
       labels: L descriptors, in model order.
       concepts: descriptors of further concepts, which may be parents or
-        children of labels. Concepts that are labels too are left out. A parent
+        children of labels. Concepts that are labels too are left out. If
+        several concepts have the same id, only the first is a node. A parent
         that is neither a label nor a concept becomes a node whose name is its
-        id.
+        id. A parent that a node names twice counts once.
 
     Raises:
       DataError: a label is its own ancestor.
     """
     labels, concepts = Labels.of(labels), Labels.of(concepts)
-    others = concepts[labels.ids.row_of.find(concepts.ids) == PAD]
+    is_first = concepts.ids.row_of.find(concepts.ids) == np.arange(
+      len(concepts)
+    )
+    is_other = labels.ids.row_of.find(concepts.ids) == PAD
+    others = concepts[is_first & is_other]
     nodes = Labels.join(labels, others)
     known = nodes.ids.row_of
-    rows = list(nodes.parents)
+    rows = [tuple(dict.fromkeys(row)) for row in nodes.parents]
     missing = [p for row in rows for p in row if p not in known]
     if missing := list(dict.fromkeys(missing)):
       nodes = Labels.join(nodes, [Label(id_, id_) for id_ in missing])
@@ -71,16 +76,20 @@ class Hierarchy:
   ) -> 'Hierarchy':
     """Builds the hierarchy of a label space.
 
+    Labels outside the label space are no nodes, unless they are among the first
+    `n_labels` labels, or belong to the taxonomy. So the nodes of a model do not
+    depend on the gold labels of other splits than train.
+
     Args:
       space: the labels and the further concepts of a corpus or of a run.
-      n_labels: number of labels; the nodes of further labels of the space come
-        after them. By default, all labels of the space.
+      n_labels: number of labels. The nodes of further labels that are held out
+        or new come after them. By default, all labels of the space.
 
     Raises:
       DataError: a label is its own ancestor.
     """
     n = len(space) if n_labels is None else n_labels
-    concepts = Labels.join(space.labels[n:], space.concepts)
+    concepts = Labels.join(space.labels[n : space.n_inside], space.concepts)
     return cls.of(space.labels[:n], concepts)
 
   @classmethod

@@ -340,7 +340,9 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
 def add_concepts(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
   """Adds the concepts of the source's taxonomy that are not labels.
 
-  A concept belongs to the taxonomy if it has a parent or a child.
+  A concept belongs to the taxonomy if it has a parent or a child. Concepts are
+  added before outside labels, so that the gold labels of dev and test decide
+  nothing: a concept that is an outside label is a concept all the same.
   """
   others = raw.labels[space.index.find(raw.labels.ids) == PAD]
   above = np.diff(others.parents.offsets) > 0

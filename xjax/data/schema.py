@@ -254,7 +254,8 @@ class LabelSpace:
     n_held_out: number of held-out labels.
     n_new: number of new labels.
     concepts: descriptors of the other concepts of the labels' taxonomy, which
-      are parents or children. They have no index, and no model predicts them.
+      are parents or children. No model predicts them. Some of them may be
+      outside labels too; all others have no index.
     left_out_ids: ids of labels that are trained, but neither predicted nor
       judged, such as the clusters of labels that a transferred corpus has. Some
       of the ids may not be labels of this space.

@@ -17,10 +17,10 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 import numpy as np
 
 from xjax.config.run import Config
-from xjax.core.errors import ConfigError
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
 from xjax.core.types import Batch, Shortlist
 from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label, Labels
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
@@ -30,6 +30,7 @@ from xjax.score.heads.contract import is_label_row
 from xjax.score.heads.rows.storage import Storage
 from xjax.score.text_model import TextModel, build
 from xjax.train.fused_rows import FREQUENT, fused_rows
+from xjax.train.initial.encoder import check_document_length
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
@@ -169,16 +170,10 @@ class Planner:
     The arguments and the errors are those of `plan`.
     """
     mesh, chip = planned_mesh(config, devices), self.chip
-    sizes, tokens = _batched(self.sizes, config), config.data.tokens.max_tokens
-    longest = sizes.architecture and sizes.architecture.max_tokens
-    appended = config.model.head.appended
-    if longest is not None and tokens + appended > longest:
-      raise ConfigError(
-        f'config.data.tokens.max_tokens={tokens}: the encoder reads at most '
-        f'{longest} tokens'
-        + f', including {appended} of the head'
-        * (appended > 0)
-      )
+    sizes = _batched(self.sizes, config)
+    if sizes.architecture is not None:
+      longest = sizes.architecture.max_tokens
+      check_document_length(config, longest, 'the encoder')
     plan = planned_state(config, sizes, mesh)
     parts = _between_steps(config, sizes, plan, mesh)
     trained, _ = plan.split(plan.abstract.params)
@@ -377,27 +372,18 @@ def planned_state(
   config: Config,
   sizes: Sizes,
   mesh: Mesh | AbstractMesh,
-  all_labels: int | None = None,
 ) -> StatePlan:
   """Returns the abstract training state of a run, without reading its corpus.
-
-  The parents of labels are not known. So the plan has no parents.
 
   Args:
     config: the config of the run.
     sizes: the sizes of the run.
     mesh: the mesh over which the state is divided.
-    all_labels: int, number of labels that views read. By default, this is the
-      number of labels that the head scores.
   """
   train = config.train
   # The frequent labels are assumed to be spread evenly over all labels.
   counts = np.zeros(sizes.labels, np.int8)
   counts[:: max(1, sizes.labels // max(1, sizes.frequent))] = FREQUENT
-
-  hierarchy = None
-  if config.model.views.hierarchical:
-    hierarchy = Hierarchy.flat(all_labels or sizes.labels)
 
   def make_model(rngs: nnx.Rngs) -> TextModel:
     model = build(
@@ -405,7 +391,7 @@ def planned_state(
       vocab_size=sizes.vocab_size,
       n_labels=sizes.labels,
       architecture=sizes.architecture,
-      hierarchy=hierarchy,
+      hierarchy=sizes.hierarchy,
       dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     )
@@ -441,8 +427,13 @@ def traced_step(
     # A device may hold padding rows. The program treats padding rows like
     # other rows.
     labels = padded_labels(labels) // shards
-  all_labels = sizes.labels  # each device reads all labels for its views
-  sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
+  hierarchy = sizes.hierarchy
+  # Each device reads all labels for its views.
+  if hierarchy is not None and not config.model.views.hierarchical:
+    hierarchy = _part_of(hierarchy, labels)
+  sizes = dataclasses.replace(
+    sizes, labels=labels, frequent=frequent, hierarchy=hierarchy
+  )
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
   local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
   auto, first_device = (AxisType.Auto,) * 2, jax.devices()[:1]
@@ -458,12 +449,30 @@ def traced_step(
       'shortlist': global_batch.shortlist,
     }
     batch = dataclasses.replace(batch, **gold)
-  plan = planned_state(config, sizes, single, all_labels)
+  plan = planned_state(config, sizes, single)
   loss = train.loss.build()
   step = make_train_step(plan, make_optimizer(train), loss, single, micro)
   key = jax.eval_shape(lambda: jax.random.key(0))
   with jax.set_mesh(single):
     return plan, step.trace(plan.abstract, batch, key)
+
+
+def _part_of(hierarchy: Hierarchy, n_labels: int) -> Hierarchy:
+  """Returns the hierarchy that stands for a device's part of the labels.
+
+  The nodes and edges stay, but only some nodes are labels. Among these labels
+  are labels of all levels, if possible, because a head has as many levels on
+  each device. Labels without parents are added if there are not enough.
+  """
+  n = hierarchy.n_labels
+  if n_labels == n:
+    return hierarchy
+  _, first = np.unique(hierarchy.levels[:n], return_index=True)
+  rows = np.concatenate([first, np.setdiff1d(np.arange(n), first)])
+  nodes = hierarchy.labels
+  own = nodes[rows[:n_labels]]
+  padding = [Label(f'padding {i}') for i in range(n_labels - len(own))]
+  return Hierarchy.of(Labels.join(own, padding), nodes)
 
 
 def batch_of(

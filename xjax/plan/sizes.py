@@ -5,10 +5,11 @@ import math
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
-from xjax.data.schema import FREQUENT_FROM, Corpus
+from xjax.data.schema import FREQUENT_FROM, Corpus, Label
 from xjax.run.neural import first_vocabulary
-from xjax.run.neural_training import scored_labels
+from xjax.run.neural_training import run_hierarchy, scored_labels
 from xjax.score.pretrained.architecture import (
   Activation,
   Architecture,
@@ -20,6 +21,7 @@ from xjax.score.shortlists import LevelShortlist
 from xjax.train.initial.encoder import first_encoder, planned_architecture
 from xjax.train.inputs import Inputs
 
+LEVELS = 4  # assumed levels of labels, like POSITIVES
 POSITIVES = 64  # assumed gold labels per document if the corpus is not read
 # If the corpus is not read and the config names no encoder folder, the encoder
 # is assumed to have the sizes of BERT-base (Devlin et al. 2019) or XLNet-base
@@ -55,6 +57,8 @@ class Sizes:
   architecture: Architecture | None  # sizes of the pretrained encoder, if any
   steps: dict[BatchShape, int]  # number of batches of an epoch, by shape
   assumed: tuple[str, ...] = ()  # assumptions that are shown to the user
+  # The hierarchy of the labels; None if the model does not read parents.
+  hierarchy: Hierarchy | None = dataclasses.field(default=None, repr=False)
 
   @property
   def longest(self) -> BatchShape:
@@ -107,7 +111,11 @@ def corpus_sizes(
     steps[shape] = count
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
-  return Sizes(labels, len(train), frequent, words, architecture, steps)
+  sizes = Sizes(labels, len(train), frequent, words, architecture, steps)
+  if not config.model.hierarchical:
+    return sizes
+  hierarchy = run_hierarchy(config.model, space)
+  return dataclasses.replace(sizes, hierarchy=hierarchy)
 
 
 def assumed_sizes(
@@ -149,13 +157,40 @@ def assumed_sizes(
   elif not tokens.dense:
     words = tokens.max_words
     assumed.append(f'the vocabulary has {words:,} words')
+  hierarchy = None
+  if config.model.hierarchical:
+    levels = min(config.model.head.max_levels or LEVELS, labels)
+    hierarchy = _assumed_hierarchy(labels, levels)
+    assumed.append(f'the labels have {levels} levels')
   listed, longest = _listed(config, labels), tokens.max_tokens
   shape = BatchShape(batch, batch, longest, 0, POSITIVES, listed)
   steps = {shape: math.ceil(documents / batch)}
   # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
   return Sizes(
-    labels, documents, frequent, words, architecture, steps, tuple(assumed)
+    labels,
+    documents,
+    frequent,
+    words,
+    architecture,
+    steps,
+    tuple(assumed),
+    hierarchy,
+  )
+
+
+def _assumed_hierarchy(n_labels: int, levels: int) -> Hierarchy:
+  """Returns a tree of labels whose ids are 0, 1, ...
+
+  The first labels are a chain through all levels. The other labels are divided
+  evenly among the nodes of the chain that are not at its end.
+  """
+  if levels == 1:
+    return Hierarchy.flat(n_labels)
+  chain = [(), *((str(i),) for i in range(levels - 1))]
+  rest = ((str(i % (levels - 1)),) for i in range(n_labels - levels))
+  return Hierarchy.of(
+    [Label(str(i), parents=p) for i, p in enumerate([*chain, *rest])]
   )
 
 

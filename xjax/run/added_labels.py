@@ -13,7 +13,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
-from xjax.run.neural_training import plan_neural, scored_labels
+from xjax.run.neural_training import plan_neural, run_hierarchy, scored_labels
 from xjax.score.label_graph import edges_with
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.select.model_scorer import ModelScorer
@@ -101,7 +101,8 @@ def widen_scorer(
   """
   edges: dict[str, np.ndarray] = {}
   if config.model.hierarchical:
-    edges = _wider_edges(space, workdir.label_space())
+    hierarchy = run_hierarchy(config.model, workdir.label_space())
+    edges = _wider_edges(space, hierarchy)
   architecture = workdir.architecture()
   plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
   params, like = by_path(scorer.params), by_path(plan.abstract.params)
@@ -126,20 +127,18 @@ def widen_scorer(
 
 
 def _wider_edges(
-  space: LabelSpace, run_space: LabelSpace
+  space: LabelSpace, hierarchy: Hierarchy
 ) -> dict[str, np.ndarray]:
   """Returns the edges of a graph of labels after new labels are added, by path.
 
   Args:
     space: label space with the new labels.
-    run_space: label space of the run, without new labels.
+    hierarchy: the hierarchy of the run, without new labels.
 
   Raises:
     DataError: a new label has an unknown parent.
   """
-  before = run_space.n_trained + run_space.n_held_out
-  hierarchy = Hierarchy.of_space(run_space, before)
-  added = space.labels[before : space.n_inside]
+  added = space.labels[hierarchy.n_labels : space.n_inside]
   known = {*hierarchy.ids, *added.ids}
   for label in added:
     for parent in label.parents:

@@ -26,9 +26,8 @@ from xjax.core.mesh_config import (
 )
 from xjax.core.processes.lock import is_locked
 from xjax.core.types import Ragged
-from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.data.text.words import Vocabulary
+from xjax.data.text.words import Vocabulary, split_words
 from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, check_best_metric
 from xjax.run.load import JUDGED, load_calibration
@@ -40,6 +39,7 @@ from xjax.run.neural_training import (
   label_rows_divide,
   make_scorer,
   plan_neural,
+  run_hierarchy,
   scored_labels,
 )
 from xjax.run.predictor import Predictor
@@ -53,7 +53,7 @@ from xjax.run.stages.proposals import (
   saved_proposals,
 )
 from xjax.run.stages.stage import Stage
-from xjax.score.heads.contract import is_label_row
+from xjax.score.heads.contract import DescriptorHeadConfig, is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
 from xjax.score.trees.levels import LabelLevels
@@ -70,6 +70,7 @@ from xjax.train.initial.encoder import (
   keep_encoder,
   planned_architecture,
 )
+from xjax.train.initial.view_names import encoded_labels
 from xjax.train.initial.warm_start import (
   best_step,
   check_checkpoint,
@@ -278,14 +279,18 @@ def _check_hierarchy(model: NeuralModel, space: LabelSpace) -> None:
       suit the head.
     DataError: a label is its own ancestor.
   """
-  hierarchy = Hierarchy.of_space(space, scored_labels(model, space))
+  hierarchy = run_hierarchy(model, space)
   if hierarchy.is_flat:
-    part = 'head' if model.head.hierarchical else 'views'
-    kind = type(getattr(model, part)).__name__
+    part, config, advice = 'views', model.views, 'NoViews()'
+    if model.head.hierarchical:
+      part, config, advice = 'head', model.head, 'another head'
+      if isinstance(model.head, DescriptorHeadConfig):
+        part, config, advice = 'head.graph', model.head.graph, 'NoGraph()'
+    path = f'config.model.{part}'
     raise ConfigError(
-      f'config.model.{part}={kind}(...): reads the parents of labels, but no '
-      'label of the corpus has a parent; give "parents" to the labels, or use '
-      f'another {part}'
+      f'{path}={type(config).__name__}(...): reads the parents of labels, but '
+      'no label of the corpus has a parent; give "parents" to the labels, or '
+      f'set {path} to {advice}'
     )
   model.head.check_hierarchy(hierarchy)
 
@@ -423,12 +428,16 @@ def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """Builds the vocabulary of a new run from the train split.
 
   If the head knows labels by descriptors, the words of all label names are
-  added. If it reads parents too, so are the words of the other concepts.
+  added. If it reads parents too, so are the words of the other concepts. If the
+  model has views that read names, the words of these names are added.
   """
   vocab = fit_vocabulary(corpus.split('train'), config.data)
   space, model = corpus.label_space, config.model
   if model.head.describes:
     vocab = vocab.with_words(all_words(space.labels))
   if model.head.describes and model.hierarchical:
-    vocab = vocab.with_words(all_words(Hierarchy.of_space(space).labels))
+    vocab = vocab.with_words(all_words(run_hierarchy(model, space).labels))
+  if model.views.hierarchical:
+    names = (label.name for label in encoded_labels(space))
+    vocab = vocab.with_words(w for name in names for w in split_words(name))
   return vocab

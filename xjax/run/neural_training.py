@@ -15,10 +15,7 @@ import numpy as np
 from xjax.config.run import Config
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import (
-  DATA,
-  make_mesh,
-)
+from xjax.core.mesh import DATA, make_mesh
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.progress import Progress
 from xjax.core.rng import host_generator
@@ -29,11 +26,7 @@ from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.contract import LabelWeights
 from xjax.run.judging import dev_judge
-from xjax.run.stages.proposals import (
-  Proposals,
-  combination_of,
-  first_rows,
-)
+from xjax.run.stages.proposals import Proposals, combination_of, first_rows
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
@@ -56,7 +49,7 @@ from xjax.train.initial.descriptors import (
 from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.label_vectors import start_label_vectors
 from xjax.train.initial.view_names import start_view_names
-from xjax.train.initial.warm_start import warm_start
+from xjax.train.initial.warm_start import Taken, warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.inputs import Inputs, label_features
 from xjax.train.loop import Judge, Loop, Position
@@ -130,6 +123,22 @@ def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
   return space.n_trained
 
 
+def run_hierarchy(model: NeuralModel, space: LabelSpace) -> Hierarchy:
+  """Returns the hierarchy of the labels that a model scores.
+
+  The other labels of the label space are concepts, like the other concepts of
+  the taxonomy (see Hierarchy.of_space).
+
+  Args:
+    model: config of the model.
+    space: label space of the run.
+
+  Raises:
+    DataError: a label is its own ancestor.
+  """
+  return Hierarchy.of_space(space, scored_labels(model, space))
+
+
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """Draws the labels that a unified head treats as unseen, to calibrate scores.
 
@@ -183,7 +192,7 @@ def plan_neural(
 
   hierarchy = None
   if config.model.hierarchical:
-    hierarchy = Hierarchy.of_space(space, n_labels)
+    hierarchy = run_hierarchy(config.model, space)
   priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
   row_biases = config.model.head.row_biases
   plan = plan_state(
@@ -418,24 +427,26 @@ class NeuralRun:
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
     state, has_vector = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
-    if self.config.model.head.embeds_labels:
-      space = self.corpus.label_space
-      n_labels = scored_labels(self.config.model, space)
-      parts = Hierarchy.of_space(space, n_labels), vocab
-      parts = *parts, self.workdir.architecture(), check
-      state = start_label_vectors(state, self.config, *parts)
-    descriptor_run = None
+    taken, space = Taken(), self.corpus.label_space
     if source:
-      space = self.corpus.label_space
-      state, descriptor_run = warm_start(
-        state, source, space, self.inputs, self.levels
+      state, taken = warm_start(state, source, space, self.inputs, self.levels)
+    # The vectors of labels are trained on the encoder that the run starts with.
+    if self.config.model.head.embeds_labels:
+      state = start_label_vectors(
+        state,
+        self.config,
+        hierarchy=run_hierarchy(self.config.model, space),
+        tokenizer=vocab,
+        architecture=self.workdir.architecture(),
+        taken=taken,
+        check=check,
       )
     if self.proposals.bootstraps:
       rows = first_rows(self.proposals, self.config, self.corpus)
       state = with_rows(state, *rows)
     if self.config.model.head.describes:
-      state = self._add_descriptors(state, has_vector, descriptor_run)
-    state = start_view_names(state, self.corpus.label_space, self.inputs.vocab)
+      state = self._add_descriptors(state, has_vector, taken.descriptor_run)
+    state = start_view_names(state, space, vocab)
     state = self.plan.start_averages(state)
     if source:
       # The state is saved at once. Without this save, a restart would read
@@ -466,7 +477,7 @@ class NeuralRun:
     n_labels = scored_labels(model, space)
     labels = nodes = space.labels[:n_labels]
     if model.hierarchical:
-      nodes = Hierarchy.of_space(space, n_labels).labels
+      nodes = run_hierarchy(model, space).labels
     # Labels are embedded as without a graph, because other names in a batch
     # change the last bits of a vector.
     parts = labels, nodes[n_labels:]

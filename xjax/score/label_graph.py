@@ -118,6 +118,12 @@ class LabelGraph(nnx.Module):
   where the means are over the parents and over the children of n. The mean of
   no vector is 0. All vectors are float32.
 
+  If the head scales descriptors to length 1 (`unit`), the graph differs in two
+  ways. It reads e that is scaled to length 1, like the head. And its result is
+  R g, with a kernel R that starts at zero. So the head starts as without a
+  graph, and the scaled descriptors, which are aligned with the vectors of
+  tokens, are not disturbed.
+
   Attributes:
     concepts: e of the nodes that are no labels, float32 [V - L, E], frozen. If
       all nodes are labels, there is one row of zeros, because arrays without
@@ -125,12 +131,10 @@ class LabelGraph(nnx.Module):
     parents, children: int32 [2, edges], frozen: nodes and their parents, and
       nodes and their children.
     layers: the two layers.
-    kernel: R, float32 [E, E], which multiplies g if descriptors are scaled
-      (`unit`), else None. R starts at zero, so the vectors of the graph start
-      at zero too.
+    kernel: R, float32 [E, E], if `unit`, else None.
     n_labels: L.
     rate: dropout rate of f and g.
-    unit: whether e is scaled to length 1.
+    unit: whether e is scaled to length 1, and g is multiplied by R.
   """
 
   def __init__(
@@ -285,7 +289,7 @@ def edges_with(
   concepts = hierarchy.ids.row_of.find([label.id for label in added])
   above, below = [], []
   for i, (label, concept) in enumerate(zip(added, concepts), first):
-    parents, children = list(label.parents), []
+    parents, children = list(dict.fromkeys(label.parents)), []
     if concept != PAD:
       children = shifted(hierarchy.children[concept]).tolist()
       if not parents:

@@ -225,12 +225,14 @@ class TextModel(nnx.Module):
     """Returns document_BD, or TokenFeatures if there is no pooling."""
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
-    parts = () if kept_BT is None else (kept_BT,)
     if self.embedding is not None:
       x_TBD = documents_second(self.embedding(x_TBD, self.dtype, rngs))
       if kept_BT is not None:
-        x_TBD, parts = x_TBD * kept_BT.T[:, :, None].astype(self.dtype), ()
-    h_TBD = self.encoder(x_TBD, real_TB, rngs, *parts)
+        x_TBD = x_TBD * kept_BT.T[:, :, None].astype(self.dtype)
+    if self.embedding is None and kept_BT is not None:
+      h_TBD = self.encoder(x_TBD, real_TB, rngs, kept_BT=kept_BT)
+    else:
+      h_TBD = self.encoder(x_TBD, real_TB, rngs)
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
     if batch.first_B is not None:
       hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)

@@ -286,13 +286,15 @@ def test_new_labels_read_their_parents_and_change_nobody():
     [Label('c', parents=('a',)), Label('d', parents=('c',))],
   )
   added = [
-    Label('x', parents=('d', 'a')),  # below a concept and a label
+    Label('x', parents=('d', 'a', 'd')),  # below a concept and a label
     Label('y', parents=('x',)),  # below another new label
     Label('c'),  # a concept: with its parents and its children
     Label('z', parents=('c',)),  # below the concept, not below the new label
     Label('o'),
   ]
-  up, down = (set(zip(*x.tolist())) for x in edges_with(tree, added))
+  up, down = edges_with(tree, added)
+  assert up.shape[1] == 9  # x is below d once
+  up, down = (set(zip(*x.tolist())) for x in (up, down))
   x, y, new_c, z, c, d = 2, 3, 4, 5, 7, 8  # after 'o', the old concepts
   old_up = {(1, c), (1, 0), (c, 0), (d, c)}
   assert up == old_up | {(x, d), (x, 0), (y, x), (new_c, 0), (z, c)}

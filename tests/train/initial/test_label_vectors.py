@@ -11,9 +11,11 @@ from xjax.data.text.subwords import Subwords
 from xjax.score.heads.generation.pretraining import (
   LabelPretraining,
   pretrained_nodes,
+  segments_of,
 )
 from xjax.score.pretrained.language_model import language_transform
 from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.train.initial import label_vectors
 from xjax.train.initial.label_vectors import name_vectors, pretrain
 
 
@@ -44,9 +46,16 @@ def trained(modules, seed=0, check=lambda: None, **fields):
   nodes = pretrained_nodes(hierarchy())
   table = np.random.default_rng(3).normal(size=(len(nodes), 16), scale=0.1)
   config = LabelPretraining(batch=4, **{'steps': 3, 'mask': 0.4, **fields})
-  parts, special = modules
   table = table.astype(np.float32)
-  return table, pretrain(table, nodes, parts, special, config, seed, check)
+  return table, pretrain(
+    table,
+    nodes,
+    modules=modules[0],
+    special_2D=modules[1],
+    config=config,
+    seed=seed,
+    check=check,
+  )
 
 
 def test_the_seed_decides_the_vectors(modules):
@@ -69,12 +78,29 @@ def test_a_step_changes_only_its_segment(modules):
   with pytest.raises(Stopped):
     trained(modules, check=stop_after_the_first, segment=4)
   assert steps == [0]
-  # Each node is in a segment of one round, so all vectors have changed once by
-  # about the rate of Adam.
+  # In a round, each leaf has one step, which is about the rate of Adam. The
+  # roots a and b, and the node c, have a step in each of their segments.
   before, found = trained(modules, segment=4, steps=1, mask=1.0)
   change = np.abs(found - before).max(axis=1)
   in_one_segment = [3, 4, 5, 6, 7, 8]  # d to i, all leaves
   np.testing.assert_allclose(change[in_one_segment], 1e-3, rtol=1e-2)
+  segments = segments_of(pretrained_nodes(hierarchy()), 4)
+  times = np.bincount(np.concatenate(segments), minlength=len(change))
+  assert times.max() > 1
+  assert (change > 0.9e-3).all() and (change < times * 1.01e-3).all()
+
+
+def test_a_second_step_in_a_round_is_like_one_in_a_second_round(
+  modules, monkeypatch
+):
+  nodes = np.arange(len(pretrained_nodes(hierarchy())), dtype=np.int32)
+  found = []
+  for times in (1, 2):
+    monkeypatch.setattr(
+      label_vectors, 'segments_of', lambda *_, n=times: [nodes] * n
+    )
+    found.append(trained(modules, steps=2 // times)[1])
+  np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.thorough

@@ -261,10 +261,10 @@ def test_words_that_were_trained_since_describe_no_labels(
   ours = Vocabulary(('unseen', *reversed(vocab.words)))
   state = fresh(config, space, ours)
   own = np.array(by_path(state.params)['embedding/table'])
-  state, describer = warm_start(
+  state, taken = warm_start(
     state, str(source.workdir), space, Inputs(config, ours)
   )
-  words = descriptor_word_vectors(state, ours, None, describer)
+  words = descriptor_word_vectors(state, ours, None, taken.descriptor_run)
   first = FIRST_WORD_ID
   np.testing.assert_array_equal(words.vectors[first], own[first])
   np.testing.assert_array_equal(

@@ -72,6 +72,8 @@ class HeadConfig(ConfigPart, abstract=True):
       None. If it is given, the head gets these levels (HeadInputs.levels).
     hierarchical: whether the head reads the parents of labels. If so, the head
       gets the hierarchy of the run (HeadInputs.hierarchy).
+    max_levels: largest number of levels that labels can have; None if any
+      number is possible. Only hierarchical heads can have such a limit.
     appended: number of vectors that the head appends to the tokens of a
       document. The encoder must have positions for them.
     embeds_labels: whether labels have vectors in the space of the encoder's
@@ -93,6 +95,7 @@ class HeadConfig(ConfigPart, abstract=True):
   aligned = False
   levels = None
   hierarchical = False
+  max_levels = None
   appended = 0
   embeds_labels = False
 

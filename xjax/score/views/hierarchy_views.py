@@ -50,6 +50,10 @@ class HierarchyViews(ViewsConfig):
   document keeps the words that choose its gold labels. A contrastive loss moves
   the vectors of both views together. A training step takes about twice as long
   as without views. The label encoder is not used in prediction.
+
+  The contrastive loss compares the documents of a micro-batch with each other
+  only. So train.accumulate changes this loss: with a larger number, a document
+  has fewer negatives.
   """
 
   hierarchical = True
@@ -57,7 +61,9 @@ class HierarchyViews(ViewsConfig):
   weight: float = field(
     0.05,
     'Factor of the contrastive loss. The papers of HGCLR use the mean over '
-    'labels as the loss of labels (loss.reduction=MEAN_LABELS).',
+    'labels as the loss of labels (loss.reduction=MEAN_LABELS). The '
+    'contrastive loss compares the documents of a micro-batch, so '
+    'train.accumulate above 1 changes it.',
     AMOUNT,
   )
   threshold: float = field(

@@ -197,19 +197,58 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
       f'more than {special}, the number of special tokens that the tokenizer '
       f'of {folder.path} puts around a text'
     )
-  tokens, special_tokens = config.data.tokens.max_tokens, 'special tokens'
-  vectors = head.appended, 'vectors that the head appends'
-  fields = {'config.data.tokens.max_tokens': (tokens, *vectors)}
+  encoder = f'the encoder of {folder.path}'
+  check_document_length(config, longest, encoder)
   if head.describes:
-    words = head.descriptor.max_words, special, special_tokens
-    fields['config.model.head.descriptor.max_words'] = words
-  for field, (length, more, kind) in fields.items():
-    if longest is not None and length + more > longest:
-      included = f', including {more} {kind}' if more else ''
-      raise ConfigError(
-        f'{field}={length}: the encoder of {folder.path} reads at most '
-        f'{longest} tokens{included}'
-      )
+    _check_length(
+      'config.model.head.descriptor.max_words',
+      head.descriptor.max_words,
+      longest,
+      encoder,
+      more=special,
+      kind='special tokens',
+    )
+
+
+def check_document_length(
+  config: Config, longest: int | None, encoder: str
+) -> None:
+  """Checks that documents fit the positions of an encoder.
+
+  Args:
+    config: config of the run.
+    longest: number of positions; None if there is no limit.
+    encoder: name of the encoder, for the message.
+
+  Raises:
+    ConfigError: the config allows documents that are longer, or that are longer
+      together with the vectors that the head appends.
+  """
+  _check_length(
+    'config.data.tokens.max_tokens',
+    config.data.tokens.max_tokens,
+    longest,
+    encoder,
+    more=config.model.head.appended,
+    kind='vectors that the head appends',
+  )
+
+
+def _check_length(
+  field: str,
+  length: int,
+  longest: int | None,
+  encoder: str,
+  *,
+  more: int,
+  kind: str,
+) -> None:
+  """Checks that a length and `more` tokens of a kind fit an encoder."""
+  if longest is not None and length + more > longest:
+    included = f', including {more} {kind}' if more else ''
+    raise ConfigError(
+      f'{field}={length}: {encoder} reads at most {longest} tokens{included}'
+    )
 
 
 def _check_layers(layers: tuple[int, ...], folder: ModelFolder) -> None:

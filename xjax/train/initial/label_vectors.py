@@ -11,6 +11,7 @@ import functools
 from absl import logging
 from flax import nnx
 import jax
+from jax.experimental import multihost_utils
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -37,6 +38,7 @@ from xjax.score.heads.generation.pretraining import (
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.language_model import language_transform
 from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.train.initial.warm_start import Taken
 from xjax.train.parameters import (
   PIECE_VECTORS,
   by_path,
@@ -56,9 +58,11 @@ _NAMES = 4096  # number of names that are split into pieces at a time
 def start_label_vectors(
   state: TrainState,
   config: Config,
+  *,
   hierarchy: Hierarchy,
   tokenizer: Subwords,
   architecture: Architecture,
+  taken: Taken,
   check: Callable[[], None],
 ) -> TrainState:
   """Puts trained vectors of labels into the initial state.
@@ -70,13 +74,18 @@ def start_label_vectors(
     on the hierarchy alone. Each process does so on its first device, with the
     same result.
 
+  What the state has from another run stays. If labels are among it, the vectors
+  of all other labels and of concepts are trained together with copies of the
+  vectors of these labels. If all labels are among it, nothing is trained.
+
   Args:
-    state: initial state, with its pretrained encoder; do not use its head
-      afterwards.
+    state: initial state, with its pretrained encoder, or that of another run;
+      do not use its head afterwards.
     config: config of the run.
     hierarchy: the hierarchy of the labels to score.
     tokenizer: the tokenizer of the encoder.
     architecture: the sizes of the encoder.
+    taken: what the state has from another run.
     check: called after each step; it may raise an error to end the run.
 
   Returns:
@@ -87,28 +96,67 @@ def start_label_vectors(
     DataError: the folder of the encoder has a fault.
   """
   params = by_path(state.params)
-  _start_transform(params, config)
+  n_labels, is_taken_L = hierarchy.n_labels, taken.label_L
+  if is_taken_L is None:
+    is_taken_L = np.zeros(n_labels, bool)
+  if _SPECIAL not in taken.paths:
+    _start_transform(params, config)
+    _start_special(params, tokenizer)
+  kernel_LD = params[_KERNEL]
+  rows_LD = np.zeros(kernel_LD.shape, np.float32)
+  if not is_taken_L.all():
+    nodes = pretrained_nodes(hierarchy)
+    table = _first_table(params, config, nodes, tokenizer, is_taken_L)
+    if config.model.head.pretraining.steps:
+      words = np.asarray(params[PIECE_VECTORS])
+      special = np.asarray(params[_SPECIAL])
+      table = pretrain(
+        table,
+        nodes,
+        modules=_frozen_modules(params, config, architecture),
+        special_2D=np.stack([words[tokenizer.before[0]], special[1]]),
+        config=config.model.head.pretraining,
+        seed=config.seed,
+        check=check,
+      )
+    rows_LD[:n_labels] = table[:n_labels]
+  # The rows of padding become 0.
+  is_taken_L1 = np.pad(is_taken_L, (0, len(rows_LD) - n_labels))[:, None]
+  params[_KERNEL] = replace_values(kernel_LD, ~is_taken_L1, rows_LD)
+  return dataclasses.replace(state, params=from_paths(state.params, params))
+
+
+def _first_table(
+  params: dict[str, jax.Array],
+  config: Config,
+  nodes: Hierarchy,
+  tokenizer: Subwords,
+  is_taken_L: np.ndarray,
+) -> np.ndarray:
+  """Returns the vectors of all nodes before they are trained.
+
+  Args:
+    params: parameters of the run, by path.
+    config: config of the run.
+    nodes: the V nodes; the first L nodes are the labels.
+    tokenizer: the tokenizer of the encoder.
+    is_taken_L: bool, True for labels whose vectors are among the parameters.
+
+  Returns:
+    float32 [V, D].
+  """
   words = np.asarray(params[PIECE_VECTORS])
-  special = np.asarray(params[_SPECIAL])
-  mask_id = _mask_id(tokenizer)
-  mask = special[1] if mask_id is None else words[mask_id]
-  special = np.stack([words[tokenizer.after[0]], mask])
-  _replace(params, _SPECIAL, special)
-  nodes, head = pretrained_nodes(hierarchy), config.model.head
   drawn = host_generator(config.seed, 'label_vectors')
   shape = len(nodes), words.shape[1]
   table = drawn.normal(scale=_STDDEV, size=shape).astype(np.float32)
-  if head.first_vectors is FirstVectors.NAMES:
+  if config.model.head.first_vectors is FirstVectors.NAMES:
     table = name_vectors(nodes.labels, tokenizer, words, table)
-  if head.pretraining.steps:
-    places = np.stack([words[tokenizer.before[0]], special[1]])
-    modules = _frozen_modules(params, config, architecture)
-    parts = modules, places, head.pretraining, config.seed, check
-    table = pretrain(table, nodes, *parts)
-  padded = np.zeros(params[_KERNEL].shape, np.float32)
-  padded[: hierarchy.n_labels] = table[: hierarchy.n_labels]
-  _replace(params, _KERNEL, padded)
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+  if is_taken_L.any():
+    kernel_LD = params[_KERNEL]
+    taken_LD = multihost_utils.process_allgather(kernel_LD, tiled=True)
+    rows = np.flatnonzero(is_taken_L)
+    table[rows] = taken_LD[rows]
+  return table
 
 
 def name_vectors(
@@ -139,6 +187,7 @@ def name_vectors(
 def pretrain(
   table: np.ndarray,
   hierarchy: Hierarchy,
+  *,
   modules: tuple[nnx.Module, nnx.Module],
   special_2D: np.ndarray,
   config: LabelPretraining,
@@ -148,7 +197,9 @@ def pretrain(
   """Trains the vectors of labels on their hierarchy alone, with Adam.
 
   In each round, every segment has one step. In this step, only the vectors of
-  the segment and their means of gradients change.
+  the segment and their means of gradients change. A node that is in several
+  segments has several steps in a round. So the bias correction of Adam counts
+  the steps of each node.
 
   Args:
     table: float32 [V, D], the first vectors of the nodes.
@@ -176,16 +227,17 @@ def pretrain(
   step = jax.jit(functools.partial(_step, graphdef, config.rate))
   key = jax.random.fold_in(jax.random.key(seed), _STREAM)
   masks = host_generator(seed, 'label_masks')
-  arrays = jnp.asarray(table), jnp.zeros_like(table), jnp.zeros_like(table)
+  mean, square = jnp.zeros_like(table), jnp.zeros_like(table)
+  steps_V1 = jnp.zeros((len(table), 1), jnp.int32)
+  arrays = jnp.asarray(table), mean, square, steps_V1
   total, losses = config.steps * len(segments), []
   with Progress('training the vectors of labels', total, unit='step') as bar:
     for i in range(total):
-      taken, number = divmod(i, len(segments))
-      share = min(1.0, config.mask + config.growth * taken / config.steps)
+      rounds, number = divmod(i, len(segments))
+      share = min(1.0, config.mask + config.growth * rounds / config.steps)
       masked_BX = masks.random((config.batch, size)) < share
       arrays, loss = step(
         arrays,
-        jnp.int32(taken),
         weights,
         special_2D,
         segment_at(number),
@@ -210,21 +262,20 @@ def pretrain(
 def _step(
   graphdef: nnx.GraphDef,
   rate: float,
-  arrays: tuple[jax.Array, jax.Array, jax.Array],
-  taken: jax.Array,
+  arrays: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
   weights: nnx.State,
   special_2D: jax.Array,
   segment: Segment,
   masked_BX: jax.Array,
   key: jax.Array,
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
-  """Takes a step of Adam; returns the vectors, two means, and the loss.
+  """Takes a step of Adam; returns `arrays` after the step, and the loss.
 
   Args:
     graphdef, weights: the encoder and the transform.
     rate: learning rate.
-    arrays: [V, D], the vectors, and the means of gradients and of squares.
-    taken: number of steps that the segment has taken.
+    arrays: float32 [V, D], the vectors, and the means of gradients and of
+      squares; and int32 [V, 1], the number of steps that each node has taken.
     special_2D, segment, masked_BX: as in pretraining_loss.
     key: JAX random key for dropout.
   """
@@ -232,7 +283,7 @@ def _step(
   # A number beyond the table stands for no row.
   beyond = len(arrays[0])
   at_X = jnp.where(segment.nodes_X == PAD, beyond, segment.nodes_X)
-  rows, mean, square = (x.at[at_X].get(mode='clip') for x in arrays)
+  rows, mean, square, steps = (x.at[at_X].get(mode='clip') for x in arrays)
   loss, gradient = jax.value_and_grad(pretraining_loss)(
     rows,
     encoder,
@@ -242,9 +293,9 @@ def _step(
     masked_BX,
     encoder.seeds(nnx.Rngs(dropout=key)),
   )
-  before = optax.ScaleByAdamState(taken, mean, square)
+  before = optax.ScaleByAdamState(steps, mean, square)
   update, after = optax.scale_by_adam().update(gradient, before)
-  new = rows - rate * update, after.mu, after.nu
+  new = rows - rate * update, after.mu, after.nu, after.count
   arrays = tuple(x.at[at_X].set(y, mode='drop') for x, y in zip(arrays, new))
   return arrays, loss
 
@@ -261,6 +312,19 @@ def _start_transform(params: dict[str, jax.Array], config: Config) -> None:
       'vectors of labels starts at random',
       folder or 'the encoder without a folder',
     )
+
+
+def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
+  """Puts the word vectors of [SEP] and [MASK] into the parameters.
+
+  If the tokenizer has no [MASK], its vector stays as it is.
+  """
+  words = np.asarray(params[PIECE_VECTORS])
+  mask_id = _mask_id(tokenizer)
+  mask = np.asarray(params[_SPECIAL])[1]
+  if mask_id is not None:
+    mask = words[mask_id]
+  _replace(params, _SPECIAL, np.stack([words[tokenizer.after[0]], mask]))
 
 
 def _frozen_modules(

@@ -2,8 +2,10 @@
 
 import dataclasses
 
+from absl import logging
 import numpy as np
 
+from xjax.core.distributed import is_host0
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Labels, LabelSpace
@@ -24,7 +26,8 @@ def start_view_names(
 ) -> TrainState:
   """Puts the words or pieces of the names of labels into the initial state.
 
-  If the model has no views that read names, returns the state unchanged.
+  If the model has no views that read names, returns the state unchanged. If
+  some names have no word or piece, a warning is logged.
 
   Args:
     state: initial state; do not use its names afterwards.
@@ -40,6 +43,14 @@ def start_view_names(
   like = params[VIEW_NAMES]
   names = [label.name for label in encoded_labels(space)]
   pieces = _pieces(names, vocab)
+  nameless = int((pieces.lengths == 0).sum())
+  if nameless and is_host0():
+    logging.warning(
+      'the names of %d of %d labels and concepts have no word that the model '
+      'reads, so the views know nothing of these labels but their parents',
+      nameless,
+      len(names),
+    )
   lengths = np.minimum(pieces.lengths, like.shape[1])
   first = np.full(like.shape, PAD, np.int32)
   for row, length in enumerate(lengths):
@@ -49,7 +60,10 @@ def start_view_names(
 
 
 def encoded_labels(space: LabelSpace) -> Labels:
-  """Returns the labels and concepts that the views of a run read, in order."""
+  """Returns the labels and concepts that the views of a run read, in order.
+
+  Models with such views score only the trained labels.
+  """
   hierarchy = Hierarchy.of_space(space, space.n_trained)
   return hierarchy.labels[encoded_nodes(hierarchy)]
 

@@ -97,6 +97,23 @@ class WarmStartReport:
     return '\n'.join(lines)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Taken:
+  """Holds what a run takes from another run; by default nothing.
+
+  Attributes:
+    descriptor_run: the other run if this run must embed descriptors in the same
+      way; None if the head has no descriptors, or is not loaded.
+    paths: paths of the parameters that are loaded at least in part.
+    label_L: bool [trained labels], True for labels whose rows of the head's
+      kernel are loaded; None if there are no such rows.
+  """
+
+  descriptor_run: Workdir | None = None
+  paths: Set[str] = frozenset()
+  label_L: np.ndarray | None = None
+
+
 # How users of Python and of commands choose a checkpoint.
 _CHOICE = 'step=N or --step=N'
 
@@ -174,7 +191,7 @@ def warm_start(
   space: LabelSpace,
   inputs: Inputs,
   levels: LabelLevels | None = None,
-) -> tuple[TrainState, Workdir | None]:
+) -> tuple[TrainState, Taken]:
   """Puts another run's parameters into the initial state; logs a report.
 
   Args:
@@ -187,8 +204,7 @@ def warm_start(
 
   Returns:
     state: the new state, sharded as before.
-    descriptor_run: the other run if this run must embed descriptors in the same
-      way; None if the head has no descriptors, or is not loaded.
+    taken: what the state has from the other run.
 
   Raises:
     ConfigError: there is no intact checkpoint for `source`, or no parameter of
@@ -219,7 +235,12 @@ def warm_start(
   merged = _merged(ours, theirs, rows, report.loaded.keys(), checkpoint)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
   describes = not head_fault and _width(ours) == _width(theirs) != ()
-  return state, workdir if describes else None
+  taken = Taken(
+    descriptor_run=workdir if describes else None,
+    paths=frozenset(report.loaded),
+    label_L=rows['labels'] >= 0 if KERNEL in report.loaded else None,
+  )
+  return state, taken
 
 
 def find_start(source: str) -> tuple[Workdir, int]:
