@@ -22,9 +22,11 @@ from xjax.run.load import load
 from xjax.score.views.contract import NoViews
 from xjax.train.checkpoint import Checkpoints, read_params
 from xjax.train.initial.view_names import encoded_labels, start_view_names
+from xjax.train.initial.words import word_rows
 from xjax.train.parameters import (
   VIEW_NAMES,
   VIEW_VECTORS,
+  WORD_VECTORS,
   by_path,
   from_paths,
 )
@@ -156,6 +158,11 @@ def test_a_run_starts_from_a_run_without_views(flat, tmp_path, caplog):
   assert 'loaded  head/kernel' in caplog.text
   assert f'fresh   {VIEW_VECTORS}' in caplog.text
   start, source = saved(result, 0), saved(flat)
+  # The names of labels, which only views read, add words to the vocabulary.
+  vocabularies = [Workdir.at(x.workdir).vocabulary() for x in (flat, result)]
+  rows = word_rows(*vocabularies)
+  assert (rows >= 0).all()
+  start[WORD_VECTORS] = start[WORD_VECTORS][rows]
   for path, x in source.items():
     np.testing.assert_array_equal(start[path], x, err_msg=path)
   assert (start[VIEW_NAMES] != PAD).any()

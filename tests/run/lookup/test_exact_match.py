@@ -66,6 +66,7 @@ def test_the_workdir_has_what_the_model_is_and_what_it_predicted(matched):
     'config.json',
     'corpus.json',
     'labels.jsonl',
+    'concepts.jsonl',
     'calibration.json',
     'digests.json',
     'eval',

@@ -161,7 +161,7 @@ def test_an_original_needs_a_complete_transfer(source, tmp_path, moved):
 
 
 @dataclasses.dataclass
-class BlankData(DataConfig):
+class TextlessData(DataConfig):
   """A user's format that accepts documents without text."""
 
   def read(self, splits=(), usual=True):
@@ -173,4 +173,4 @@ class BlankData(DataConfig):
 def test_documents_need_a_text(tmp_path):
   request = TransferRequest(Target.FLAT, str(tmp_path / 'flat'))
   with pytest.raises(DataError, match="mine: train: document '2' has no text"):
-    transfer(Config(data=BlankData()), request)
+    transfer(Config(data=TextlessData()), request)
