@@ -216,7 +216,7 @@ def test_left_out_labels_are_no_shared_ancestors():
   labels = 'a', 'b', 'c', 'd', 'e', 'm', 'n'
   parents = {'a': 'm', 'b': 'm', 'n': 'c', 'd': 'n', 'e': 'n'}
   nodes = [Label(x, parents=tuple(parents.get(x, ''))) for x in labels]
-  found = Predictions(
+  system = Predictions(
     score_kind=ScoreKind.PROBABILITY,
     n_scored=7,
     n_train=0,
@@ -234,13 +234,13 @@ def test_left_out_labels_are_no_shared_ancestors():
     hierarchy=Hierarchy.of(nodes),
   )
   # A file of descriptors has the left-out labels as well.
-  by_file = found.of_judged_labels().hierarchy
+  by_file = system.of_judged_labels().hierarchy
   for p, hierarchy in (
-    (found, None),
-    (found.of_judged_labels(), None),
-    (dataclasses.replace(found, hierarchy=None), found.hierarchy),
+    (system, None),
+    (system.of_judged_labels(), None),
+    (dataclasses.replace(system, hierarchy=None), system.hierarchy),
     (
-      dataclasses.replace(found, hierarchy=None).of_judged_labels(),
+      dataclasses.replace(system, hierarchy=None).of_judged_labels(),
       by_file,
     ),
   ):

@@ -78,8 +78,8 @@ def test_levels():
 def test_slices_of_left_out_labels_are_refused(tmp_path):
   path = tmp_path / 'mine.txt'
   path.write_text('law\n')
-  found = predictions(gold=Ragged.of([[1, 4], []]))
-  cut = found.leaving_out(np.array([2, 3]))  # law and sea
+  system = predictions(gold=Ragged.of([[1, 4], []]))
+  cut = system.leaving_out(np.array([2, 3]))  # law and sea
   for name in ('level:1', 'bin:0-1', str(path)):
     with pytest.raises(ConfigError, match='all labels of .* are left out'):
       named_slices([name], cut, described())

@@ -22,7 +22,7 @@ from tests.fixtures.generation import (
 )
 from xjax.losses.bce import BCE, bce
 from xjax.losses.contract import Reduction
-from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.emitting import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import (
   make_segment,
@@ -142,7 +142,7 @@ class Peer:
 
   def generate(self, tokens, full=False):
     """Scores [L]; the whole sequence is encoded again for each level."""
-    found, levels, end = np.full(L, -np.inf), [], None
+    result, levels, end = np.full(L, -np.inf), [], None
     for level in range(N):
       logits = self.scores(self.states(tokens, levels))[level].detach().numpy()
       if end is None and logits[0] > 0:
@@ -153,11 +153,11 @@ class Peer:
         p, z = sigmoid(logits[1 + label]), logits[1 + label]
         if end is not None and full:
           p *= sigmoid(-end)
-          found[label] = np.log(p / (1 - p))
+          result[label] = np.log(p / (1 - p))
         elif end is None and (full or z > 0):
-          found[label] = z
+          result[label] = z
       levels.append(self.level(emitted))
-    return found
+    return result
 
 
 def sigmoid(x):
@@ -219,8 +219,8 @@ def test_the_labels_are_those_of_slow_generation(kind, ranking):
     peer = Peer(params, kind)
     for row, tokens, _ in documents():
       expected = peer.generate(tokens, ranking is Ranking.FULL)
-      found = scores_BL[row, :L]
-      np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+      result = scores_BL[row, :L]
+      np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
       emitted += (expected > 0).sum()
       ends += (expected[LEVELS == N - 1] <= 0).all()
     assert (scores_BL[:, L:] == -np.inf).all()

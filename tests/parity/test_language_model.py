@@ -43,5 +43,5 @@ def test_the_transform_is_that_of_transformers(kind, tmp_path):
     transform.dense.bias[...] = jnp.asarray(arrays['dense/bias'])
     transform.norm.scale[...] = jnp.asarray(arrays['norm/scale'])
     transform.norm.bias[...] = jnp.asarray(arrays['norm/bias'])
-    found = jax.jit(lambda x: transform(x))(jnp.asarray(h))
-  np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+    result = jax.jit(lambda x: transform(x))(jnp.asarray(h))
+  np.testing.assert_allclose(result, expected.numpy(), rtol=1e-5, atol=1e-5)

@@ -112,16 +112,16 @@ def split(graph_config):
 
 def scores(predictor, split):
   """Raw scores of a split's documents, float32 [N, labels scored]."""
-  found = np.full((len(split), predictor.scorer.n_labels), np.nan, np.float32)
+  result = np.full((len(split), predictor.scorer.n_labels), np.nan, np.float32)
   for batch in predictor.batches(split):
-    ids_GBK, scores_GBK = predictor.topk(batch, found.shape[1])
+    ids_GBK, scores_GBK = predictor.topk(batch, result.shape[1])
     rows, real = batch.doc_B[batch.mask_B], batch.mask_B
     np.put_along_axis(
-      whole := found[rows], ids_GBK[0, real], scores_GBK[0, real], axis=1
+      whole := result[rows], ids_GBK[0, real], scores_GBK[0, real], axis=1
     )
-    found[rows] = whole
-  assert not np.isnan(found).any()
-  return found
+    result[rows] = whole
+  assert not np.isnan(result).any()
+  return result
 
 
 @pytest.fixture(scope='module')
@@ -134,8 +134,8 @@ def test_all_nodes_have_the_embeddings_of_their_names(predictor, graph):
   more = predictor.config, predictor.inputs.vocab, predictor.workdir
   rows = describe(graph.labels, predictor.space, *more)
   params = by_path(predictor.scorer.params)
-  found = np.concatenate([params[DESCRIPTORS][:14], params[CONCEPTS]])
-  np.testing.assert_allclose(found, rows, atol=1e-6)
+  result = np.concatenate([params[DESCRIPTORS][:14], params[CONCEPTS]])
+  np.testing.assert_allclose(result, rows, atol=1e-6)
 
 
 def test_the_graph_is_learnt(run):
@@ -196,8 +196,8 @@ def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):
   labels.write_text(json.dumps(row) + '\n')
   out = tmp_path / 'out.jsonl'
   tag_file(run.workdir, str(source), str(out), 15, labels=str(labels))
-  found = json.loads(out.read_text())['labels']
-  assert 'new' in [x['id'] for x in found]
+  result = json.loads(out.read_text())['labels']
+  assert 'new' in [x['id'] for x in result]
   labels.write_text(json.dumps({**row, 'parents': ['q']}) + '\n')
   with pytest.raises(DataError, match="the unknown parent 'q'"):
     tag_file(run.workdir, str(source), str(out), 15, labels=str(labels))
@@ -236,8 +236,8 @@ def test_on_another_mesh(
   path.write_text(json.dumps({**json.loads(path.read_text()), 'mesh': mesh}))
   predictor = load(folder)
   twin = dataclasses.replace(graph.labels[3], id='new')
-  found = scores(predictor.with_labels([twin]), split)
-  np.testing.assert_allclose(found[:, :14], before, atol=1e-5)
+  result = scores(predictor.with_labels([twin]), split)
+  np.testing.assert_allclose(result[:, :14], before, atol=1e-5)
 
 
 @pytest.fixture(scope='module')

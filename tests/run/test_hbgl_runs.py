@@ -21,7 +21,7 @@ from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bert import BertConfig
-from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.emitting import Ranking
 from xjax.score.heads.generation.levels import label_levels
 from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.train.checkpoint import complete_steps, read_params
@@ -101,9 +101,9 @@ def test_a_loaded_run_predicts_what_it_predicted(finished):
   model = load(finished.workdir)
   split = finished.corpus.split('dev')
   texts = [split.documents[row].text() for row in range(4)]
-  found = model.predict(texts, k=5)
+  tagged = model.predict(texts, k=5)
   predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
-  for row, labels in enumerate(found):
+  for row, labels in enumerate(tagged):
     ids = predictions.lists['all'].ids[row]
     expected = [model.space.ids[i] for i in ids[ids != PAD][:5]]
     assert [label.id for label in labels] == expected

@@ -26,7 +26,7 @@ from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.emitting import Ranking
 from xjax.score.heads.generation.radar import RadarConfig
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -88,8 +88,8 @@ def test_f1_judges_the_labels_that_are_written(run):
   assert 0 < sum(map(len, written)) < lists.ids.size
   hits = sum(len(x & set(gold[i].tolist())) for i, x in enumerate(written))
   wanted = 2 * hits / (sum(map(len, written)) + len(gold.values))
-  found = run.metrics['dev']['xjax']['all']['micro-F1']
-  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+  micro_f1 = run.metrics['dev']['xjax']['all']['micro-F1']
+  np.testing.assert_allclose(micro_f1, wanted, rtol=1e-6)
   assert (lists.scores[lists.ids != PAD] > 0).all()
 
 

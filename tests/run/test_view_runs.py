@@ -153,14 +153,14 @@ def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):
   like = by_path(plain.scorer.params)
   assert like.keys() < with_views.keys()
   again = load(finished.workdir, finished.best_step)
-  found = model.predict(TEXTS, k=5)
-  assert again.predict(TEXTS, k=5) == found
+  tagged = model.predict(TEXTS, k=5)
+  assert again.predict(TEXTS, k=5) == tagged
   for path, leaf in like.items():
     leaf = np.asarray(with_views[path])
     like[path] = jax.device_put(leaf, like[path].sharding)
   plain.scorer.params = from_paths(plain.scorer.params, like)
   plain = dataclasses.replace(plain, calibration=model.calibration)
-  assert plain.predict(TEXTS, k=5) == found
+  assert plain.predict(TEXTS, k=5) == tagged
 
 
 def test_a_run_starts_from_a_run_without_views(flat, tmp_path, caplog):

@@ -54,7 +54,7 @@ from xjax.score.config import TreeModel
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.emitting import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.generation.radar import RadarConfig

@@ -49,7 +49,7 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.adaptive import AdaptiveConfig
 from xjax.score.heads.attention_mlp import AttentionMLPConfig
 from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.emitting import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.score.heads.generation.radar import RadarConfig

@@ -63,10 +63,10 @@ class Hierarchy:
     if missing := list(dict.fromkeys(missing)):
       nodes = Labels.join(nodes, [Label(id_, id_) for id_ in missing])
       rows += [()] * len(missing)
-    found = nodes.ids.row_of.find([p for row in rows for p in row])
+    places = nodes.ids.row_of.find([p for row in rows for p in row])
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
-    hierarchy = cls(nodes, len(labels), Ragged(indptr, found.astype(np.int32)))
+    hierarchy = cls(nodes, len(labels), Ragged(indptr, places.astype(np.int32)))
     hierarchy._check_cycles()
     return hierarchy
 

@@ -34,15 +34,9 @@ class SequenceLossConfig(LossConfig):
     'smoothing).',
     RATE,
   )
-  averaged: bool = field(
-    False,
-    "Whether a document's loss is the mean over its symbols, so that all "
-    'documents count equally, however many labels they have. If False, it is '
-    'the sum, so that all symbols count equally.',
-  )
 
   def build(self) -> 'SequenceLoss':
-    return SequenceLoss(self.gamma, self.smoothing, self.averaged)
+    return SequenceLoss(self.gamma, self.smoothing)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +53,8 @@ class SequenceLoss(ChunkLoss):
   code of RADAr++.
 
   That code divides the sum over the symbols of a document by the padded length,
-  which is the same for all documents. Here, the sum is divided by 1 or by the
-  document's own length. So padding has no effect.
+  which is the same for all documents of a batch. Here, it stays a sum, so that
+  padding has no effect.
 
   The loss is not computed in chunks of labels, so the methods `gold` and
   `absent` are missing.
@@ -68,12 +62,10 @@ class SequenceLoss(ChunkLoss):
   Attributes:
     gamma: exponent of the focal factor, at least 0.
     smoothing: e, from 0 to below 1.
-    averaged: whether the loss of a document is a mean over its symbols.
   """
 
   gamma: float = 2.0
   smoothing: float = 0.1
-  averaged: bool = False
 
   def of_symbols(
     self,
@@ -105,7 +97,4 @@ class SequenceLoss(ChunkLoss):
     Returns:
       float32 nats, 0 for documents without symbols.
     """
-    sum_B = jnp.where(real, self.of_symbols(right, mean), 0).sum(axis=1)
-    if not self.averaged:
-      return sum_B
-    return sum_B / jnp.maximum(real.sum(axis=1), 1)
+    return jnp.where(real, self.of_symbols(right, mean), 0).sum(axis=1)

@@ -429,7 +429,7 @@ def traced_step(
     labels = padded_labels(labels) // shards
   hierarchy = sizes.hierarchy
   # Each device reads all labels for its views.
-  if hierarchy is not None and not config.model.views.hierarchical:
+  if hierarchy is not None and not config.model.views.reads_parents:
     hierarchy = _part_of(hierarchy, labels)
   sizes = dataclasses.replace(
     sizes, labels=labels, frequent=frequent, hierarchy=hierarchy

@@ -112,7 +112,7 @@ def corpus_sizes(
   frequent = int((space.train_counts[:labels] >= FREQUENT_FROM).sum())
   words = 0 if vocab is None else len(vocab)
   sizes = Sizes(labels, len(train), frequent, words, architecture, steps)
-  if not config.model.hierarchical:
+  if not config.model.reads_parents:
     return sizes
   hierarchy = run_hierarchy(config.model, space)
   return dataclasses.replace(sizes, hierarchy=hierarchy)
@@ -158,7 +158,7 @@ def assumed_sizes(
     words = tokens.max_words
     assumed.append(f'the vocabulary has {words:,} words')
   hierarchy = None
-  if config.model.hierarchical:
+  if config.model.reads_parents:
     levels = min(config.model.head.max_levels or LEVELS, labels)
     hierarchy = _assumed_hierarchy(labels, levels)
     assumed.append(f'the labels have {levels} levels')

@@ -100,7 +100,7 @@ def widen_scorer(
       is its own ancestor.
   """
   edges: dict[str, np.ndarray] = {}
-  if config.model.hierarchical:
+  if config.model.reads_parents:
     hierarchy = run_hierarchy(config.model, workdir.label_space())
     edges = _wider_edges(space, hierarchy)
   architecture = workdir.architecture()

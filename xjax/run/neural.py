@@ -188,7 +188,7 @@ class NeuralFit(Fit):
     hidden_labels(self.config, corpus.label_space.train_counts)
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
-    if model.hierarchical:
+    if model.reads_parents:
       _check_hierarchy(model, corpus.label_space)
     levels = self._levels and self._levels.of(corpus)
     parts = self.config, self.workdir, self._stage
@@ -282,7 +282,7 @@ def _check_hierarchy(model: NeuralModel, space: LabelSpace) -> None:
   hierarchy = run_hierarchy(model, space)
   if hierarchy.is_flat:
     part, config, advice = 'views', model.views, 'NoViews()'
-    if model.head.hierarchical:
+    if model.head.reads_parents:
       part, config, advice = 'head', model.head, 'another head'
       if isinstance(model.head, DescriptorHeadConfig):
         part, config, advice = 'head.graph', model.head.graph, 'NoGraph()'
@@ -435,9 +435,9 @@ def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   space, model = corpus.label_space, config.model
   if model.head.describes:
     vocab = vocab.with_words(all_words(space.labels))
-  if model.head.describes and model.hierarchical:
+  if model.head.describes and model.reads_parents:
     vocab = vocab.with_words(all_words(run_hierarchy(model, space).labels))
-  if model.views.hierarchical:
+  if model.views.reads_parents:
     names = (label.name for label in encoded_labels(space))
     vocab = vocab.with_words(w for name in names for w in split_words(name))
   return vocab

@@ -191,7 +191,7 @@ def plan_neural(
   hidden = hidden_labels(config, counts)
 
   hierarchy = None
-  if config.model.hierarchical:
+  if config.model.reads_parents:
     hierarchy = run_hierarchy(config.model, space)
   priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
   row_biases = config.model.head.row_biases
@@ -476,7 +476,7 @@ class NeuralRun:
     space = self.corpus.label_space
     n_labels = scored_labels(model, space)
     labels = nodes = space.labels[:n_labels]
-    if model.hierarchical:
+    if model.reads_parents:
       nodes = run_hierarchy(model, space).labels
     # Labels are embedded as without a graph, because other names in a batch
     # change the last bits of a vector.

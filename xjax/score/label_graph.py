@@ -294,10 +294,10 @@ def edges_with(
       children = shifted(hierarchy.children[concept]).tolist()
       if not parents:
         parents = [hierarchy.ids[p] for p in hierarchy.parents[concept]]
-    found = shifted(hierarchy.ids.row_of.find(parents)).tolist()
+    above_nodes = shifted(hierarchy.ids.row_of.find(parents)).tolist()
     above += [
       (i, node_of[id_] if node == PAD else node)
-      for id_, node in zip(parents, found)
+      for id_, node in zip(parents, above_nodes)
     ]
     below += [(i, child) for child in children]
   edges = (hierarchy.parents, above), (hierarchy.children, below)

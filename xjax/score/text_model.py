@@ -83,9 +83,9 @@ class NeuralModel(ModelConfig):
   )
 
   @property
-  def hierarchical(self) -> bool:
+  def reads_parents(self) -> bool:
     """Returns whether the model reads the parents of labels."""
-    return self.head.hierarchical or self.views.hierarchical
+    return self.head.reads_parents or self.views.reads_parents
 
   def check_tokens(self, config: Any) -> Iterator[str]:
     tokens, encoder = config.data.tokens, self.encoder
@@ -503,7 +503,7 @@ def _hierarchy(
   config: NeuralModel, hierarchy: Hierarchy | None, n_labels: int
 ) -> Hierarchy | None:
   """Returns the hierarchy of the labels; None if no part reads parents."""
-  if not config.hierarchical or hierarchy is not None:
+  if not config.reads_parents or hierarchy is not None:
     return hierarchy
   return Hierarchy.flat(n_labels)
 

@@ -49,17 +49,17 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 def replace_values(
-  param: jax.Array, mask: np.ndarray, values: np.ndarray
+  param: jax.Array, values: np.ndarray, mask: np.ndarray | bool = True
 ) -> jax.Array:
-  """Returns a parameter after some of its values are replaced.
+  """Returns a parameter after some or all of its values are replaced.
 
   The sharding of the parameter stays the same.
 
   Args:
     param: float32, of any shape.
+    values: array of the shape of param, the same on every process.
     mask: bool, broadcast to the shape of param; True where a value of param is
       replaced.
-    values: array of the shape of param, the same on every process.
   """
   # Each process fills only the parts on its own devices.
   whole_mask, new = (

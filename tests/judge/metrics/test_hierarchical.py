@@ -58,16 +58,16 @@ def predictions(predicted, gold, parents=PARENTS, labels=None, depth=None):
   )
 
 
-def values_of(found, **fields):
-  return judge(found, Criteria((1,), **fields))['xjax']['all']
+def values_of(system, **fields):
+  return judge(system, Criteria((1,), **fields))['xjax']['all']
 
 
 def test_by_hand():
-  found = predictions(
+  system = predictions(
     [['maths', 'science'], ['geometry'], [], ['music']],
     [['physics', 'science'], ['geometry', 'maths'], ['art'], []],
   )
-  values = values_of(found)
+  values = values_of(system)
   # With ancestors, the first document has maths, science against physics,
   # science; the second has geometry, maths, science, art on both sides, though
   # each is reached twice; the last has music, art against nothing.
@@ -151,10 +151,10 @@ def problem(seed, n_labels):
 @hypothesis.settings(max_examples=40, deadline=None)
 def test_by_the_definitions(seed, n_labels):
   predicted, gold, labels, parents = problem(seed, n_labels)
-  found = predictions(predicted, gold, parents, labels)
+  system = predictions(predicted, gold, parents, labels)
   top = paths.top_concept(labels, parents)
   wanted = paths.judge(predicted, gold, labels, parents, top)
-  values = values_of(found)
+  values = values_of(system)
   if not any(gold):
     wanted |= {n: None for n in wanted if not n.startswith('n_')}
   for metric, value in wanted.items():
@@ -163,10 +163,10 @@ def test_by_the_definitions(seed, n_labels):
 
 def test_many_documents_are_counted_block_by_block(monkeypatch):
   predicted, gold, labels, parents = problem(3, 12)
-  found = predictions(predicted, gold, parents, labels)
-  whole = values_of(found)
+  system = predictions(predicted, gold, parents, labels)
+  whole = values_of(system)
   monkeypatch.setattr(hierarchical, '_ROWS', 2)
-  assert values_of(found) == whole
+  assert values_of(system) == whole
 
 
 @hypothesis.given(st.integers(0, 10**6), SIZES)
@@ -197,8 +197,8 @@ def test_closed_predictions_are_consistent(seed, n):
 def test_twenty_levels():
   names = [f'n{i}' for i in range(20)]
   chain = dict(zip(names, [(), *((n,) for n in names)], strict=False))
-  found = predictions([['n19'], ['n4']], [['n9'], ['n4']], chain)
-  values = values_of(found)
+  system = predictions([['n19'], ['n4']], [['n9'], ['n4']], chain)
+  values = values_of(system)
   assert values['hP'] == (10 + 5) / (20 + 5)
   assert values['hR'] == 1
   assert values['consistency'] == 0
@@ -213,32 +213,32 @@ def test_places_of_a_list_without_a_label_are_not_predicted():
 
 
 def test_only_labels_that_a_model_can_predict_are_asked_for():
-  found = predictions([['music'], ['maths']], [['music'], ['art']])
+  system = predictions([['music'], ['maths']], [['music'], ['art']])
   order = 'music', 'maths', 'physics', 'geometry', 'science', 'art'
   moved = predictions(
     [['music'], ['maths']], [['music'], ['art']], labels=order
   )
-  assert values_of(moved) == values_of(found)
+  assert values_of(moved) == values_of(system)
   # Science and art are gold labels that the model does not know.
   outside = dataclasses.replace(moved, n_scored=4)
   assert values_of(outside)['consistency'] == 1
-  assert values_of(outside)['hF1'] == values_of(found)['hF1']
+  assert values_of(outside)['hF1'] == values_of(system)['hF1']
 
 
 def test_a_slice_has_the_ancestors_of_its_labels():
-  found = predictions(
+  system = predictions(
     [['maths', 'science'], ['music', 'art']],
     [['physics', 'science'], ['music', 'art']],
   )
   second = np.array([False, False, True, True, True, True])
   by = Criteria((1,), slices={'second': second})
-  values = judge(found, by)['xjax']['second']
+  values = judge(system, by)['xjax']['second']
   # Maths and physics share science; music and art are right.
   assert values['hF1'] == 2 * (1 + 2) / (4 + 4)
   assert values['consistency'] == 1  # the slice has no parent of its labels
   assert not any('[level=' in name for name in values)
   # A level as a slice has the same F1 as the level of all labels.
-  whole = values_of(found)
+  whole = values_of(system)
   assert values['micro-F1'] == whole['micro-F1[level=2]'] == 0.5
 
 
@@ -263,8 +263,8 @@ def test_lists_that_are_too_short_are_refused_with_their_number():
 
 
 def test_margins_have_no_threshold():
-  found = predictions([['maths']], [['maths']])
-  margins = dataclasses.replace(found, score_kind=ScoreKind.MARGIN)
+  system = predictions([['maths']], [['maths']])
+  margins = dataclasses.replace(system, score_kind=ScoreKind.MARGIN)
   metrics = judge(margins, Criteria((1,)))
   assert metrics['xjax']['all']['hF1'] is None
   assert 'margins' in metrics[NOTES]['all']['hF1']
@@ -274,17 +274,17 @@ def test_margins_have_no_threshold():
 
 
 def test_tuned_thresholds():
-  found = predictions([['maths', 'science']], [['maths', 'art']])
-  values = judge(found, Criteria((1,)), threshold=0.95)['xjax']['all']
+  system = predictions([['maths', 'science']], [['maths', 'art']])
+  values = judge(system, Criteria((1,)), threshold=0.95)['xjax']['all']
   assert values['hR-tuned'] == 0 and values['hP-tuned'] is None
   assert values['hF1-tuned'] == 0 and values['hF1'] == 2 * 2 / (2 + 3)
   assert values['micro-F1[level=1]-tuned'] == 0
 
 
 def test_without_parents_there_are_no_such_metrics():
-  found = predictions([['maths']], [['maths']])
-  flat = dataclasses.replace(found, hierarchy=None)
-  names = set(values_of(found)) - set(values_of(flat))
+  system = predictions([['maths']], [['maths']])
+  flat = dataclasses.replace(system, hierarchy=None)
+  names = set(values_of(system)) - set(values_of(flat))
   assert {'hP', 'hR', 'hF1', 'consistency', 'n_gold[level=2]'} <= names
   assert all('[level=' in n for n in names if n[0] != 'h' and n[0] != 'c')
   # A metric that the user names gets a reason.
@@ -292,21 +292,21 @@ def test_without_parents_there_are_no_such_metrics():
   assert metrics['xjax']['all']['hF1'] is None
   assert 'no label has a parent' in metrics[NOTES]['all']['hF1']
   # Parents may come from elsewhere.
-  assert values_of(flat, hierarchy=found.hierarchy) == values_of(found)
+  assert values_of(flat, hierarchy=system.hierarchy) == values_of(system)
 
 
 def test_the_hierarchy_is_saved(tmp_path):
-  found = predictions(
+  system = predictions(
     [['maths'], ['music']],
     [['physics'], ['music']],
     labels=['music', 'maths', 'physics'],
   )
-  found.save(tmp_path / 'saved.npz')
+  system.save(tmp_path / 'saved.npz')
   after = Predictions.load(tmp_path / 'saved.npz')
-  assert list(after.hierarchy.ids) == list(found.hierarchy.ids)
+  assert list(after.hierarchy.ids) == list(system.hierarchy.ids)
   assert after.hierarchy.n_labels == 3 and len(after.hierarchy) == 6
-  assert judge(after) == judge(found)
-  flat = dataclasses.replace(found, hierarchy=None)
+  assert judge(after) == judge(system)
+  flat = dataclasses.replace(system, hierarchy=None)
   flat.save(tmp_path / 'flat.npz')
   assert Predictions.load(tmp_path / 'flat.npz').hierarchy is None
   with np.load(tmp_path / 'flat.npz') as file:

@@ -32,7 +32,7 @@ def predictions(gold, predicted, labels=tuple(PARENTS), **fields):
   for row, listed in enumerate(predicted):
     ids[row, : len(listed)] = [labels.index(label) for label in listed]
   scores = np.where(ids < 0, -np.inf, 0.9).astype(np.float32)
-  found = Predictions(
+  system = Predictions(
     score_kind=ScoreKind.PROBABILITY,
     n_scored=len(labels),
     n_train=0,
@@ -45,19 +45,19 @@ def predictions(gold, predicted, labels=tuple(PARENTS), **fields):
       [Label(id_, parents=PARENTS[id_]) for id_ in labels], [Label('z')]
     ),
   )
-  return dataclasses.replace(found, **fields)
+  return dataclasses.replace(system, **fields)
 
 
 GOLD = [['a', 'c'], ['c', 'b'], ['c', 'd'], ['a'], []]
 OURS = predictions(GOLD, [['a', 'b'], ['c'], ['d', 'c'], ['e'], ['a']])
 
 
-def group(name, found):
-  return Group(name, (JudgedRun(name, None, '', None, {}, found),))
+def group(name, system):
+  return Group(name, (JudgedRun(name, None, '', None, {}, system),))
 
 
 def blocks_of(*systems, hierarchy=OURS.hierarchy):
-  groups = [group(f's{i}', found) for i, found in enumerate(systems)]
+  groups = [group(f's{i}', system) for i, system in enumerate(systems)]
   return taxonomy_blocks(groups, hierarchy, NAMES)
 
 
@@ -132,8 +132,8 @@ def test_systems_may_have_other_labels():
 
 
 def test_labels_left_out_of_judging_are_grey_bars():
-  found = OURS.leaving_out(np.array([1]))  # b, which is above c
-  for shown in (found, found.of_judged_labels()):
+  system = OURS.leaving_out(np.array([1]))  # b, which is above c
+  for shown in (system, system.of_judged_labels()):
     tree, _ = blocks_of(shown, hierarchy=shown.hierarchy)
     place = tree.ids.index('b')
     assert tree.widths[place] == 3 and tree.values['s0'][place] is None
@@ -145,15 +145,15 @@ def test_a_short_way_to_a_label_does_not_cut_the_drawing():
   parents = {'root': (), 'inner': ('root',), 'deep': ('inner', 'root')}
   labels = tuple(parents)
   hierarchy = Hierarchy.of([Label(x, parents=parents[x]) for x in labels])
-  found = predictions([['a']], [['a']], ('a', 'b', 'c'))
-  found = dataclasses.replace(
-    found,
+  system = predictions([['a']], [['a']], ('a', 'b', 'c'))
+  system = dataclasses.replace(
+    system,
     labels=labels,
     gold=Ragged.of([[2]]),
     lists={'all': Lists(np.full((1, 1), 2, np.int32), np.ones((1, 1), 'f'))},
     hierarchy=hierarchy,
   )
-  tree, _ = blocks_of(found, hierarchy=hierarchy)
+  tree, _ = blocks_of(system, hierarchy=hierarchy)
   (svg,) = tree.still.svgs
   assert all(f'<!-- {label} -->' in svg for label in labels)
 
@@ -191,7 +191,7 @@ def test_thousands_of_labels(monkeypatch):
     for i in range(n)
   ]
   gold = Ragged.of([rng.choice(n, 5, False) for _ in range(400)])
-  found = dataclasses.replace(
+  system = dataclasses.replace(
     OURS,
     n_scored=n,
     labels=tuple(x.id for x in labels),
@@ -211,7 +211,7 @@ def test_thousands_of_labels(monkeypatch):
   monkeypatch.setattr(
     taxonomy, '_draw_bar', lambda *args: (drawn.append(args), draw(*args))
   )
-  tree, table = blocks_of(found, hierarchy=found.hierarchy)
+  tree, table = blocks_of(system, hierarchy=system.hierarchy)
   assert 1500 < len(tree.ids) < 7000
   # Only bars that can be seen are drawn, and the table is short.
   assert 100 < len(drawn) < 2000 and len(table.blocks[0].rows) == 40

@@ -94,8 +94,8 @@ def test_leaves_of_a_taxonomy_come_back_with_their_parents(
 ):
   before = config_of(htc, HtcData, **LEAVES).data.read()
   assert list(before.labels.ids) == ['reefs', 'fields']
-  there, _ = moved(htc, target, 'there', HtcData, LEAVES, **options)
-  back, lines = moved(there, 'original', 'back')
+  first, _ = moved(htc, target, 'there', HtcData, LEAVES, **options)
+  back, lines = moved(first, 'original', 'back')
   splits, labels = contents(back)
   assert gold_of(splits) == [('reefs',), ('fields',)]
   assert labels['reefs'] == Label('reefs', 'reefs', parents=('sea',))
@@ -107,8 +107,8 @@ def test_leaves_of_a_taxonomy_come_back_with_their_parents(
 
 
 def test_leaves_come_back_as_a_taxonomy(htc, moved):
-  there, _ = moved(htc, 'flat', 'there', HtcData, LEAVES)
-  back, lines = moved(there, 'original', 'back', form=HTC)
+  first, _ = moved(htc, 'flat', 'there', HtcData, LEAVES)
+  back, lines = moved(first, 'original', 'back', form=HTC)
   assert 'labels that they will get: 2;' in lines[1]
   before, after = (config_of(x, HtcData, **LEAVES) for x in (htc, back))
   assert list(after.data.read().labels) == list(before.data.read().labels)

@@ -148,9 +148,9 @@ def test_the_key_of_the_step_decides_the_noise():
 
 def test_sixteen_bits_are_enough():
   wide, narrow = views_of(), views_of(dtype=jnp.bfloat16)
-  expected, found = importance(wide, SOME), importance(narrow, SOME)
-  assert found.dtype == np.float32
-  np.testing.assert_allclose(found, expected, 0, 0.1)
+  expected, result = importance(wide, SOME), importance(narrow, SOME)
+  assert result.dtype == np.float32
+  np.testing.assert_allclose(result, expected, 0, 0.1)
   points = jnp.ones((B, D), jnp.bfloat16)
   loss = narrow.loss(points, points, jnp.ones(B, bool), nnx.Rngs(dropout=0))
   assert loss.dtype == jnp.float32 and np.isfinite(loss)

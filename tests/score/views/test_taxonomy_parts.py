@@ -81,8 +81,8 @@ def test_each_label_is_counted_once_and_every_path_is_whole(seed, n, more):
   depth = int(graph.depths[encoded_nodes(graph)].max())
   parts = TaxonomyParts.of(graph, depth + more)
   assert parts.nodes.shape[1] <= depth + more
-  found = parts.nodes[parts.counted]
-  assert sorted(found.tolist()) == list(range(n_labels))
+  once = parts.nodes[parts.counted]
+  assert sorted(once.tolist()) == list(range(n_labels))
   nodes = encoded_nodes(graph)
   for part in range(len(parts.nodes)):
     for node, path in paths_of(parts, part).items():

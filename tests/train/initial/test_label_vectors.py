@@ -26,10 +26,10 @@ def test_a_label_starts_as_the_sum_of_its_pieces():
   piece = {text: words[i] for i, text in enumerate(tokenizer.pieces)}
   labels = [Label('1', 'Red wine'), Label('2', ' '), Label('3', 'dw')]
   others = np.full((3, 4), 7, np.float32)
-  found = name_vectors(labels, tokenizer, words, others)
-  np.testing.assert_allclose(found[0], piece['red'] + piece['wine'])
-  np.testing.assert_array_equal(found[1], others[1])
-  np.testing.assert_allclose(found[2], piece['d'] + piece['##w'])
+  after = name_vectors(labels, tokenizer, words, others)
+  np.testing.assert_allclose(after[0], piece['red'] + piece['wine'])
+  np.testing.assert_array_equal(after[1], others[1])
+  np.testing.assert_allclose(after[2], piece['d'] + piece['##w'])
   assert (others == 7).all()
 
 
@@ -59,10 +59,10 @@ def trained(modules, seed=0, check=lambda: None, **fields):
 
 
 def test_the_seed_decides_the_vectors(modules):
-  before, found = trained(modules)
-  assert (found != before).all()
-  np.testing.assert_array_equal(trained(modules)[1], found)
-  assert (trained(modules, seed=1)[1] != found).any()
+  before, after = trained(modules)
+  assert (after != before).all()
+  np.testing.assert_array_equal(trained(modules)[1], after)
+  assert (trained(modules, seed=1)[1] != after).any()
 
 
 def test_a_step_changes_only_its_segment(modules):
@@ -80,8 +80,8 @@ def test_a_step_changes_only_its_segment(modules):
   assert steps == [0]
   # In a round, each leaf has one step, which is about the rate of Adam. The
   # roots a and b, and the node c, have a step in each of their segments.
-  before, found = trained(modules, segment=4, steps=1, mask=1.0)
-  change = np.abs(found - before).max(axis=1)
+  before, after = trained(modules, segment=4, steps=1, mask=1.0)
+  change = np.abs(after - before).max(axis=1)
   in_one_segment = [3, 4, 5, 6, 7, 8]  # d to i, all leaves
   np.testing.assert_allclose(change[in_one_segment], 1e-3, rtol=1e-2)
   segments = segments_of(pretrained_nodes(hierarchy()), 4)
@@ -94,13 +94,13 @@ def test_a_second_step_in_a_round_is_like_one_in_a_second_round(
   modules, monkeypatch
 ):
   nodes = np.arange(len(pretrained_nodes(hierarchy())), dtype=np.int32)
-  found = []
+  after = []
   for times in (1, 2):
     monkeypatch.setattr(
       label_vectors, 'segments_of', lambda *_, n=times: [nodes] * n
     )
-    found.append(trained(modules, steps=2 // times)[1])
-  np.testing.assert_array_equal(*found)
+    after.append(trained(modules, steps=2 // times)[1])
+  np.testing.assert_array_equal(*after)
 
 
 @pytest.mark.thorough

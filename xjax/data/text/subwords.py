@@ -191,7 +191,7 @@ class Subwords:
       DataError: the tokenizer fails.
     """
     if max_tokens is None:
-      return [self._with_special(ids) for ids in self._pieces(texts)]
+      return [self._with_special(ids) for ids in self.pieces_of(texts)]
     room = max_tokens - self.n_special
     if room < 0:
       raise ValueError(
@@ -201,14 +201,14 @@ class Subwords:
     starts = texts
     if self._may_cut:
       starts = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
-    pieces = self._pieces(starts)
+    pieces = self.pieces_of(starts)
     # If a text was cut and its start has too few pieces, the full text is read.
     too_short = [
       i
       for i, ids in enumerate(pieces)
       if len(ids) < room and len(starts[i]) < len(texts[i])
     ]
-    for i, ids in zip(too_short, self._pieces([texts[i] for i in too_short])):
+    for i, ids in zip(too_short, self.pieces_of([texts[i] for i in too_short])):
       pieces[i] = ids
     return [self._with_special(ids[:room]) for ids in pieces]
 
@@ -231,8 +231,15 @@ class Subwords:
       + [None] * len(self.after)
     )
 
-  def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text's pieces, without special tokens."""
+  def pieces_of(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each text's pieces, without special tokens.
+
+    Args:
+      texts: the texts. A text without words has no pieces.
+
+    Raises:
+      DataError: the tokenizer fails.
+    """
     with as_data_errors(self.source):
       encodings = self._tokenizer.encode_batch_fast(
         [_utf8(text) for text in texts], add_special_tokens=False

@@ -31,7 +31,7 @@ TREE_STYLE = """\
 .tree .bar rect { stroke: var(--page); }
 .tree .bar:hover rect, .tree .bar:focus-visible rect { stroke: var(--ink);
   stroke-width: 2; }
-.tree .found rect { stroke: var(--ink); stroke-width: 3; }
+.tree .chosen rect { stroke: var(--ink); stroke-width: 3; }
 .tree .scale i { display: inline-block; width: 18px; height: 12px; }
 """
 
@@ -53,7 +53,7 @@ _SCRIPT = """\
   const below = (i) => i < 0 ? roots : children[i];
   const size = (i) => i < 0 ? whole : widths[i];
   const name = (i) => i < 0 ? 'all labels' : names[i];
-  let system = systems[0], focus = -1, found = -1, lowest = 0;
+  let system = systems[0], focus = -1, chosen = -1, lowest = 0;
 
   const make = (tag, attributes, parent) => {
     const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -80,9 +80,9 @@ _SCRIPT = """\
     const steps = palette.length - 1;
     const [fill, ink] = v === null ? [EMPTY, 'black']
       : palette[Math.round(v * steps)];
-    const group = make('g', {class: i === found && i >= 0 ? 'bar found' : 'bar',
-      tabindex: 0, role: 'button', 'aria-label': about(i), 'data-node': i},
-      svg);
+    const mark = i === chosen && i >= 0 ? 'bar chosen' : 'bar';
+    const group = make('g', {class: mark, tabindex: 0, role: 'button',
+      'aria-label': about(i), 'data-node': i}, svg);
     make('rect', {x, y, width, height: ROW - 1, fill}, group);
     make('title', {}, group).textContent = about(i);
     const room = Math.floor((width - 8) / LETTER);
@@ -158,11 +158,11 @@ _SCRIPT = """\
   home.querySelector('input').addEventListener('change', (event) => {
     const words = event.target.value.trim().toLowerCase();
     const fits = (text) => text.toLowerCase().includes(words);
-    found = words ? names.findIndex((text, i) => fits(text) || fits(ids[i]))
+    chosen = words ? names.findIndex((text, i) => fits(text) || fits(ids[i]))
       : -1;
-    if (words && found < 0) return say(`no label has \\u201c${words}\\u201d`);
-    zoom(found < 0 || children[found].length ? found : parents[found]);
-    if (found >= 0) say(about(found));
+    if (words && chosen < 0) return say(`no label has \\u201c${words}\\u201d`);
+    zoom(chosen < 0 || children[chosen].length ? chosen : parents[chosen]);
+    if (chosen >= 0) say(about(chosen));
   });
   home.addEventListener('click', (event) => {
     const button = event.target.closest('button');

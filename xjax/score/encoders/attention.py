@@ -8,6 +8,7 @@ memory. With JAX's gradient, the step needs 2.07 GiB, and each further layer
 adds to the 2.07 GiB. The step takes the same time (1.00 times as long).
 """
 
+from collections.abc import Sequence
 import functools
 import math
 
@@ -22,6 +23,9 @@ from xjax.score.heads.attend import MASKED
 
 # Says which tokens attend to each other. `self_attention` explains the values.
 Segments = Bool[Array, 'B T'] | Int32[Array, 'B T']
+
+# Keys and values of some vectors, side by side.
+Memory = Float[Array, 'B _ both']
 
 # A head may have at most this many features, so that cuDNN's flash kernel runs
 # on all GPUs.
@@ -293,3 +297,51 @@ def _transposed_product(
 ) -> Float[Array, 'B group T size']:
   """Computes weight^T x as (x^T weight)^T, to transpose only small arrays."""
   return product(x.swapaxes(2, 3), weight, (3, 2), shared=2).swapaxes(2, 3)
+
+
+def attend_to_parts(
+  query_BND: Float[Array, 'B N D'],
+  parts: Sequence[Memory],
+  sees_BNX: Bool[Array, '_ _ X'],
+  heads: int,
+  rate: float = 0.0,
+  seeds: UInt32[Array, '2'] | None = None,
+) -> Float[Array, 'B N D']:
+  """Computes the attention of some queries to the parts of a memory.
+
+  The result is that of self_attention, with any mask. A part of the
+  memory is never copied.
+
+  Args:
+    query_BND: the queries, with the features of the heads side by side.
+    parts: keys and values of the parts, [B, M, 2D] each.
+    sees_BNX: bool, broadcast to [B, N, X]: what each query attends to, in all
+      parts side by side. A query that sees nothing attends to everything.
+    heads: number of heads.
+    rate: dropout rate of the attention weights.
+    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
+
+  Returns:
+    [B, N, D] in the queries' dtype.
+  """
+  batch, count, dim = query_BND.shape
+
+  def split(x: jax.Array) -> jax.Array:
+    """Returns [B, heads, M, D / heads]."""
+    return x.reshape(batch, x.shape[1], heads, -1).swapaxes(1, 2)
+
+  query = split(query_BND * (dim // heads) ** -0.5)
+  scores = [
+    product(query, split(part[:, :, :dim]), (3, 3), shared=2) for part in parts
+  ]
+  score = jnp.concatenate(scores, axis=3)
+  score = jnp.where(sees_BNX[:, None], score, MASKED)
+  weight = seeded_dropout(jax.nn.softmax(score, axis=3), rate, seeds)
+  mixed, start = 0.0, 0
+  for part in parts:
+    stop = start + part.shape[1]
+    own = weight[:, :, :, start:stop].astype(part.dtype)
+    value = split(part[:, :, dim:])
+    mixed, start = mixed + product(own, value, (3, 2), shared=2), stop
+  mixed_BND = mixed.swapaxes(1, 2).reshape(batch, count, dim)
+  return mixed_BND.astype(query_BND.dtype)

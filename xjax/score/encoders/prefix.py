@@ -13,14 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, UInt32
 
-from xjax.core.numerics import product
+from xjax.score.encoders.attention import Memory, attend_to_parts
 from xjax.score.encoders.bert import Bert, add_and_norm
-from xjax.score.encoders.coins import seeded_dropout
 from xjax.score.encoders.transformer import SegmentsTB
-from xjax.score.heads.attend import MASKED
-
-# Keys and values of some vectors, side by side.
-Memory = Float[Array, 'B _ both']
 
 
 class Prefix(NamedTuple):
@@ -137,50 +132,3 @@ def _run_layer(
   out_BND = module.output(mixed_BND)
   h_BND = add_and_norm(h_BND, out_BND, module.norm, module.rate, attention)
   return layer.ffn(h_BND, ffn), new
-
-
-def attend_to_parts(
-  query_BND: Float[Array, 'B N D'],
-  parts: Sequence[Memory],
-  sees_BNX: Bool[Array, '_ N X'],
-  heads: int,
-  rate: float = 0.0,
-  seeds: UInt32[Array, '2'] | None = None,
-) -> Float[Array, 'B N D']:
-  """Computes the attention of some queries to the parts of a memory.
-
-  The result is that of attention.self_attention, with any mask. A part of the
-  memory is never copied.
-
-  Args:
-    query_BND: the queries, with the features of the heads side by side.
-    parts: keys and values of the parts, [B, M, 2D] each.
-    sees_BNX: bool, what each query attends to, in all parts side by side.
-    heads: number of heads.
-    rate: dropout rate of the attention weights.
-    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
-
-  Returns:
-    [B, N, D] in the queries' dtype.
-  """
-  batch, count, dim = query_BND.shape
-
-  def split(x: jax.Array) -> jax.Array:
-    """Returns [B, heads, M, D / heads]."""
-    return x.reshape(batch, x.shape[1], heads, -1).swapaxes(1, 2)
-
-  query = split(query_BND * (dim // heads) ** -0.5)
-  scores = [
-    product(query, split(part[:, :, :dim]), (3, 3), shared=2) for part in parts
-  ]
-  score = jnp.concatenate(scores, axis=3)
-  score = jnp.where(sees_BNX[:, None], score, MASKED)
-  weight = seeded_dropout(jax.nn.softmax(score, axis=3), rate, seeds)
-  mixed, start = 0.0, 0
-  for part in parts:
-    stop = start + part.shape[1]
-    own = weight[:, :, :, start:stop].astype(part.dtype)
-    value = split(part[:, :, dim:])
-    mixed, start = mixed + product(own, value, (3, 2), shared=2), stop
-  mixed_BND = mixed.swapaxes(1, 2).reshape(batch, count, dim)
-  return mixed_BND.astype(query_BND.dtype)

@@ -30,7 +30,13 @@ from xjax.score.heads.cascade_level import (
   joined_layers,
   largest,
 )
-from xjax.score.heads.contract import Frozen, Head, HeadConfig, HeadInputs
+from xjax.score.heads.contract import (
+  Frozen,
+  Head,
+  HeadConfig,
+  HeadInputs,
+  HeadWithDropout,
+)
 from xjax.score.heads.ova import scores
 from xjax.score.heads.shortlist import shortlist_loss
 from xjax.score.heads.terms import gold_of
@@ -262,9 +268,9 @@ class Cascade(Head):
     most = self.clusters[-1].children.shape[1]
     return min(self.kept[-1], sizes[-1]) * most
 
-  def with_dropout(self, rngs: nnx.Rngs) -> 'CascadeWithDropout':
+  def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
     """Returns the head with dropout of the documents' vectors."""
-    return CascadeWithDropout(self, rngs)
+    return HeadWithDropout(self, rngs)
 
   def prepare(self, document_BX: Float[Array, 'B X']) -> CascadeFeatures:
     """Computes the features of labels, and the scores of all clusters."""
@@ -406,27 +412,6 @@ class Cascade(Head):
       nodes_BP = level.parent[...][nodes_BP]
     # The labels of the finest kept clusters are the shortlist.
     return jnp.stack([*counts[::-1], counts[0]], axis=1)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class CascadeWithDropout:
-  """Trains a cascade with dropout of the documents' vectors.
-
-  Attributes:
-    head: the cascade.
-    rngs: stream `dropout`.
-  """
-
-  head: Cascade
-  rngs: nnx.Rngs
-
-  def loss(self, *arguments: Any) -> Float32[Array, '']:
-    """Returns the loss of the cascade.
-
-    Args:
-      arguments: arguments of Cascade.loss.
-    """
-    return self.head.loss(*arguments, rngs=self.rngs)
 
 
 def _label_logits(

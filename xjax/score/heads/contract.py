@@ -70,10 +70,10 @@ class HeadConfig(ConfigPart, abstract=True):
       space from the start of training.
     levels: the config of the levels of clusters that the head goes down, or
       None. If it is given, the head gets these levels (HeadInputs.levels).
-    hierarchical: whether the head reads the parents of labels. If so, the head
+    reads_parents: whether the head reads the parents of labels. If so, the head
       gets the hierarchy of the run (HeadInputs.hierarchy).
     max_levels: largest number of levels that labels can have; None if any
-      number is possible. Only hierarchical heads can have such a limit.
+      number is possible. Only heads that read parents can have such a limit.
     appended: number of vectors that the head appends to the tokens of a
       document. The encoder must have positions for them.
     embeds_labels: whether labels have vectors in the space of the encoder's
@@ -94,7 +94,7 @@ class HeadConfig(ConfigPart, abstract=True):
   hidden_labels = 0
   aligned = False
   levels = None
-  hierarchical = False
+  reads_parents = False
   max_levels = None
   appended = 0
   embeds_labels = False
@@ -129,7 +129,7 @@ class HeadConfig(ConfigPart, abstract=True):
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
     """Checks before training that the head suits the hierarchy of labels.
 
-    Only hierarchical heads are checked.
+    Only heads that read parents are checked.
 
     Args:
       hierarchy: the hierarchy of the labels to score.
@@ -297,7 +297,7 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
   )
 
   @property
-  def hierarchical(self) -> bool:
+  def reads_parents(self) -> bool:
     """Returns whether the head reads the parents of labels."""
     return self.graph.reads_parents
 
@@ -319,20 +319,6 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
         f'{where}.weights={weights}: must be DescriptorWeights.UNIFORM, '
         'because the encoder reads each name as one text'
       )
-
-
-class Ranking(enum.Enum):
-  """Says which labels a head ranks that emits some labels for a document.
-
-  Attributes:
-    EMITTED: only the labels that are emitted. A list has no other label, so
-      every other gold label counts as missed, as in Bertalis et al. (2025).
-    FULL: all labels. The scores of emitted labels are as in EMITTED, and are
-      above those of all other labels.
-  """
-
-  EMITTED = 'emitted'
-  FULL = 'full'
 
 
 ALL_DEVICES = (LABEL, DATA)
@@ -508,6 +494,27 @@ class Head(nnx.Module):
       rngs: stream `dropout`, or None for no dropout, as in evaluation.
     """
     return self if rngs is None else self.with_dropout(rngs)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HeadWithDropout:
+  """Trains a head whose loss takes the stream `dropout`.
+
+  Attributes:
+    head: the head.
+    rngs: stream `dropout`.
+  """
+
+  head: Head
+  rngs: nnx.Rngs
+
+  def loss(self, *arguments: Any) -> jax.Array:
+    """Returns the loss of the head.
+
+    Args:
+      arguments: arguments of the head's `loss`.
+    """
+    return self.head.loss(*arguments, rngs=self.rngs)
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:

@@ -9,7 +9,33 @@ from collections.abc import Iterator
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.score.trees.label_tree import LabelTree
+from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+
+
+def tree_of_first_parents(
+  hierarchy: Hierarchy, nodes: np.ndarray | None = None
+) -> LabelTree:
+  """Returns the tree in which each node is below its first parent.
+
+  Nodes without a parent are below the root of the tree, which is no node.
+
+  Args:
+    hierarchy: the hierarchy.
+    nodes: the nodes of the tree, in ascending order, with all their first
+      parents. By default, these are all nodes of the hierarchy.
+
+  Returns:
+    A tree whose labels are places in `nodes`. Place i has the number 1 + i.
+  """
+  nodes = np.arange(len(hierarchy)) if nodes is None else nodes
+  number = np.zeros(len(hierarchy), np.int64)
+  number[nodes] = 1 + np.arange(len(nodes))
+  first = hierarchy.first_parents[nodes]
+  above = np.where(first == PAD, 0, number[first])
+  label = [NO_LABEL, *range(len(nodes))]
+  return LabelTree.of([-1, *above], label, len(nodes))
 
 
 def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:

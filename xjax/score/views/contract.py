@@ -40,11 +40,11 @@ class ViewsConfig(ConfigPart, abstract=True):
   """Chooses the further views of training documents, and their loss.
 
   Attributes:
-    hierarchical: whether the views read the parents of labels. If so, they get
+    reads_parents: whether the views read the parents of labels. If so, they get
       the hierarchy of the run (ViewInputs.hierarchy).
   """
 
-  hierarchical: ClassVar[bool] = False
+  reads_parents: ClassVar[bool] = False
 
   @abc.abstractmethod
   def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> 'Views | None':

@@ -56,7 +56,7 @@ class HierarchyViews(ViewsConfig):
   has fewer negatives.
   """
 
-  hierarchical = True
+  reads_parents = True
 
   weight: float = field(
     0.05,

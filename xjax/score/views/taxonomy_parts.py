@@ -10,8 +10,8 @@ import numpy as np
 
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
-from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.score.trees.segments import cut_into_segments
+from xjax.score.trees.label_tree import LabelTree
+from xjax.score.trees.segments import cut_into_segments, tree_of_first_parents
 
 
 def encoded_nodes(hierarchy: Hierarchy) -> np.ndarray:
@@ -64,7 +64,7 @@ class TaxonomyParts:
     Raises:
       ConfigError: the path down to a label has more than `limit` nodes.
     """
-    tree = _tree_of(hierarchy)
+    tree = tree_of_first_parents(hierarchy, encoded_nodes(hierarchy))
     trees = list(cut_into_segments(tree, limit))
     paths = [_paths(part) for part in trees]
     size = max(len(part) - 1 for part in trees)
@@ -81,16 +81,6 @@ class TaxonomyParts:
       counted[i, : len(nodes)] = waiting[nodes]
       waiting[nodes] = False
     return cls(all_nodes, all_paths, counted)
-
-
-def _tree_of(hierarchy: Hierarchy) -> LabelTree:
-  """Returns the tree of first parents, whose node numbers are its labels."""
-  nodes = encoded_nodes(hierarchy)
-  number = np.full(len(hierarchy) + 1, 0, np.int64)  # PAD stands for the root
-  number[nodes] = 1 + np.arange(len(nodes))
-  above = number[hierarchy.first_parents[nodes]]
-  label = [NO_LABEL, *range(len(nodes))]
-  return LabelTree.of([-1, *above], label, len(nodes))
 
 
 def _paths(tree: LabelTree) -> np.ndarray:

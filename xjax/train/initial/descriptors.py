@@ -184,8 +184,7 @@ def start_descriptors(
     if name in params and values is not None:
       padded = np.zeros(params[name].shape, np.float32)
       padded[: len(values)] = values
-      everywhere = np.ones((1, 1), bool)
-      params[name] = replace_values(params[name], everywhere, padded)
+      params[name] = replace_values(params[name], padded)
   bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(

@@ -8,7 +8,6 @@ import dataclasses
 from typing import Any
 
 from absl import logging
-import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.atomic import write_json
@@ -160,8 +159,7 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
   # Only a pooler can be without pretrained weights; it keeps its fresh weights.
   wanted = wanted.keys() & weights.keys()
   for path in wanted:
-    everywhere = np.ones((1,) * weights[path].ndim, bool)
-    params[path] = replace_values(params[path], everywhere, weights[path])
+    params[path] = replace_values(params[path], weights[path])
   if is_host0():
     size = sum(weights[path].size for path in wanted)
     logging.info('%s: %d pretrained weights', folder.path, size)

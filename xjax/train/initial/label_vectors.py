@@ -24,6 +24,7 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
+from xjax.score.encoders.bert import STDDEV
 from xjax.score.encoders.contract import EncoderInputs
 from xjax.score.heads.generation.hbgl import FirstVectors
 from xjax.score.heads.generation.levels import Transform
@@ -49,7 +50,6 @@ from xjax.train.state import TrainState
 
 _ENCODER, _TRANSFORM = 'encoder/', 'head/transform/'
 _KERNEL, _SPECIAL = 'head/kernel', 'head/special'
-_STDDEV = 0.02  # of vectors that no name gives
 _MASKS = ('[MASK]', '<mask>')
 _STREAM = 2**31 + 1  # of random keys; steps of training have smaller numbers
 _NAMES = 4096  # number of names that are split into pieces at a time
@@ -122,7 +122,7 @@ def start_label_vectors(
     rows_LD[:n_labels] = table[:n_labels]
   # The rows of padding become 0.
   is_taken_L1 = np.pad(is_taken_L, (0, len(rows_LD) - n_labels))[:, None]
-  params[_KERNEL] = replace_values(kernel_LD, ~is_taken_L1, rows_LD)
+  params[_KERNEL] = replace_values(kernel_LD, rows_LD, ~is_taken_L1)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 
@@ -148,7 +148,7 @@ def _first_table(
   words = np.asarray(params[PIECE_VECTORS])
   drawn = host_generator(config.seed, 'label_vectors')
   shape = len(nodes), words.shape[1]
-  table = drawn.normal(scale=_STDDEV, size=shape).astype(np.float32)
+  table = drawn.normal(scale=STDDEV, size=shape).astype(np.float32)
   if config.model.head.first_vectors is FirstVectors.NAMES:
     table = name_vectors(nodes.labels, tokenizer, words, table)
   if is_taken_L.any():
@@ -173,12 +173,11 @@ def name_vectors(
     words: float32 [pieces, D], the vectors of pieces.
     others: float32 [V, D], the vectors of labels whose names have no piece.
   """
-  vectors, start = others.copy(), len(tokenizer.before)
+  vectors = others.copy()
   for first in range(0, len(labels), _NAMES):
     some = labels[first : first + _NAMES]
     texts = [label.name for label in some]
-    for row, ids in enumerate(tokenizer.encode_all(texts), first):
-      pieces = ids[start : len(ids) - len(tokenizer.after)]
+    for row, pieces in enumerate(tokenizer.pieces_of(texts), first):
       if len(pieces):
         vectors[row] = words[pieces].sum(axis=0)
   return vectors
@@ -305,7 +304,8 @@ def _start_transform(params: dict[str, jax.Array], config: Config) -> None:
   folder = config.model.encoder.folder
   arrays = language_transform(ModelFolder.at(folder)) if folder else None
   for path, array in (arrays or {}).items():
-    _replace(params, _TRANSFORM + path, array)
+    path = _TRANSFORM + path
+    params[path] = replace_values(params[path], array)
   if arrays is None and is_host0():
     logging.info(
       '%s: no head of a masked language model, so the transform before the '
@@ -324,7 +324,8 @@ def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
   mask = np.asarray(params[_SPECIAL])[1]
   if mask_id is not None:
     mask = words[mask_id]
-  _replace(params, _SPECIAL, np.stack([words[tokenizer.after[0]], mask]))
+  special_2D = np.stack([words[tokenizer.after[0]], mask])
+  params[_SPECIAL] = replace_values(params[_SPECIAL], special_2D)
 
 
 def _frozen_modules(
@@ -349,11 +350,3 @@ def _mask_id(tokenizer: Subwords) -> int | None:
   """Returns the id of [MASK], or None if the tokenizer has no such token."""
   pieces = tokenizer.pieces
   return next((pieces.index(name) for name in _MASKS if name in pieces), None)
-
-
-def _replace(
-  params: dict[str, jax.Array], path: str, values: np.ndarray
-) -> None:
-  """Replaces all values of a parameter."""
-  everywhere = np.ones((1,) * values.ndim, bool)
-  params[path] = replace_values(params[path], everywhere, values)

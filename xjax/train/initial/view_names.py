@@ -55,7 +55,7 @@ def start_view_names(
   first = np.full(like.shape, PAD, np.int32)
   for row, length in enumerate(lengths):
     first[row, :length] = pieces[row][:length]
-  params[VIEW_NAMES] = replace_values(like, np.ones((1, 1), bool), first)
+  params[VIEW_NAMES] = replace_values(like, first)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 
@@ -71,8 +71,6 @@ def encoded_labels(space: LabelSpace) -> Labels:
 def _pieces(names: list[str], vocab: Vocabulary | Subwords) -> Ragged:
   """Returns the ids of each name, without special tokens or unknown words."""
   if isinstance(vocab, Subwords):
-    before, after = len(vocab.before), len(vocab.after)
-    ids = [row[before : len(row) - after] for row in vocab.encode_all(names)]
-    return Ragged.of(ids)
+    return Ragged.of(vocab.pieces_of(names))
   ids = vocab.encode_all(names)
   return Ragged.of([row[row >= FIRST_WORD_ID] for row in ids])

@@ -464,13 +464,13 @@ def _merge(
 ) -> jax.Array:
   """Returns a parameter after taking values or rows of another run."""
   if source is None:
-    return replace_values(param, np.ones((1,) * param.ndim, bool), other)
+    return replace_values(param, other)
   beyond = len(param) - len(source)
   source = np.pad(source, (0, beyond), constant_values=-1)
   mask = source >= 0
   values = other[np.where(mask, source, 0)]
   return replace_values(
-    param, mask.reshape(-1, *(1,) * (param.ndim - 1)), values
+    param, values, mask.reshape(-1, *(1,) * (param.ndim - 1))
   )
 
 

@@ -122,7 +122,7 @@ def start_words(
   words = read_word_vectors(path, vocab)
   params = by_path(state.params)
   params[WORD_VECTORS] = replace_values(
-    params[WORD_VECTORS], words.has_vector[:, None], words.vectors
+    params[WORD_VECTORS], words.vectors, words.has_vector[:, None]
   )
   params = from_paths(state.params, params)
   return dataclasses.replace(state, params=params), words.has_vector

@@ -33,7 +33,7 @@ from xjax.losses.focal import FocalConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import Ranking
+from xjax.score.heads.generation.emitting import Ranking
 from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.levels import label_levels
 from xjax.score.pooling import ClsConfig
@@ -59,13 +59,13 @@ def lists(model, documents):
 @pytest.fixture(scope='module')
 def ranked():
   """The lists of both rankings of the same weights: ids, scores [B, L]."""
-  found = {}
+  result = {}
   with jax.set_mesh(mesh_of()):
     for head in (HBGLConfig(chunk=4), FULL):
       run, params = compiled(lists, make_model(head))
       ids, scores = jax.tree.map(np.asarray, run(params, batch()))
-      found[head.ranking] = ids[0], scores[0]
-  return found
+      result[head.ranking] = ids[0], scores[0]
+  return result
 
 
 def test_labels_that_are_not_emitted_are_in_no_list(ranked):
@@ -125,8 +125,8 @@ def test_devices_give_the_same_loss_and_lists(mesh, ranked):
     def total(params):
       return loss_of(nnx.merge(graphdef, params), documents, weights)
 
-    found = jax.value_and_grad(total, allow_int=True)(params)
-    return found, lists(model, documents)
+    result = jax.value_and_grad(total, allow_int=True)(params)
+    return result, lists(model, documents)
 
   results = []
   for shape in ((1, 1), mesh):
@@ -152,9 +152,9 @@ def test_the_key_decides_dropout_and_masked_levels():
     for masked, rate in ((0.5, 0.0), (0.0, 0.2), (0.0, 0.0)):
       model = make_model(HBGLConfig(masked=masked), rate=rate)
       run, params = compiled(loss_with, model)
-      found = [float(run(params, key)) for key in (*keys, keys[0])]
-      assert found[0] == found[2]
-      losses[masked, rate] = found
+      result = [float(run(params, key)) for key in (*keys, keys[0])]
+      assert result[0] == result[2]
+      losses[masked, rate] = result
     plain = float(compiled(loss_of, make_model())[0](params, batch()))
   assert losses[0.0, 0.0][0] == losses[0.0, 0.0][1]
   assert losses[0.0, 0.0][0] == pytest.approx(plain, rel=1e-6)
@@ -167,8 +167,8 @@ def test_levels_without_labels_are_left_out():
   # Only the leaves are labels; the others are concepts.
   labels = [Label('g', 'g', parents=('c',)), Label('i', 'i')]
   others = [Label('c', 'c', parents=('a',)), Label('a', 'a')]
-  found = label_levels(Hierarchy.of(labels, others))
-  assert found.tolist() == [1, 0]
+  result = label_levels(Hierarchy.of(labels, others))
+  assert result.tolist() == [1, 0]
   flat = Hierarchy.of([Label(name, name) for name in 'ab'])
   assert label_levels(flat).tolist() == [0, 0]
 

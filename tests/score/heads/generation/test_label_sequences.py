@@ -15,7 +15,7 @@ from xjax.score.heads.generation.label_sequences import (
 )
 
 
-def made(positives, levels, counts=None, order=Order.ROOTS_FIRST):
+def sequences_of(positives, levels, counts=None, order=Order.ROOTS_FIRST):
   """The inputs and the targets of each document, without padding."""
   levels = np.asarray(levels, np.int32)
   counts = None if counts is None else np.asarray(counts)
@@ -25,10 +25,10 @@ def made(positives, levels, counts=None, order=Order.ROOTS_FIRST):
   arrays = jnp.asarray(padded, jnp.int32), ranks, jnp.asarray(levels)
   sizes = len(levels), len(np.unique(levels))
   run = jax.jit(label_sequences, static_argnums=(3, 4))
-  found = run(*arrays, *sizes)
+  result = run(*arrays, *sizes)
   steps = width + min(width, sizes[1]) + 1
-  assert found.targets.shape == (len(positives), steps)
-  parts = found.inputs, found.targets, found.real
+  assert result.targets.shape == (len(positives), steps)
+  parts = result.inputs, result.targets, result.real
   rows = zip(*map(np.asarray, parts))
   return [(x[real].tolist(), y[real].tolist()) for x, y, real in rows]
 
@@ -47,21 +47,29 @@ def written(row, levels, counts, order):
 def test_labels_stand_level_by_level_and_frequent_ones_first():
   # Labels 0 to 4; 5 ends a level; 6 starts and ends the sequence.
   levels, counts = [2, 1, 2, 1, 3], [3, 5, 9, 6, 1]
-  ((inputs, targets),) = made([[4, 1, 0, 3, 2]], levels, counts)
+  ((inputs, targets),) = sequences_of([[4, 1, 0, 3, 2]], levels, counts)
   assert targets == [3, 1, 5, 2, 0, 5, 4, 5, 6]
   assert inputs == [6, 3, 1, 5, 2, 0, 5, 4, 5]
-  leaves = made([[4, 1, 0, 3, 2]], levels, counts, Order.LEAVES_FIRST)
+  leaves = sequences_of([[4, 1, 0, 3, 2]], levels, counts, Order.LEAVES_FIRST)
   assert leaves[0][1] == [4, 5, 2, 0, 5, 3, 1, 5, 6]
 
 
 def test_labels_of_equal_frequency_stand_by_index():
-  assert made([[2, 0, 1]], [1, 1, 1])[0][1] == [0, 1, 2, 3, 4]
-  assert made([[2, 0, 1]], [1, 1, 1], [4, 4, 4])[0][1] == [0, 1, 2, 3, 4]
+  assert sequences_of([[2, 0, 1]], [1, 1, 1])[0][1] == [0, 1, 2, 3, 4]
+  assert sequences_of([[2, 0, 1]], [1, 1, 1], [4, 4, 4])[0][1] == [
+    0,
+    1,
+    2,
+    3,
+    4,
+  ]
 
 
 def test_repeated_labels_padding_and_labels_of_no_head_are_left_out():
-  found = made([[1, 0, 1, 1], [7, 0], [PAD, 2, PAD, 2], [3]], [1, 2, 2])
-  assert [targets for _, targets in found] == [
+  result = sequences_of(
+    [[1, 0, 1, 1], [7, 0], [PAD, 2, PAD, 2], [3]], [1, 2, 2]
+  )
+  assert [targets for _, targets in result] == [
     [0, 3, 1, 3, 4],
     [0, 3, 4],
     [2, 3, 4],
@@ -70,7 +78,7 @@ def test_repeated_labels_padding_and_labels_of_no_head_are_left_out():
 
 
 def test_a_document_without_labels_has_only_the_end():
-  assert made([[], [0]], [1, 2])[0] == ([3], [3])
+  assert sequences_of([[], [0]], [1, 2])[0] == ([3], [3])
 
 
 @pytest.mark.parametrize('order', Order)
@@ -79,7 +87,9 @@ def test_random_documents(order):
   levels = rng.integers(1, 21, 60).tolist()
   counts = rng.integers(0, 4, 60)
   rows = [rng.integers(-1, 64, n).tolist() for n in rng.integers(0, 30, 50)]
-  for row, (inputs, targets) in zip(rows, made(rows, levels, counts, order)):
+  for row, (inputs, targets) in zip(
+    rows, sequences_of(rows, levels, counts, order)
+  ):
     assert targets == written(row, levels, counts, order)
     assert inputs == [61, *targets[:-1]]
 
@@ -95,5 +105,5 @@ def test_levels_are_those_of_the_hierarchy():
   ]
   hierarchy = Hierarchy.of(labels, [Label('root b'), Label('concept')])
   levels = hierarchy.levels[: len(labels)]
-  ((_, targets),) = made([[0, 1, 2, 3, 4]], levels)
+  ((_, targets),) = sequences_of([[0, 1, 2, 3, 4]], levels)
   assert targets == [2, 3, 5, 0, 1, 4, 5, 6]

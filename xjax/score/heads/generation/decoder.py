@@ -4,47 +4,17 @@ It runs in two ways with the same result: over whole sequences, for training,
 and symbol by symbol with the keys and values of earlier symbols, for writing.
 """
 
-from typing import NamedTuple
-
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from xjax.core.numerics import product
+from xjax.score.encoders.attention import Memory, attend_to_parts
+from xjax.score.encoders.coins import seeds_of
 from xjax.score.encoders.layers import Dense, LayerNorm, dropout
-from xjax.score.heads.attend import MASKED
 
 _EPS = 1e-5  # of the layer norms
-
-
-class Pairs(NamedTuple):
-  """Holds the keys and values that queries attend to.
-
-  The features of the heads are side by side.
-
-  Attributes:
-    keys: [B, entries, D].
-    values: [B, entries, D].
-  """
-
-  keys: jax.Array
-  values: jax.Array
-
-  @classmethod
-  def none(
-    cls, documents: int, entries: int, dim: int, dtype: jnp.dtype
-  ) -> 'Pairs':
-    """Returns room for the pairs of symbols that are not written yet."""
-    empty = jnp.zeros((documents, entries, dim), dtype)
-    return cls(empty, empty)
-
-  def with_entry(self, other: 'Pairs', at: jax.Array) -> 'Pairs':
-    """Returns the pairs after other pairs are put in, from place `at` on."""
-    return Pairs(
-      *(lax.dynamic_update_slice(x, y, (0, at, 0)) for x, y in zip(self, other))
-    )
 
 
 class Decoder(nnx.Module):
@@ -84,14 +54,14 @@ class Decoder(nnx.Module):
       DecoderLayer(dim, heads, inner, rate, rngs=rngs) for _ in range(layers)
     )
 
-  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> list[Pairs]:
+  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> list[Memory]:
     """Returns the keys and values of the tokens, for each layer."""
     return [layer.memory(hidden_BTD) for layer in self.layers]
 
   def __call__(
     self,
     x: Float[Array, 'B steps D'],
-    memory: list[Pairs],
+    memory: list[Memory],
     real_BT: Bool[Array, 'B T'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'B steps D']:
@@ -115,11 +85,11 @@ class Decoder(nnx.Module):
   def step(
     self,
     x_BD: Float[Array, 'B D'],
-    earlier: list[Pairs],
+    earlier: list[Memory],
     at: jax.Array,
-    memory: list[Pairs],
+    memory: list[Memory],
     real_BT: Bool[Array, 'B T'],
-  ) -> tuple[Float[Array, 'B D'], list[Pairs]]:
+  ) -> tuple[Float[Array, 'B D'], list[Memory]]:
     """Returns the state of one symbol, which follows the earlier symbols.
 
     Args:
@@ -134,8 +104,8 @@ class Decoder(nnx.Module):
     """
     x, written = x_BD[:, None], []
     for layer, own, pairs in zip(self.layers, earlier, memory):
-      own = own.with_entry(layer.own(x), at)
-      sees = (jnp.arange(own.keys.shape[1]) <= at)[None, None]
+      own = lax.dynamic_update_slice(own, layer.own(x), (0, at, 0))
+      sees = (jnp.arange(own.shape[1]) <= at)[None, None]
       x = layer(x, own, sees, pairs, real_BT[:, None], None)
       written.append(own)
     return x[:, 0], written
@@ -171,20 +141,20 @@ class DecoderLayer(nnx.Module):
     self.outer = dense(inner, dim, rngs)
     self.norms = nnx.List(LayerNorm(dim, _EPS) for _ in range(3))
 
-  def own(self, x: Float[Array, 'B steps D']) -> Pairs:
+  def own(self, x: Float[Array, 'B steps D']) -> Memory:
     """Returns the keys and values of symbols."""
-    return Pairs(*jnp.split(self.own_pairs(x), 2, axis=-1))
+    return self.own_pairs(x)
 
-  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> Pairs:
+  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> Memory:
     """Returns the keys and values of tokens."""
-    return Pairs(*jnp.split(self.token_pairs(hidden_BTD), 2, axis=-1))
+    return self.token_pairs(hidden_BTD)
 
   def __call__(
     self,
     x: Float[Array, 'B steps D'],
-    own: Pairs,
+    own: Memory,
     sees: Bool[Array, '_ _ entries'],
-    memory: Pairs,
+    memory: Memory,
     real_B1T: Bool[Array, 'B 1 T'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'B steps D']:
@@ -198,14 +168,23 @@ class DecoderLayer(nnx.Module):
       real_B1T: False at padding of the tokens.
       rngs: stream `dropout`, or None for no dropout.
     """
-    rate = self.rate
-    mixed = attention(self.own_query(x), own, sees, self.heads, rate, rngs)
+    mixed = self._attend(self.own_query(x), own, sees, rngs)
     x = self._add(0, x, self.own_output(mixed), rngs)
-    query = self.token_query(x)
-    mixed = attention(query, memory, real_B1T, self.heads, rate, rngs)
+    mixed = self._attend(self.token_query(x), memory, real_B1T, rngs)
     x = self._add(1, x, self.token_output(mixed), rngs)
-    hidden = dropout(jax.nn.relu(self.inner(x)), rate, rngs)
+    hidden = dropout(jax.nn.relu(self.inner(x)), self.rate, rngs)
     return self._add(2, x, self.outer(hidden), rngs)
+
+  def _attend(
+    self,
+    query: jax.Array,
+    memory: jax.Array,
+    sees: jax.Array,
+    rngs: nnx.Rngs | None,
+  ) -> jax.Array:
+    """Returns the attention of queries to the entries that they see."""
+    seeds = None if rngs is None else seeds_of(rngs.dropout())
+    return attend_to_parts(query, [memory], sees, self.heads, self.rate, seeds)
 
   def _add(
     self, part: int, x: jax.Array, change: jax.Array, rngs: nnx.Rngs | None
@@ -218,37 +197,3 @@ class DecoderLayer(nnx.Module):
 def dense(inputs: int, outputs: int, rngs: nnx.Rngs) -> Dense:
   """Makes a dense layer whose weights have the variance of torch's layers."""
   return Dense(inputs, outputs, stddev=(3 * inputs) ** -0.5, rngs=rngs)
-
-
-def attention(
-  query: Float[Array, 'B steps D'],
-  pairs: Pairs,
-  sees: Bool[Array, '_ _ entries'],
-  heads: int,
-  rate: float,
-  rngs: nnx.Rngs | None,
-) -> Float[Array, 'B steps D']:
-  """Computes softmax(q k^T / sqrt(d)) v for each head (Vaswani et al., eq. 1).
-
-  Args:
-    query: queries q of all heads, side by side.
-    pairs: keys k and values v.
-    sees: bool, broadcast to [B, steps, entries]; False where a query does not
-      attend to an entry. A query that sees no entry attends to all of them.
-    heads: number of heads; a head has d = D / heads features.
-    rate: dropout rate of the attention weights.
-    rngs: stream `dropout`, or None for no dropout.
-
-  Returns:
-    The results of the heads, side by side, in the queries' dtype.
-  """
-  size = query.shape[-1] // heads
-  query, key, value = (
-    x.reshape(*x.shape[:2], heads, size).swapaxes(1, 2) for x in (query, *pairs)
-  )
-  # The last two axes are steps and entries.
-  scores = product(query * size**-0.5, key, (3, 3), shared=2)
-  weights = jax.nn.softmax(jnp.where(sees[:, None], scores, MASKED), axis=-1)
-  weights = dropout(weights, rate, rngs).astype(value.dtype)
-  mixed = product(weights, value, (3, 2), shared=2, into=value.dtype)
-  return mixed.swapaxes(1, 2).reshape(*mixed.shape[:1], -1, heads * size)

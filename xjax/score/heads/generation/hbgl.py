@@ -5,12 +5,12 @@ Classification", EMNLP 2022. Facts that the paper leaves open are taken from the
 authors' code.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import dataclasses
 import enum
 from typing import Any
 
-from flax import nnx, struct
+from flax import nnx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32
@@ -24,17 +24,21 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelLoss, LabelWeights, Reduction
-from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.bert import STDDEV, BertConfig
 from xjax.score.encoders.prefix import Prefix
 from xjax.score.heads.adaptive import logit_of_product
 from xjax.score.heads.cascade import LabelRows
 from xjax.score.heads.contract import (
   Frozen,
-  Head,
   HeadConfig,
   HeadInputs,
-  Ranking,
+  HeadWithDropout,
   padded_row,
+)
+from xjax.score.heads.generation.emitting import (
+  EmittedScores,
+  EmittingHead,
+  Ranking,
 )
 from xjax.score.heads.generation.levels import (
   Transform,
@@ -69,7 +73,7 @@ class HBGLConfig(HeadConfig):
   """
 
   row_biases = False
-  hierarchical = True
+  reads_parents = True
   embeds_labels = True
 
   max_levels: int = field(
@@ -156,18 +160,7 @@ class HBGLConfig(HeadConfig):
       )
 
 
-@struct.dataclass
-class Generated:
-  """Holds the scores of all labels.
-
-  Attributes:
-    scores_BL: float32 [B, label rows], -inf for labels that are not ranked.
-  """
-
-  scores_BL: jax.Array
-
-
-class HBGL(Head):
+class HBGL(EmittingHead):
   """Generates the labels of a document, from the first level to the last.
 
   The vector of a level is the sum of the vectors of its labels. It follows the
@@ -195,7 +188,6 @@ class HBGL(Head):
     kernel: float32 [L, D], the vectors of labels.
     bias: float32 [L].
     level: int32 [L], frozen, the level of each label, PAD for padding.
-    index: int32 [L], frozen, the number of each label row.
     special: float32 [2, D], the vectors of [SEP] and [MASK].
     end_bias: float32 [1], the bias of [SEP].
     transform: transforms the states at the pseudo masks.
@@ -211,30 +203,28 @@ class HBGL(Head):
       inputs: encoder, hierarchy and first biases of the run.
       rngs: stream `params`.
     """
-    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    super().__init__(inputs.n_labels, config.chunk)
     self.ranking, self.masked = config.ranking, config.masked
     level_L = label_levels(inputs.hierarchy)
     self.n_levels = 1 + int(level_L.max(initial=0))
     rows = padded_labels(self.n_labels)
     level = np.pad(level_L, (0, rows - self.n_labels), constant_values=PAD)
-    normal = nnx.initializers.normal(0.02)
+    normal = nnx.initializers.normal(STDDEV)
     self.kernel = nnx.Param(
       normal(rngs.params(), (rows, inputs.dim)), out_sharding=(LABEL, None)
     )
     bias = padded_row(inputs.bias_L if config.priors else None, rows)
     self.bias = nnx.Param(bias, out_sharding=(LABEL,))
     self.level = Frozen(jnp.asarray(level), out_sharding=(LABEL,))
-    index = jnp.arange(rows, dtype=jnp.int32)
-    self.index = Frozen(index, out_sharding=(LABEL,))
     self.special = nnx.Param(normal(rngs.params(), (2, inputs.dim)))
     self.end_bias = nnx.Param(jnp.zeros(1))
     self.transform = Transform(inputs.encoder, rngs=rngs)
 
-  def with_dropout(self, rngs: nnx.Rngs) -> 'HBGLWithDropout':
+  def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
     """Returns the head with dropout, and with masked levels."""
-    return HBGLWithDropout(self, rngs)
+    return HeadWithDropout(self, rngs)
 
-  def prepare(self, prefix: Prefix) -> Generated:
+  def prepare(self, prefix: Prefix) -> EmittedScores:
     """Generates the labels of documents, and returns the scores of all labels.
 
     A label is emitted if its probability is above 0.5 at its level, and if
@@ -249,9 +239,9 @@ class HBGL(Head):
     rows = len(level_L)
 
     def emit(
-      level: jax.Array, state_BD: jax.Array, found: tuple
+      level: jax.Array, state_BD: jax.Array, results: tuple
     ) -> tuple[jax.Array, tuple]:
-      scores_BL, going_B, end_B = found
+      scores_BL, going_B, end_B = results
       h_BD = self.transform(state_BD)
       logits_BL = scores(h_BD, self.kernel.astype(h_BD.dtype)) + self.bias[...]
       end_here_B = self._end(h_BD)
@@ -269,24 +259,14 @@ class HBGL(Head):
       return level_BD, (scores_BL, going_B, end_B)
 
     batch = len(prefix.lengths_B)
-    found = (
+    results = (
       jnp.full((batch, rows), -jnp.inf),
       jnp.ones(batch, bool),
       jnp.zeros(batch),
     )
     mask_D = self.special[1]
-    found = generate(prefix, self.n_levels, mask_D, emit, found)
-    return Generated(found[0])
-
-  def prepare_loss(self, prefix: Prefix) -> Prefix:
-    """Returns the documents, because the loss needs no generated labels."""
-    return prefix
-
-  def logits(
-    self, features: Generated, chunk: Mapping[str, jax.Array]
-  ) -> Float32[Array, 'B C']:
-    """Returns the scores of a chunk of labels."""
-    return features.scores_BL[:, chunk['index']]
+    results = generate(prefix, self.n_levels, mask_D, emit, results)
+    return EmittedScores(results[0])
 
   def loss(
     self,
@@ -353,27 +333,6 @@ class HBGL(Head):
     """Returns the logit of [SEP]."""
     wide = h.astype(jnp.float32) * self.special[0]
     return wide.sum(axis=-1) + self.end_bias[0]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class HBGLWithDropout:
-  """Trains HBGL with dropout and with masked levels.
-
-  Attributes:
-    head: the head.
-    rngs: stream `dropout`.
-  """
-
-  head: HBGL
-  rngs: nnx.Rngs
-
-  def loss(self, *arguments: Any) -> Float32[Array, '']:
-    """Returns the loss of the head.
-
-    Args:
-      arguments: arguments of HBGL.loss.
-    """
-    return self.head.loss(*arguments, rngs=self.rngs)
 
 
 def _loss_of_end(

@@ -16,14 +16,13 @@ from jaxtyping import Array, Bool, Float, Float32
 import numpy as np
 
 from xjax.data.hierarchy import Hierarchy
-from xjax.score.encoders.bert import Bert, activate
+from xjax.score.encoders.bert import STDDEV, Bert, activate
 from xjax.score.encoders.layers import Dense, LayerNorm
 from xjax.score.encoders.prefix import Prefix, embed, follow
 
-Found = TypeVar('Found')
+Results = TypeVar('Results')
 
 _TARGET = 1  # the token type of levels
-_STDDEV = 0.02
 
 
 def label_levels(hierarchy: Hierarchy) -> np.ndarray:
@@ -53,7 +52,7 @@ class Transform(nnx.Module):
     """
     self.activation = encoder.layers[0].ffn.activation
     dim = encoder.width
-    self.dense = Dense(dim, dim, stddev=_STDDEV, rngs=rngs)
+    self.dense = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, encoder.embeddings.norm.eps)
 
   def __call__(self, h: Float[Array, '*axes D']) -> Float[Array, '*axes D']:
@@ -108,19 +107,19 @@ def generate(
   prefix: Prefix,
   n_levels: int,
   mask_D: Float32[Array, ' D'],
-  emit: Callable[[jax.Array, jax.Array, Found], tuple[jax.Array, Found]],
-  found: Found,
-) -> Found:
+  emit: Callable[[jax.Array, jax.Array, Results], tuple[jax.Array, Results]],
+  results: Results,
+) -> Results:
   """Asks for the labels of each level, from the first to the last.
 
   Args:
     prefix: the documents.
     n_levels: number of levels.
     mask_D: the vector of the pseudo masks.
-    emit: (level, state_BD of the pseudo mask, found) -> (level_BD, found). It
-      returns the vector of the labels that are emitted at the level, and the
+    emit: (level, state_BD of the pseudo mask, results) -> (level_BD, results).
+      It returns the vector of the labels that are emitted at the level, and the
       results so far.
-    found: the results before the first level.
+    results: the results before the first level.
 
   Returns:
     The results after the last level.
@@ -131,7 +130,7 @@ def generate(
   mask_BD = jnp.broadcast_to(mask_D, (batch, dim))
 
   def step(level: jax.Array, carry: tuple) -> tuple:
-    above, last_BD, found = carry
+    above, last_BD, results = carry
     # The level above has its labels now, so its keys and values are computed
     # with those of the pseudo mask. At the first level, nothing sees them.
     h_B2D = embed(
@@ -153,11 +152,11 @@ def generate(
       lax.dynamic_update_slice(rows, x[:, :1], at)
       for rows, x in zip(above, new)
     ]
-    level_BD, found = emit(level, states_B2D[:, 1], found)
-    return above, level_BD, found
+    level_BD, results = emit(level, states_B2D[:, 1], results)
+    return above, level_BD, results
 
   above = [empty for _ in prefix.memory]
-  start = above, jnp.zeros((batch, dim), jnp.float32), found
+  start = above, jnp.zeros((batch, dim), jnp.float32), results
   return lax.fori_loop(0, n_levels, step, start)[2]
 
 

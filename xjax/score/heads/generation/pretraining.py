@@ -30,8 +30,7 @@ from xjax.losses.bce import bce
 from xjax.score.encoders.bert import Bert
 from xjax.score.encoders.prefix import embed, follow
 from xjax.score.heads.generation.levels import Transform
-from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.score.trees.segments import cut_into_segments
+from xjax.score.trees.segments import cut_into_segments, tree_of_first_parents
 
 
 @dataclasses.dataclass
@@ -115,11 +114,7 @@ def segments_of(hierarchy: Hierarchy, limit: int) -> list[np.ndarray]:
   Raises:
     ConfigError: the path to a leaf has more than `limit` nodes.
   """
-  # The first parent of a root is PAD, -1.
-  parent = np.concatenate([[-1], hierarchy.first_parents + 1])
-  label = np.arange(-1, len(hierarchy))
-  label[0] = NO_LABEL
-  tree = LabelTree.of(parent, label, len(hierarchy))
+  tree = tree_of_first_parents(hierarchy)
   return [part.label[1:] for part in cut_into_segments(tree, limit)]
 
 
@@ -141,9 +136,9 @@ def make_segment(hierarchy: Hierarchy, nodes: np.ndarray, size: int) -> Segment:
     columns = 1 + inside if len(parents) else np.array([0])
     sees[1 + row, columns] = sees[columns, 1 + row] = True
     if not len(hierarchy.children[node]):
-      found = parents.tolist() or [PAD]
-      rows += [row] * len(found)
-      parents_of_leaves += found
+      above = parents.tolist() or [PAD]
+      rows += [row] * len(above)
+      parents_of_leaves += above
   _, columns = np.unique(parents_of_leaves, return_inverse=True)
   below = np.zeros((size, 1 + columns.max(initial=0)), bool)
   below[rows, columns] = True

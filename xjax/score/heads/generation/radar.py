@@ -5,11 +5,11 @@ Hierarchical Text Classification", 2025 (RADAr, arXiv 2501.13598), and Bertalis
 et al. (2025) for RADAr++, whose sizes, order and loss are the defaults here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import dataclasses
 from typing import Any, NamedTuple
 
-from flax import nnx, struct
+from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
@@ -25,13 +25,17 @@ from xjax.losses.sequence import SequenceLoss
 from xjax.score.encoders.layers import dropout
 from xjax.score.heads.contract import (
   Frozen,
-  Head,
   HeadConfig,
   HeadInputs,
-  Ranking,
+  HeadWithDropout,
   TokenFeatures,
 )
-from xjax.score.heads.generation.decoder import Decoder, Pairs
+from xjax.score.heads.generation.decoder import Decoder
+from xjax.score.heads.generation.emitting import (
+  EmittedScores,
+  EmittingHead,
+  Ranking,
+)
 from xjax.score.heads.generation.label_sequences import (
   Order,
   label_ranks,
@@ -48,7 +52,7 @@ class RadarConfig(HeadConfig):
   """
 
   sequential = True
-  hierarchical = True
+  reads_parents = True
   row_biases = False
 
   layers: int = field(
@@ -110,17 +114,6 @@ class RadarConfig(HeadConfig):
       )
 
 
-@struct.dataclass
-class Written:
-  """Holds the scores of the labels of a batch.
-
-  Attributes:
-    scores_BL: float32 [B, L or more], -inf for labels without a score.
-  """
-
-  scores_BL: jax.Array
-
-
 class Writing(NamedTuple):
   """Holds the state of greedy decoding after some steps.
 
@@ -128,7 +121,8 @@ class Writing(NamedTuple):
     at: int32, number of symbols written so far.
     last_B: int32, the symbol that was written last.
     ended_B: bool, whether the end has been written.
-    pairs: keys and values of the earlier symbols, for each layer.
+    pairs: keys and values of the earlier symbols, for each layer, with room
+      for those of symbols that are not written yet.
     emitted_BL: bool, the labels written so far.
     odds_BL: float32, the log odds of labels (see Radar), or -inf.
   """
@@ -136,7 +130,7 @@ class Writing(NamedTuple):
   at: jax.Array
   last_B: jax.Array
   ended_B: jax.Array
-  pairs: list[Pairs]
+  pairs: list[jax.Array]
   emitted_BL: jax.Array
   odds_BL: jax.Array
 
@@ -160,7 +154,7 @@ class Logits(NamedTuple):
     return jax.nn.logsumexp(both, axis=-1)
 
 
-class Radar(Head):
+class Radar(EmittingHead):
   """Writes labels with a transformer decoder that attends to all tokens.
 
   A label sequence has the labels of a document, level by level (see
@@ -199,7 +193,6 @@ class Radar(Head):
     kernel: float32 [L, D], the output vectors of labels, which are not tied to
       the input vectors.
     bias: float32 [L].
-    index: int32 [L], frozen, the index of each label.
     level: int32 [L], frozen, the level of each label.
     rank: int32 [L], frozen, the place of each label in label sequences.
     other_embedding: float32 [2, D], the input vectors of the end of a level and
@@ -220,7 +213,7 @@ class Radar(Head):
       inputs: sizes, hierarchy and frequencies of labels.
       rngs: stream `params`.
     """
-    self.n_labels, self.chunk = inputs.n_labels, config.chunk
+    super().__init__(inputs.n_labels, config.chunk)
     self.rate, self.ranking = config.dropout, config.ranking
     self.most_symbols = config.most_symbols
     n, dim = inputs.n_labels, inputs.dim
@@ -228,9 +221,7 @@ class Radar(Head):
     levels_L = inputs.hierarchy.levels[:n]
     self.n_levels = len(np.unique(levels_L))
     ranks_L = label_ranks(levels_L, inputs.counts_L, config.order)
-    index = np.arange(rows, dtype=np.int32)
-    frozen = {'index': index, 'level': levels_L, 'rank': ranks_L}
-    for name, values in frozen.items():
+    for name, values in (('level', levels_L), ('rank', ranks_L)):
       padded = np.pad(values, (0, rows - len(values))).astype(np.int32)
       setattr(self, name, Frozen(jnp.asarray(padded), out_sharding=(LABEL,)))
     self.embedding = nnx.Param(
@@ -253,13 +244,9 @@ class Radar(Head):
       rngs=rngs,
     )
 
-  def with_dropout(self, rngs: nnx.Rngs) -> 'RadarWithDropout':
+  def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
     """Returns the head with dropout in the decoder."""
-    return RadarWithDropout(self, rngs)
-
-  def prepare_loss(self, features: TokenFeatures) -> TokenFeatures:
-    """Returns the encoded tokens, which the loss reads."""
-    return features
+    return HeadWithDropout(self, rngs)
 
   def loss(
     self,
@@ -302,7 +289,7 @@ class Radar(Head):
     loss_B = loss(right, mean, sequences.real)
     return jnp.where(mask_B, loss_B, 0).sum()
 
-  def prepare(self, features: TokenFeatures) -> Written:
+  def prepare(self, features: TokenFeatures) -> EmittedScores:
     """Writes the labels of documents, and scores them."""
     written = self.write(features)
     # With odds o = p / (1 - p), (1 + p) / (1 - p) is 1 + 2 o, and p / (2 - p)
@@ -310,7 +297,7 @@ class Radar(Head):
     two = np.log(2.0)
     above = jnp.maximum(jax.nn.softplus(written.odds_BL + two), 1e-30)
     below = jnp.minimum(-jax.nn.softplus(two - written.odds_BL), -1e-30)
-    return Written(jnp.where(written.emitted_BL, above, below))
+    return EmittedScores(jnp.where(written.emitted_BL, above, below))
 
   def write(self, features: TokenFeatures) -> Writing:
     """Writes the label sequences of documents greedily.
@@ -340,18 +327,20 @@ class Radar(Head):
     """Returns the state before the first step."""
     documents, _, dim = features.hidden_BTD.shape
     labels = len(self.index)
-    sizes = documents, self.most_symbols, dim, features.hidden_BTD.dtype
+    room = documents, self.most_symbols, 2 * dim
     return Writing(
       at=jnp.int32(0),
       last_B=jnp.full(documents, self.n_labels + 1, jnp.int32),
       ended_B=jnp.zeros(documents, bool),
-      pairs=[Pairs.none(*sizes) for _ in self.decoder.layers],
+      pairs=[
+        jnp.zeros(room, features.hidden_BTD.dtype) for _ in self.decoder.layers
+      ],
       emitted_BL=jnp.zeros((documents, labels), bool),
       odds_BL=jnp.full((documents, labels), -jnp.inf),
     )
 
   def _written(
-    self, state: Writing, logits: Logits, pairs: list[Pairs]
+    self, state: Writing, logits: Logits, pairs: list[jax.Array]
   ) -> Writing:
     """Returns the state after the next symbol is written."""
     allowed_BL = jnp.where(state.emitted_BL, -jnp.inf, logits.labels)
@@ -380,12 +369,6 @@ class Radar(Head):
       emitted_BL=state.emitted_BL | is_new_BL,
       odds_BL=jnp.where(is_new_BL, new_odds_BL, odds_BL),
     )
-
-  def logits(
-    self, features: Written, chunk: Mapping[str, jax.Array]
-  ) -> Float32[Array, 'B C']:
-    """Returns the scores of a chunk of labels, -inf for labels without one."""
-    return features.scores_BL[:, chunk['index']]
 
   def _embed(
     self, symbols: Int32[Array, '*steps']
@@ -436,27 +419,6 @@ class Radar(Head):
     right += jnp.where(is_other, logits.others, 0).sum(axis=-1)
     mean = (labels.sum(axis=-1) + logits.others.sum(axis=-1)) / symbols
     return right - total, mean - total
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class RadarWithDropout:
-  """Trains RADAr with dropout in the decoder.
-
-  Attributes:
-    head: the head.
-    rngs: stream `dropout`.
-  """
-
-  head: Radar
-  rngs: nnx.Rngs
-
-  def loss(self, *arguments: Any) -> Float32[Array, '']:
-    """Returns the loss of the head.
-
-    Args:
-      arguments: arguments of Radar.loss.
-    """
-    return self.head.loss(*arguments, rngs=self.rngs)
 
 
 def _normal(rngs: nnx.Rngs, shape: tuple[int, int], stddev: float) -> jax.Array:

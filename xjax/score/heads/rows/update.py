@@ -82,7 +82,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
         f'{kind}: {needed}; with other heads, training must score only the '
         'labels on shortlists (config.model.shortlist)'
       )
-    if model.head.hierarchical:
+    if model.head.reads_parents:
       yield (
         f'{kind}: the head must not read the parents of labels, because the '
         'rule does not train the parameters that compute vectors of labels'
