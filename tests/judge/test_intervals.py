@@ -175,6 +175,7 @@ def fresh(seed, n_docs=200, n_labels=150):
     n_scored=n_labels,
     labels=tuple(map(str, range(n_labels))),
     train_counts=np.full(n_labels, 4, np.int32),
+    hierarchy=None,
     lists={
       'all': Lists(
         np.stack([ids, np.full(n_docs, PAD)], 1).astype(np.int32),
