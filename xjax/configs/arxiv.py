@@ -28,6 +28,9 @@ SYSTEMS below:
   sizes of RADAr++ (Yousef et al. 2025, https://arxiv.org/abs/2501.13598;
   Bertalis et al. 2025).
 - xr_linear: a label tree on TF-IDF (Yu et al. 2022), without an encoder.
+- xr_transformer: a label tree on TF-IDF and the vectors of a finished run, here
+  of flat (Zhang et al. 2021, https://arxiv.org/abs/2110.00685). It needs
+  --config.model.vectors.workdir=runs/arxiv_flat instead of FOLDER.
 
 DIR has train.jsonl, dev.jsonl and labels.jsonl; each line of a split has id,
 text and labels, and each line of labels.jsonl has id, name and parents. All
@@ -50,7 +53,7 @@ from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.score.config import TreeModel
+from xjax.score.config import NoVectors, RunVectors, TreeModel, VectorsConfig
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.encoders.contract import NoEmbedding
 from xjax.score.heads.cascade import CascadeConfig, Chain
@@ -65,7 +68,15 @@ from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.levels_config import LevelsConfig
 from xjax.score.views.hierarchy_views import HierarchyViews
 
-SYSTEMS = ('flat', 'cascadexml', 'hbgl', 'hgclr', 'radar', 'xr_linear')
+SYSTEMS = (
+  'flat',
+  'cascadexml',
+  'hbgl',
+  'hgclr',
+  'radar',
+  'xr_linear',
+  'xr_transformer',
+)
 KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
@@ -74,12 +85,9 @@ def get_config(system: str = 'flat') -> Config:
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   if system == 'xr_linear':
-    return Config(
-      data=JsonlData(labels='all', tokens=TfidfConfig()),
-      model=TreeModel(),
-      train=TreeTrain(),
-      eval=EvalConfig(batch_size=512, ks=KS),
-    )
+    return _tree(NoVectors())
+  if system == 'xr_transformer':
+    return _tree(RunVectors(workdir='runs/arxiv_flat'))
   systems = {
     'flat': _flat,
     'cascadexml': _cascadexml,
@@ -110,6 +118,16 @@ def get_config(system: str = 'flat') -> Config:
       ),
       eval=EvalConfig(ks=KS),
     )
+  )
+
+
+def _tree(vectors: VectorsConfig) -> Config:
+  """Returns a label tree on TF-IDF, and on vectors if there are any."""
+  return Config(
+    data=JsonlData(labels='all', tokens=TfidfConfig()),
+    model=TreeModel(vectors=vectors),
+    train=TreeTrain(),
+    eval=EvalConfig(batch_size=512, ks=KS),
   )
 
 
