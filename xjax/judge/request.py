@@ -28,7 +28,11 @@ from xjax.judge.metrics.contract import (
 from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 from xjax.judge.predictions import Predictions
-from xjax.judge.slice_names import check_slice_names, named_slices, needs_labels
+from xjax.judge.slice_names import (
+  check_slice_names,
+  named_slices,
+  needs_parents,
+)
 
 ALL_PROTOCOLS = 'all'
 
@@ -133,7 +137,7 @@ class JudgeRequest:
 
   def _needs_descriptors(self) -> bool:
     """Returns whether a slice or the metric ILD needs descriptors."""
-    by_level = any(map(needs_labels, self.slices))
+    by_level = any(map(needs_parents, self.slices))
     return by_level or self.similarity is Similarity.DESCRIPTORS
 
   def criteria(
@@ -162,8 +166,10 @@ class JudgeRequest:
     described = {label.id: label for label in labels}
     hierarchy = None
     if self.labels:
-      described |= read_described(pathlib.Path(self.labels).expanduser())
-      hierarchy = self._hierarchy(predictions, described)
+      listed = read_described(pathlib.Path(self.labels).expanduser())
+      described |= listed
+      if self._has_parents(listed):
+        hierarchy = _hierarchy(predictions.labels, described)
     usual = usual or Criteria()
     ks = _cut_offs(self.ks) or tuple(usual.ks)
     return Criteria(
@@ -172,7 +178,9 @@ class JudgeRequest:
       protocols=_protocols(self.protocols),
       propensity=_propensity(self.propensity) or usual.propensity,
       weights_L=weights_L,
-      slices=named_slices(self.slices, predictions, described),
+      slices=named_slices(
+        self.slices, predictions, hierarchy or predictions.hierarchy
+      ),
       vectors_LD=self._vectors(predictions, described, train_gold),
       ranks_LK=self._rank_weights(len(predictions.labels), max(ks)),
       form=_label_form(self.alphas, self.draws),
@@ -181,24 +189,21 @@ class JudgeRequest:
       hierarchy=hierarchy,
     )
 
-  def _hierarchy(
-    self, predictions: Predictions, described: Mapping[str, Label]
-  ) -> Hierarchy | None:
-    """Returns the hierarchy in the file of descriptors.
+  def _has_parents(self, listed: Mapping[str, Label]) -> bool:
+    """Returns whether a label in the file of descriptors has a parent.
 
-    The function returns None if no label has a parent.
+    Raises:
+      ConfigError: no label has one, and nothing else needs the file.
     """
-    if any(label.parents for label in described.values()):
-      ids = predictions.labels
-      judged = [described.get(id_) or Label(id_, id_) for id_ in ids]
-      return Hierarchy.of(judged, described.values())
-    if not self._needs_descriptors():
+    if any(label.parents for label in listed.values()):
+      return True
+    if self.similarity is not Similarity.DESCRIPTORS:
       raise ConfigError(
         f'--labels={self.labels}: no label has a parent, so the file has no '
         'effect; give a file with parents, or request '
         '--similarity=descriptors'
       )
-    return None
+    return False
 
   def _rank_weights(self, n_labels: int, deepest: int) -> np.ndarray | None:
     """Reads the weights of weighted@k, float64 [L, K]; None without a file."""
@@ -242,6 +247,12 @@ class JudgeRequest:
     return descriptor_vectors(
       ' '.join((label.name, *label.alt, label.description)) for label in labels
     )
+
+
+def _hierarchy(ids: Sequence[str], described: Mapping[str, Label]) -> Hierarchy:
+  """Returns the hierarchy of some labels, and of all descriptors."""
+  judged = [described.get(id_) or Label(id_, id_) for id_ in ids]
+  return Hierarchy.of(judged, described.values())
 
 
 def read_described(path: pathlib.Path) -> dict[str, Label]:

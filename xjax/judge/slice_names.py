@@ -1,6 +1,6 @@
 """Makes slices from the names of bins, hierarchy levels and label files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import pathlib
 import re
 
@@ -8,10 +8,11 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.core.texts import Texts
+from xjax.core.types import PAD
 from xjax.data.files.faults import Faults
-from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.labels import read_label_list
-from xjax.data.schema import HELD_OUT, Label
+from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
@@ -50,15 +51,15 @@ def check_slice_names(names: Sequence[str]) -> dict[str, str]:
   return by_short_name
 
 
-def needs_labels(name: str) -> bool:
-  """Returns whether a slice depends on the labels' descriptors."""
+def needs_parents(name: str) -> bool:
+  """Returns whether a slice depends on the parents of labels."""
   return bool(_LEVEL.fullmatch(name))
 
 
 def named_slices(
   names: Sequence[str],
   predictions: Predictions,
-  described: Mapping[str, Label],
+  hierarchy: Hierarchy | None,
 ) -> dict[str, np.ndarray]:
   """Makes the slices that a user requests in addition to the standard slices.
 
@@ -69,8 +70,8 @@ def named_slices(
       top has depth 1. Any other name is the path of a file with a label id per
       line. The short name of this slice is the file's name without extensions.
     predictions: predictions that have the labels.
-    described: label id -> descriptor. `level:2` also needs the descriptors of
-      all ancestors of labels, even of ancestors that are not in `predictions`.
+    hierarchy: the hierarchy whose first nodes are the L labels; None if no
+      label has a parent.
 
   Returns:
     Short name of the slice -> bool [L].
@@ -81,7 +82,7 @@ def named_slices(
     DataError: a file has faults, or has ids that are not labels.
   """
   masks = {
-    short_name: _mask(name, predictions, described)
+    short_name: _mask(name, predictions, hierarchy)
     for short_name, name in check_slice_names(names).items()
   }
   for name, mask_L in masks.items():
@@ -119,12 +120,12 @@ def _short_name(name: str) -> str:
 
 
 def _mask(
-  name: str, predictions: Predictions, described: Mapping[str, Label]
+  name: str, predictions: Predictions, hierarchy: Hierarchy | None
 ) -> np.ndarray:
   if match := _BIN.fullmatch(name):
     return _in_bin(name, predictions, int(match[1]), match[3])
   if match := _LEVEL.fullmatch(name):
-    return _at_level(name, predictions, described, int(match[1]))
+    return _at_level(name, predictions, hierarchy, int(match[1]))
   return _in_file(pathlib.Path(name).expanduser(), predictions)
 
 
@@ -140,28 +141,23 @@ def _in_bin(
 def _at_level(
   name: str,
   predictions: Predictions,
-  described: Mapping[str, Label],
+  hierarchy: Hierarchy | None,
   level: int,
 ) -> np.ndarray:
-  if not any(label.parents for label in described.values()):
+  if hierarchy is None or hierarchy.is_flat:
     raise ConfigError(
       f'--slices: {name} needs labels with parents; read such labels from a '
       'file by --labels=FILE'
     )
-  numbers = label_levels(tuple(described.values())).tolist()
-  levels = dict(zip(described, numbers, strict=True))
-  # A label without a descriptor is at no level.
-  levels_L = np.array([levels.get(id_, NO_LEVEL) for id_ in predictions.labels])
+  levels_L = hierarchy.levels[: len(predictions.labels)]
   if not (levels_L == level).any():
-    if any(levels.get(id_) == level for id_ in predictions.dropped):
+    dropped = hierarchy.ids.row_of.find(predictions.dropped)
+    if (hierarchy.levels[dropped[dropped != PAD]] == level).any():
       raise _all_left_out(name)
-    deepest = levels_L.max(initial=NO_LEVEL)
-    levels_text = (
-      f'the levels of the labels are 1 to {deepest}'
-      if deepest > 0
-      else 'no label has a level'
+    raise ConfigError(
+      f'--slices: no label is at {name}; the levels of the labels are 1 to '
+      f'{levels_L.max(initial=1)}'
     )
-    raise ConfigError(f'--slices: no label is at {name}; {levels_text}')
   return levels_L == level
 
 

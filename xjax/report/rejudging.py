@@ -16,7 +16,7 @@ from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
 from xjax.judge.metrics.contract import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
-from xjax.judge.slice_names import needs_labels
+from xjax.judge.slice_names import needs_parents
 from xjax.report.runs import JudgedRun, every_metric, protocols
 
 _SAME = 1e-9
@@ -187,13 +187,12 @@ def _keep_metrics(
 
 def _slices(run: JudgedRun) -> list[str]:
   """Returns the frequency bins and label levels that can be judged again."""
-  described = any(label.parents for label in run.labels)
   names = dict.fromkeys(name for _, name, *_ in every_metric(run.metrics))
   return [
     name
     for name in names
     if (name.startswith('bin:') and run.predictions.n_train)
-    or (needs_labels(name) and described)
+    or (needs_parents(name) and run.predictions.hierarchy is not None)
   ]
 
 

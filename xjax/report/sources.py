@@ -11,6 +11,7 @@ from absl import logging
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.file_set import read_json, read_mark
+from xjax.data.labels import read_left_out
 from xjax.judge.calibration import Calibration
 from xjax.judge.evaluation import (
   CALIBRATION,
@@ -84,7 +85,8 @@ def read_runs(
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
   runs = _share_dropped(lend([run.of_judged_labels() for run in runs]))
-  if files.leave_out and not runs[0].predictions.dropped:
+  ids = read_left_out(files.leave_out, '--leave_out')
+  if ids and not set(ids) & set(runs[0].predictions.dropped):
     raise DataError(
       f'--leave_out={files.leave_out}: no system has any of these labels; give '
       'the file that belongs to the systems'
@@ -117,9 +119,15 @@ def _check_no_files(files: JudgeFiles) -> None:
     if getattr(files, field.name) != getattr(OWN, field.name):
       # The flag --labels has another meaning: a file of descriptors.
       name = 'label_order' if field.name == 'labels' else field.name
+      instead = 'remove the flag'
+      if name == 'leave_out':
+        instead = (
+          'judge each workdir by xjax evaluate --leave_out, and give the '
+          'folders that it writes'
+        )
       raise ConfigError(
         f'--{name} is only for files of predictions, but all systems are '
-        'workdirs; remove the flag'
+        f'workdirs; {instead}'
       )
 
 

@@ -193,6 +193,10 @@ def _judge_in(
     shown_NK = None
     if not strategy:
       shown_NK = judged_probabilities(predictions, name, method, calibration)
+    if criteria.hierarchy is not None:
+      predictions = dataclasses.replace(
+        predictions, hierarchy=criteria.hierarchy
+      )
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(by_frequency, prior_criteria(criteria))
   folder = home.evaluation(name)

@@ -221,8 +221,9 @@ def judged_probabilities(
 ) -> np.ndarray | None:
   """Returns the probabilities by which the calibration of a run is judged.
 
-  On dev, they are from calibrations that did not see the documents (see
-  cross_fitted). On other splits, they are those of the run's calibration.
+  On dev, which the run's calibration was fitted to, they are from calibrations
+  that did not see the documents (see cross_fitted). On other splits, they are
+  those of the run's calibration.
 
   Args:
     predictions: predictions for the split.
@@ -233,7 +234,7 @@ def judged_probabilities(
   Returns:
     float64 [N, K]; None if the scores are margins without a calibration.
   """
-  if name == DEV:
+  if name == DEV or (calibration and tunes_threshold(name)):
     return cross_fitted(predictions, method)
   return shown_probabilities(predictions, calibration)
 
@@ -241,7 +242,8 @@ def judged_probabilities(
 def tunes_threshold(name: str) -> bool:
   """Returns whether a folder below eval/ is for the run's own dev split.
 
-  Such a folder is `dev`, or `dev.step_N` for a checkpoint that is not the best.
+  Such a folder is `dev`, `dev.step_N` for a checkpoint that is not the best, or
+  `dev.leave_out@DIGEST` for labels that a run did not leave out.
   """
   return name.partition('.')[0] == DEV
 

@@ -22,7 +22,7 @@ from xjax.report.figures.plots import (
 from xjax.report.page.page import Block, Picture, Text
 from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import interval_of
-from xjax.run.load import DEV
+from xjax.run.judging import tunes_threshold
 
 _ON_DEV = (
   ' The calibration is fitted on dev. So here the calibrated probabilities of '
@@ -208,7 +208,9 @@ def _reliability_picture(
   groups: Sequence[Group], drawn: Mapping[str, Mapping[str, Reliability]]
 ) -> Picture:
   several = any(len(group.runs) > 1 for group in groups)
-  on_dev = any(g.first.calibration and g.first.split == DEV for g in groups)
+  on_dev = any(
+    g.first.calibration and tunes_threshold(g.first.split) for g in groups
+  )
   return Picture(
     svgs=reliability_diagrams(drawn, [group.name for group in groups]),
     alt='Reliability. '

@@ -3,7 +3,8 @@
 The tree is drawn from top to bottom: each node is a bar, and its children stand
 below it. A click on a node zooms into it, and a click on a node above zooms
 out. Only bars that are wide enough to be seen are drawn, so a tree may have
-thousands of nodes. The page needs no other file.
+thousands of nodes. A grey bar stands for siblings that are too narrow, and a
+click on it shows them. The page needs no other file.
 """
 
 from html import escape
@@ -40,7 +41,8 @@ TREE_STYLE = """\
 _SCRIPT = """\
 <script>
 (() => {
-  const ROW = 34, LEVELS = 4, LEAST = 2, LETTER = 7.2, EMPTY = '#b9c0c7';
+  const ROW = 34, LEVELS = 4, LETTER = 7.2, EMPTY = '#b9c0c7';
+  const LEAST = 2, USUAL = 4, GAP = 30;  // widths of bars and of the grey bar
   const home = document.currentScript.parentElement;
   const data = JSON.parse(home.querySelector('.data').textContent);
   const {names, ids, parents, levels, widths, counts, palette} = data;
@@ -53,7 +55,8 @@ _SCRIPT = """\
   const below = (i) => i < 0 ? roots : children[i];
   const size = (i) => i < 0 ? whole : widths[i];
   const name = (i) => i < 0 ? 'all labels' : names[i];
-  let system = systems[0], focus = -1, chosen = -1, lowest = 0;
+  // The children of `focus` are drawn from place `first` on.
+  let system = systems[0], focus = -1, first = 0, chosen = -1, lowest = 0;
 
   const make = (tag, attributes, parent) => {
     const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -94,27 +97,38 @@ _SCRIPT = """\
         ? words.slice(0, room - 1) + '\\u2026' : words;
     }
   };
+  const gap = (i, start, x, y, width) => {
+    const text = `${below(i).length - start} more labels`;
+    const group = make('g', {class: 'bar', tabindex: 0, role: 'button',
+      'aria-label': text, 'data-node': i, 'data-first': start}, svg);
+    make('rect', {x, y, width, height: ROW - 1, fill: EMPTY, opacity: 0.4},
+      group);
+    make('title', {}, group).textContent = `${text}; click to see them`;
+  };
+  const total = (row) => row.reduce((sum, j) => sum + widths[j], 0);
   const place = (i, x, y, width, left) => {
     bar(i, x, y, width);
     lowest = Math.max(lowest, y + ROW);
     if (!left) return;
-    let at = x;
-    const scale = width / size(i), row = below(i);
-    for (let n = 0; n < row.length; n++) {
-      const wide = widths[row[n]] * scale;
-      if (wide < LEAST) {
-        const rest = row.slice(n).reduce((sum, j) => sum + widths[j], 0);
-        if (rest * scale >= 1) {
-          const gap = make('rect', {x: at, y: y + ROW, fill: EMPTY,
-            width: rest * scale, height: ROW - 1, opacity: 0.4}, svg);
-          make('title', {}, gap).textContent =
-            `${row.length - n} narrow labels; zoom in to see them`;
-        }
-        break;
-      }
+    const all = below(i), start = i === focus ? first : 0;
+    let row = all.slice(start), whole = start ? total(row) : size(i);
+    let room = width;
+    if (i === focus && row.some((j) => widths[j] * room / whole < LEAST)) {
+      // The first of these is wide enough, so a click on the gap goes on.
+      row = row.slice(0, Math.max(1, Math.floor(width / USUAL)));
+      whole = total(row);
+      room -= GAP;
+    }
+    let at = x, n = 0;
+    for (; n < row.length; n++) {
+      const wide = widths[row[n]] * room / whole;
+      if (n + start > 0 && wide < LEAST || wide < 1) break;
       place(row[n], at, y + ROW, wide, left - 1);
       at += wide;
     }
+    const rest = x + (i === focus ? width : total(all) * room / whole) - at;
+    if (start + n < all.length && rest >= 1)
+      gap(i, start + n, at, y + ROW, rest);
   };
   const draw = () => {
     svg.replaceChildren();
@@ -127,8 +141,9 @@ _SCRIPT = """\
     svg.setAttribute('width', width);
     svg.setAttribute('height', lowest);
   };
-  const zoom = (i) => {
+  const zoom = (i, start = 0) => {
     focus = i;
+    first = start;
     draw();
     svg.querySelector(`[data-node="${i}"]`).focus({preventScroll: true});
     say(about(i));
@@ -137,8 +152,10 @@ _SCRIPT = """\
     const group = event.target.closest('.bar');
     return group ? Number(group.dataset.node) : null;
   };
-  const enter = (i) => {
-    if (i === focus && i >= 0) zoom(parents[i]);
+  const enter = (i, start) => {
+    if (start !== null) zoom(i, start);
+    else if (i === focus && first) zoom(i);
+    else if (i === focus && i >= 0) zoom(parents[i]);
     else if (below(i).length) zoom(i);
     else say(about(i));
   };
