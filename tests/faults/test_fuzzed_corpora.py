@@ -13,9 +13,9 @@ from xjax.data.config import OnError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.own.own import OwnData
-from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 
 TRN = (
@@ -118,4 +118,4 @@ def test_hierarchies(folder, documents, taxonomy, labels, on_error):
     except DataError:
       return
     if labels is HtcLabels.ALL:
-      assert NO_LEVEL not in label_levels(space.labels)
+      assert (Hierarchy.of_space(space).levels > 0).all()

@@ -8,11 +8,12 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
-from xjax.judge.request import read_described
+from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import check_slice_names, named_slices
 
 LABELS = ('art', 'fish', 'law', 'sea', 'tuna')
@@ -36,14 +37,14 @@ def predictions(**fields):
   return dataclasses.replace(found, **fields)
 
 
-def described(parents=PARENTS):
-  return {id_: Label(id_, parents=above) for id_, above in parents.items()}
+def hierarchy(parents=PARENTS):
+  concepts = [Label(id_, parents=above) for id_, above in parents.items()]
+  described = {label.id: label for label in concepts}
+  return Hierarchy.of([described.get(i) or Label(i) for i in LABELS], concepts)
 
 
-def labels_in(name, labels=None, **fields):
-  ((_, mask),) = named_slices(
-    [name], predictions(**fields), labels or {}
-  ).items()
+def labels_in(name, above=None, **fields):
+  ((_, mask),) = named_slices([name], predictions(**fields), above).items()
   assert mask.dtype == bool and mask.shape == (5,)
   return [id_ for id_, inside in zip(LABELS, mask) if inside]
 
@@ -65,28 +66,42 @@ def test_bins(name, labels):
 
 
 def test_levels():
-  labels = described()
-  assert labels_in('level:2', labels) == ['fish']
-  assert labels_in('level:3', labels) == ['tuna']
-  # No description says where art stands, so art is at no level.
-  assert labels_in('level:1', labels) == ['law', 'sea']
-  # The way up leads through labels that nobody predicts.
-  through = described({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
+  assert labels_in('level:2', hierarchy()) == ['fish']
+  assert labels_in('level:3', hierarchy()) == ['tuna']
+  # Art has no parents.
+  assert labels_in('level:1', hierarchy()) == ['art', 'law', 'sea']
+  # The way up leads through concepts that nobody predicts.
+  through = hierarchy({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
   assert labels_in('level:3', through) == ['tuna']
+
+
+def test_levels_are_those_of_hierarchical_metrics(tmp_path):
+  through = hierarchy({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
+  path = tmp_path / 'predictions.npz'
+  predictions(hierarchy=through).save(path)
+  saved = Predictions.load(path)
+  criteria = JudgeRequest(slices=['level:3']).criteria(saved)
+  metrics = judge(saved, criteria)['xjax']
+  assert metrics['level:3']['n_labels'] == 1
 
 
 def test_slices_of_left_out_labels_are_refused(tmp_path):
   path = tmp_path / 'mine.txt'
   path.write_text('law\n')
-  system = predictions(gold=Ragged.of([[1, 4], []]))
-  cut = system.leaving_out(np.array([2, 3]))  # law and sea
-  for name in ('level:1', 'bin:0-1', str(path)):
+  ids = np.tile(np.arange(5, dtype=np.int32), (2, 1))
+  system = predictions(
+    lists={'all': Lists(ids, np.ones(ids.shape, np.float32))},
+    gold=Ragged.of([[1, 4], []]),
+  )
+  cut = system.leaving_out(np.array([1, 2, 3]))  # all but art and tuna
+  for name in ('level:2', 'bin:0-1', str(path)):
     with pytest.raises(ConfigError, match='all labels of .* are left out'):
-      named_slices([name], cut, described())
-  assert named_slices(['level:2'], cut, described())['level:2'].sum() == 1
+      named_slices([name], cut, hierarchy())
+  assert named_slices(['level:3'], cut, hierarchy())['level:3'].sum() == 1
   # A comparison has no such labels any more.
-  with pytest.raises(ConfigError, match='all labels of level:1 are left out'):
-    named_slices(['level:1'], cut.of_judged_labels(), described())
+  judged = cut.of_judged_labels()
+  with pytest.raises(ConfigError, match='all labels of level:2 are left out'):
+    named_slices(['level:2'], judged, hierarchy().for_labels(judged.labels))
 
 
 def test_levels_from_files(tmp_path):
@@ -102,15 +117,16 @@ def test_levels_from_files(tmp_path):
   taxonomy = tmp_path / 'taxonomy'
   taxonomy.write_text('Root\tsea\tlaw\nsea\tfish\nfish\ttuna\n')
   for path in (ours, eurovoc, taxonomy):
-    labels = read_described(path)
-    assert labels_in('level:1', labels) == ['law', 'sea']
-    assert labels_in('level:2', labels) == ['fish']
+    request = JudgeRequest(slices=['level:1', 'level:2'], labels=str(path))
+    masks = request.criteria(predictions()).slices
+    at = {name: np.flatnonzero(mask).tolist() for name, mask in masks.items()}
+    assert at == {'level:1': [0, 2, 3], 'level:2': [1]}
 
 
 def test_lists(tmp_path):
   path = tmp_path / 'marine.labels.txt'
   path.write_text('tuna\nsea\n')
-  assert list(named_slices([str(path)], predictions(), {})) == ['marine']
+  assert list(named_slices([str(path)], predictions(), None)) == ['marine']
   assert labels_in(str(path)) == ['sea', 'tuna']
   path.write_text('tuna\nship\ntuna\n')
   with pytest.raises(DataError) as error:
@@ -164,24 +180,19 @@ def test_names_that_mean_nothing(name, message):
 def test_what_a_slice_takes():
   with pytest.raises(ConfigError, match='bin:1-9 needs the training labels'):
     labels_in('bin:1-9', n_train=0)
-  for labels in ({}, described(dict.fromkeys(PARENTS, ()))):
+  for above in (None, hierarchy(dict.fromkeys(PARENTS, ()))):
     with pytest.raises(ConfigError, match='level:2 needs labels with parents'):
-      labels_in('level:2', labels)
+      labels_in('level:2', above)
   for level in (0, 4):
     with pytest.raises(
       ConfigError,
       match=f'no label is at level:{level}; the levels .* are 1 to 3',
     ):
-      labels_in(f'level:{level}', described())
-  elsewhere = described({'ship': ('thing',), 'thing': ()})
-  with pytest.raises(
-    ConfigError, match='no label is at level:1; no label has a level'
-  ):
-    labels_in('level:1', elsewhere)
+      labels_in(f'level:{level}', hierarchy())
 
 
 def test_slices_are_judged():
-  slices = named_slices(['bin:1-9', 'level:2'], predictions(), described())
+  slices = named_slices(['bin:1-9', 'level:2'], predictions(), hierarchy())
   metrics = judge(predictions(), Criteria((1, 2), slices=slices))['xjax']
   assert list(metrics) == [
     *('all', 'frequent', 'few', 'zero'),

@@ -97,14 +97,9 @@ def test_evaluate_leaves_labels_out_of_a_run_that_did_not(linear, listed):
   theirs = predictions_of(left_out.paths['dev'])
   for name, lists in judged.predictions.lists.items():
     np.testing.assert_array_equal(lists.ids, theirs.lists[name].ids)
-  ours, theirs = (
-    dict(m['xjax']) for m in (judged.metrics, left_out.metrics['dev'])
-  )
-  for metrics in (ours, theirs):  # the calibrations are of different labels
-    metrics['all'] = {
-      k: v for k, v in metrics['all'].items() if not k.startswith('ECE')
-    }
-  assert ours == theirs
+  # Also ECE: no calibration has seen the documents that it is judged on.
+  assert 'ECE' in judged.metrics['xjax']['all']
+  assert judged.metrics['xjax'] == left_out.metrics['dev']['xjax']
   assert (plain.paths['dev'] / 'predictions.npz').read_bytes() == before
   assert judged.prior['xjax'] == left_out.prior['dev']['xjax']
 
@@ -200,9 +195,7 @@ def test_predict_and_the_saved_model_do_not_show_them(linear, tmp_path):
   assert not shown & set(IDS)
   documents = [TEXTS[0], TEXTS[2]]
   metrics = again.evaluate(documents, [x['labels'] for x in lines])
-  assert metrics['all']['n_labels'] == len(saved.masks['all']) - len(IDS) or (
-    metrics['all']['n_labels'] == int(saved.masks['all'].sum())
-  )
+  assert metrics['all']['n_labels'] == int(saved.masks['all'].sum())
 
 
 def test_held_out_labels_are_others(tmp_path, listed):

@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> None:
       'give at least one system: the folder of a run, the folder of an '
       'evaluation, or a file of predictions'
     )
+  if not _LATEX.value:
+    judging.check_absent(('latex_decimals',), 'latex')
   if not _OUTPUT.value:
     raise ConfigError('--output is missing; give the file as --output=X.html')
   from xjax.report.files import save_report

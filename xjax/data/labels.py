@@ -287,6 +287,7 @@ def known_left_out(
 
 
 def _shown(ids: Sequence[str]) -> str:
+  """Returns the first ids, for messages."""
   shown = ', '.join(map(ascii, ids[:_SHOWN]))
   return shown + ', ...' * (len(ids) > _SHOWN)
 

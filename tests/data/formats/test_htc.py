@@ -7,7 +7,7 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels, read_htc
-from xjax.data.formats.taxonomy import label_levels
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
 
@@ -54,7 +54,7 @@ def test_all_labels_and_what_they_imply(folder):
   assert [label.id for label in raw.labels] == [
     *('art', 'law', 'music', 'film', 'jazz')
   ]
-  assert label_levels(raw.labels).tolist() == [1, 1, 2, 2, 3]
+  assert Hierarchy.of(raw.labels).levels.tolist() == [1, 1, 2, 2, 3]
 
 
 def test_leaves_have_no_label_below_them(folder):

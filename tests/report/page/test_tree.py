@@ -1,8 +1,13 @@
 """Checks the HTML of a tree that readers can zoom into."""
 
+import dataclasses
 import html.parser
 import json
 import re
+import shutil
+import subprocess
+
+import pytest
 
 from xjax.report.page.html import render_html
 from xjax.report.page.markdown import render_markdown
@@ -111,3 +116,84 @@ def test_pages_without_a_tree_are_as_before():
 def test_markdown_describes_the_drawing():
   page = Page('A page', [Section('One', [TREE])])
   assert '*Picture, in the HTML report:* a & b' in render_markdown(page)
+
+
+# A page that is just large enough for the script: it keeps the drawn elements.
+FAKE_PAGE = """\
+const listeners = {};
+class Element {
+  constructor(tag) { this.tag = tag; this.children = []; this.dataset = {}; }
+  setAttribute(key, value) {
+    this[key] = value;
+    if (key === 'data-node') this.dataset.node = String(value);
+    if (key === 'data-first') this.dataset.first = String(value);
+  }
+  getAttribute(key) { return String(this[key]); }
+  appendChild(child) {
+    child.parent = this;
+    this.children.push(child);
+    return child;
+  }
+  replaceChildren() { this.children = []; }
+  closest() { return this.class?.startsWith('bar') ? this : null; }
+  focus() {}
+  addEventListener(kind, f) { listeners[`${this.tag} ${kind}`] = f; }
+}
+const parts = {svg: new Element('svg'), input: new Element('input'),
+  '.said': new Element('p'), '.data': {textContent: DATA}};
+parts.svg.querySelector = (selector) => {
+  const node = selector.match(/"(-?\\d+)"/)[1];
+  return parts.svg.children.find(
+    (x) => x.dataset.node === node && !('first' in x.dataset)) ?? null;
+};
+const home = {clientWidth: 1000, querySelector: (name) => parts[name],
+  querySelectorAll: () => [], addEventListener() {},
+  previousElementSibling: {}};
+globalThis.window = {addEventListener() {}};
+globalThis.document = {currentScript: {parentElement: home},
+  createElementNS: (_, tag) => new Element(tag)};
+const drawn = () => parts.svg.children.filter((x) => !('first' in x.dataset))
+  .map((x) => Number(x.dataset.node));
+const gap = () => parts.svg.children.find((x) => 'first' in x.dataset);
+const click = (target) => listeners['svg click']({target});
+const find = (value) => listeners['input change']({target: {value}});
+"""
+# Clicks on the grey bar until all nodes were drawn; finds the last node.
+VISIT = """\
+const seen = new Set(drawn());
+let clicks = 0;
+for (; gap() && clicks < 99; clicks++) {
+  click(gap());
+  drawn().forEach((i) => seen.add(i));
+}
+find('n599');
+console.log(JSON.stringify([seen.size, clicks, drawn().includes(599)]));
+"""
+
+
+@pytest.mark.skipif(shutil.which('node') is None, reason='needs Node.js')
+@pytest.mark.parametrize('widths', [[1] * 600, [10**6, *range(599, 0, -1)]])
+def test_readers_can_reach_narrow_siblings(tmp_path, widths):
+  ids = [f'n{i}' for i in range(600)]
+  tree = dataclasses.replace(
+    TREE,
+    names=ids,
+    ids=ids,
+    parents=[-1] * 600,
+    levels=[1] * 600,
+    widths=widths,
+    counts=widths,
+    values={'ours': [0.5] * 600},
+  )
+  _, reader = read(tree)
+  data, script = reader.scripts[:2]
+  path = tmp_path / 'visit.js'
+  path.write_text(
+    f'const DATA = {json.dumps(data)};\n{FAKE_PAGE}{script}{VISIT}'
+  )
+  done = subprocess.run(
+    ['node', path], capture_output=True, text=True, timeout=60, check=True
+  )
+  n_seen, n_clicks, found = json.loads(done.stdout)
+  assert (n_seen, found) == (601, True)  # and the bar of all labels
+  assert 1 <= n_clicks < 20

@@ -1,9 +1,6 @@
 """Reads a taxonomy, which has lines `parent<TAB>child<TAB>child...`."""
 
-from collections.abc import Sequence
 import pathlib
-
-import numpy as np
 
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
@@ -14,43 +11,6 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Label
-
-NO_LEVEL = -1  # the level of a label that is not connected to level 1
-
-
-def label_levels(
-  labels: Sequence[Label], others: Sequence[Label] = ()
-) -> np.ndarray:
-  """Returns the level of each label: 1 plus the smallest level of its parents.
-
-  A label without parents has level 1. Parents may be labels that are only in
-  `others`. The level is NO_LEVEL if every path upwards ends at an unknown
-  parent or runs in a cycle.
-
-  Args:
-    labels: L labels.
-    others: further descriptors, such as those of a whole taxonomy. They may be
-      ancestors of the labels.
-
-  Returns:
-    int32 [L], levels from 1, or NO_LEVEL.
-  """
-  described = {label.id: label for label in (*others, *labels)}
-  children: dict[str, list[str]] = {}
-  for label in described.values():
-    for parent in label.parents:
-      children.setdefault(parent, []).append(label.id)
-  front = [label.id for label in described.values() if not label.parents]
-  levels = dict.fromkeys(front, 1)
-  # The search is breadth first, so a label is reached by its shortest path.
-  while front:
-    level = levels[front[0]] + 1
-    below = [c for id_ in front for c in children.get(id_, ())]
-    front = [c for c in dict.fromkeys(below) if c not in levels]
-    levels.update(dict.fromkeys(front, level))
-  levels_L = [levels.get(label.id, NO_LEVEL) for label in labels]
-  return np.array(levels_L, np.int32)
-
 
 ROOT = 'Root'  # the topmost parent of the taxonomy, which is not a label
 

@@ -104,6 +104,7 @@ class PathDecisions:
     return counts_3N
 
   def _with_ancestors(self, rows: Ragged) -> Ragged:
+    """Adds all ancestors to N rows of labels; keeps the nodes that count."""
     nodes = self.hierarchy.with_ancestors(rows)
     return nodes.keep(self._counted_V[nodes.values])
 
@@ -168,7 +169,16 @@ def _rows(rows: Ragged, block: slice) -> Ragged:
 
 
 def _isin(rows: Ragged, others: Ragged, n_nodes: int) -> np.ndarray:
-  """Returns which values of `rows` are in the same row of `others`, bool."""
+  """Returns which values of `rows` are in the same row of `others`.
+
+  Args:
+    rows: N rows of nodes.
+    others: N rows of nodes.
+    n_nodes: number of nodes.
+
+  Returns:
+    bool, one for each value of `rows`.
+  """
   keys = [
     np.repeat(np.arange(len(x), dtype=np.int64), x.lengths) * n_nodes + x.values
     for x in (rows, others)

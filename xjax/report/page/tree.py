@@ -111,22 +111,22 @@ _SCRIPT = """\
     lowest = Math.max(lowest, y + ROW);
     if (!left) return;
     const all = below(i), start = i === focus ? first : 0;
-    let row = all.slice(start), whole = start ? total(row) : size(i);
+    let row = all.slice(start), sum = start ? total(row) : size(i);
     let room = width;
-    if (i === focus && row.some((j) => widths[j] * room / whole < LEAST)) {
+    if (i === focus && row.some((j) => widths[j] * room / sum < LEAST)) {
       // The first of these is wide enough, so a click on the gap goes on.
       row = row.slice(0, Math.max(1, Math.floor(width / USUAL)));
-      whole = total(row);
+      sum = total(row);
       room -= GAP;
     }
     let at = x, n = 0;
     for (; n < row.length; n++) {
-      const wide = widths[row[n]] * room / whole;
-      if (n + start > 0 && wide < LEAST || wide < 1) break;
+      const wide = widths[row[n]] * room / sum;
+      if (wide < LEAST) break;
       place(row[n], at, y + ROW, wide, left - 1);
       at += wide;
     }
-    const rest = x + (i === focus ? width : total(all) * room / whole) - at;
+    const rest = x + (i === focus ? width : total(all) * room / sum) - at;
     if (start + n < all.length && rest >= 1)
       gap(i, start + n, at, y + ROW, rest);
   };
@@ -141,36 +141,38 @@ _SCRIPT = """\
     svg.setAttribute('width', width);
     svg.setAttribute('height', lowest);
   };
+  const bar_of = (i) =>
+    svg.querySelector(`[data-node="${i}"]:not([data-first])`);
   const zoom = (i, start = 0) => {
     focus = i;
     first = start;
     draw();
-    svg.querySelector(`[data-node="${i}"]`).focus({preventScroll: true});
+    bar_of(i).focus({preventScroll: true});
     say(about(i));
   };
-  const node = (event) => {
-    const group = event.target.closest('.bar');
-    return group ? Number(group.dataset.node) : null;
-  };
-  const enter = (i, start) => {
-    if (start !== null) zoom(i, start);
+  const enter = (target) => {
+    const group = target.closest('.bar');
+    if (!group) return;
+    const i = Number(group.dataset.node);
+    if ('first' in group.dataset) zoom(i, Number(group.dataset.first));
     else if (i === focus && first) zoom(i);
     else if (i === focus && i >= 0) zoom(parents[i]);
     else if (below(i).length) zoom(i);
     else say(about(i));
   };
   svg.addEventListener('click', (event) => {
-    if (node(event) !== null) enter(node(event));
+    enter(event.target);
   });
   svg.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' || event.key === ' ') {
       event.preventDefault();
-      if (node(event) !== null) enter(node(event));
+      enter(event.target);
     } else if (event.key === 'Escape' && focus >= 0) zoom(parents[focus]);
   });
   for (const kind of ['mouseover', 'focusin'])
     svg.addEventListener(kind, (event) => {
-      if (node(event) !== null) say(about(node(event)));
+      const group = event.target.closest('.bar');
+      if (group) say(group.getAttribute('aria-label'));
     });
   home.querySelector('input').addEventListener('change', (event) => {
     const words = event.target.value.trim().toLowerCase();
@@ -178,8 +180,11 @@ _SCRIPT = """\
     chosen = words ? names.findIndex((text, i) => fits(text) || fits(ids[i]))
       : -1;
     if (words && chosen < 0) return say(`no label has \\u201c${words}\\u201d`);
-    zoom(chosen < 0 || children[chosen].length ? chosen : parents[chosen]);
-    if (chosen >= 0) say(about(chosen));
+    if (chosen < 0) return zoom(-1);
+    const above = children[chosen].length ? chosen : parents[chosen];
+    zoom(above);
+    if (!bar_of(chosen)) zoom(above, below(above).indexOf(chosen));
+    say(about(chosen));
   });
   home.addEventListener('click', (event) => {
     const button = event.target.closest('button');

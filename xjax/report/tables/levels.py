@@ -75,7 +75,8 @@ def path_table(
   """Returns a table of the metrics that add ancestors, with a row per system.
 
   Args:
-    values_of, colours: as in level_table.
+    values_of: as in level_table.
+    colours: as in level_table.
   """
   columns = [m for m in _BY_PATH if any(m in x for x in values_of.values())]
   return Table(
