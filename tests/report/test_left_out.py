@@ -15,12 +15,16 @@ from tests.judge.test_left_out import (
   space_of,
 )
 from xjax.core.errors import DataError
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.evaluation import save_evaluation
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.judge import judge
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import compare_runs
+from xjax.report.page.html import render_html
+from xjax.report.report import report
 from xjax.report.sources import read_runs
 from xjax.report.tables.corpus import bin_table, corpus_table
 from xjax.run.evaluate import evaluate_files
@@ -104,3 +108,22 @@ def test_files_can_leave_labels_out_when_they_are_compared(folders, tmp_path):
   with pytest.raises(DataError, match='has none of these labels'):
     flat = JudgeFiles(f'{folders["flat"]}/predictions.npz', leave_out=str(path))
     evaluate_files(flat, JudgeRequest())
+
+
+@pytest.mark.parametrize('metric', ['hF1', 'micro-F1[level=1]', 'P@1'])
+def test_systems_with_other_parents_are_named(tmp_path, caplog, metric):
+  ours = predicted(np.arange(L), space_of(), depth=20)
+  labels = [Label(id_, parents=('top',)) for id_ in ours.labels]
+  theirs = dataclasses.replace(ours, hierarchy=Hierarchy.of(labels))
+  folders = []
+  for name, predictions in (('ours', ours), ('same', ours), ('other', theirs)):
+    save_evaluation(tmp_path / name, predictions, judge(predictions))
+    folders.append(str(tmp_path / name))
+  plan = ComparisonPlan((metric,), iterations=9, replicates=9)
+  compare_runs(folders[:2], plan)
+  assert 'other parents' not in caplog.text
+  compare_runs(folders, plan)
+  named = 'the labels of other have other parents' in caplog.text
+  assert named == (metric != 'P@1')
+  page = render_html(report(folders, ''))
+  assert 'The labels of other have other parents' in page

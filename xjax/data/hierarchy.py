@@ -198,6 +198,28 @@ class Hierarchy:
     """
     return Hierarchy.of(self.labels.with_ids(ids), self.labels)
 
+  def same_above(self, other: 'Hierarchy', ids: Sequence[str]) -> bool:
+    """Returns whether labels have the same ancestors in another hierarchy.
+
+    Args:
+      other: the other hierarchy.
+      ids: ids of the labels. An id that is no node has no ancestors.
+    """
+    return self._parents_above(ids) == other._parents_above(ids)
+
+  def _parents_above(self, ids: Sequence[str]) -> dict[str, set[str]]:
+    """Returns the ids of the parents of labels and of their ancestors.
+
+    Nodes without parents are left out.
+    """
+    nodes = self.ids.row_of.find(ids)
+    (above,) = self.with_ancestors(Ragged.of([nodes[nodes != PAD]]))
+    return {
+      self.ids[node]: {self.ids[p] for p in self.parents[node].tolist()}
+      for node in above.tolist()
+      if len(self.parents[node])
+    }
+
   def with_ancestors(self, rows: Ragged) -> Ragged:
     """Adds to each row of nodes all ancestors of its nodes.
 

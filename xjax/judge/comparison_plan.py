@@ -8,9 +8,10 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
-from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.contract import Needs, kind_of, kinds_where
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
+from xjax.judge.slice_names import needs_parents
 
 METRICS = (
   *('P@1', 'P@5', 'R@5', 'RP@5', 'nDCG@5', 'PSP@5', 'PSnDCG@5'),
@@ -54,6 +55,14 @@ class ComparisonPlan:
       int(k) for name in self.metrics for k in re.findall(r'@(\d+)', name)
     }
     return tuple(sorted(cut_offs))
+
+  @property
+  def uses_parents(self) -> bool:
+    """Returns whether a metric or a slice depends on the parents of labels."""
+    by_path = kinds_where(lambda metric: metric.needs is Needs.HIERARCHY)
+    return any(map(needs_parents, self.slices)) or any(
+      kind_of(name) in by_path or '[level=' in name for name in self.metrics
+    )
 
   def has(self, slice_name: str) -> bool:
     """Returns whether systems are compared in a slice."""

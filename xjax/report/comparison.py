@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 
+from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
@@ -184,8 +185,16 @@ def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
   criteria = plan.request().criteria(runs[0].predictions, weights_L, described)
-  hierarchy = criteria.hierarchy or first_hierarchy(runs)
-  return dataclasses.replace(criteria, hierarchy=hierarchy)
+  if criteria.hierarchy is not None:
+    return criteria
+  if plan.uses_parents and (others := other_hierarchies(runs)):
+    logging.warning(
+      'the labels of %s have other parents than those of the first system, '
+      'whose parents are used for all systems; --labels=FILE chooses the '
+      'parents for all',
+      ', '.join(others),
+    )
+  return dataclasses.replace(criteria, hierarchy=first_hierarchy(runs))
 
 
 def first_hierarchy(runs: Sequence[JudgedRun]) -> Hierarchy | None:
@@ -197,6 +206,24 @@ def first_hierarchy(runs: Sequence[JudgedRun]) -> Hierarchy | None:
     run.criteria.hierarchy or run.predictions.hierarchy for run in runs
   )
   return next(filter(None, hierarchies), None)
+
+
+def other_hierarchies(runs: Sequence[JudgedRun]) -> list[str]:
+  """Returns the names of the runs whose labels have other ancestors.
+
+  The runs are compared with the first run that has a hierarchy. Runs without a
+  hierarchy are judged by that one, so they are not named.
+  """
+  first = first_hierarchy(runs)
+  if first is None:
+    return []
+  return [
+    run.name
+    for run in runs
+    if (own := run.criteria.hierarchy or run.predictions.hierarchy)
+    and own is not first
+    and not first.same_above(own, run.predictions.labels)
+  ]
 
 
 def check_same_labels(runs: Sequence[JudgedRun]) -> None:

@@ -16,6 +16,7 @@ from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import (
   best_by_tests,
   first_hierarchy,
+  other_hierarchies,
   why_not_tested,
 )
 from xjax.report.figures.curves import learning_curves, rank_curves
@@ -335,6 +336,15 @@ def _hierarchy(
       path_table(values_of, colours),
       level_table(values_of, colours),
     ]
+    if others := other_hierarchies(runs):
+      blocks.insert(
+        0,
+        Text(
+          f'The labels of {", ".join(others)} have other parents than those of '
+          'the first system, so the figures of this section cannot be '
+          'compared.'
+        ),
+      )
   names = {x.id: x.name for x in hierarchy.labels if x.name != x.id}
   names |= {k: v for run in runs for k, v in run.names.items()}
   return [

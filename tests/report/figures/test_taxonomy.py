@@ -183,6 +183,14 @@ def test_the_drawing_is_the_same_every_time_and_needs_nothing():
   assert '<!-- s1 -->' in second
 
 
+def test_names_in_letters_that_the_font_lacks_are_only_in_the_tree():
+  names = {**NAMES, 'z': '\u533a\u57df', 'd': 'dusk'}
+  tree, _ = taxonomy_blocks([group('s0', OURS)], OURS.hierarchy, names)
+  assert '\u533a\u57df' in tree.names  # and no warning about letters
+  (svg,) = tree.still.svgs
+  assert '<!-- dusk -->' in svg and '\u533a' not in svg
+
+
 def test_thousands_of_labels(monkeypatch):
   rng = np.random.default_rng(0)
   n = 7000

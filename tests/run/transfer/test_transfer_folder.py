@@ -98,6 +98,24 @@ def test_a_changed_file_is_written_again(source, whole, tmp_path):
   assert files_of(output) == whole
 
 
+def test_another_tree_changes_all_files(source, whole, tmp_path, monkeypatch):
+  output = tmp_path / 'tree'
+  with monkeypatch.context() as patch:  # as another version might cluster
+    cluster = transfer_module.cluster_labels
+    patch.setattr(
+      transfer_module,
+      'cluster_labels',
+      lambda corpus, config, request: cluster(
+        corpus, config, dataclasses.replace(request, seed=7)
+      ),
+    )
+    run(source, output)
+  assert files_of(output) != whole
+  (output / 'tree.npz').unlink()
+  run(source, output)
+  assert files_of(output) == whole
+
+
 def test_other_arguments_are_an_error(source, tmp_path):
   output = tmp_path / 'tree'
   run(source, output)

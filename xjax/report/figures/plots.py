@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import functools
 import io
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 import numpy as np
 
@@ -419,6 +421,17 @@ def _key(system: str) -> str:
 def literal(text: str) -> str:
   """Returns a text that matplotlib shows as it is, not as a formula."""
   return text.replace('$', r'\$')
+
+
+def can_draw(text: str) -> bool:
+  """Returns whether the font of pictures has all letters of a text."""
+  return _code_points().issuperset(map(ord, text))
+
+
+@functools.cache
+def _code_points() -> frozenset[int]:
+  """Returns the code points of the letters that the font has."""
+  return frozenset(get_font(findfont(STYLE['font.family'])).get_charmap())
 
 
 def _cut(name: str) -> str:

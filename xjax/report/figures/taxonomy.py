@@ -19,7 +19,7 @@ from xjax.judge.intervals import label_f1
 from xjax.judge.judge import thresholds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.slice import Slice
-from xjax.report.figures.plots import HALF, STYLE, literal, svg_text
+from xjax.report.figures.plots import HALF, STYLE, can_draw, literal, svg_text
 from xjax.report.page.page import (
   Block,
   Cell,
@@ -336,13 +336,16 @@ def _draw_bar(
   name: str,
   colour: tuple[str, str],
 ) -> None:
-  """Draws a bar, with its name if there is room."""
+  """Draws a bar, with its name if there is room and the font has its letters.
+
+  The tree that readers zoom into shows all names.
+  """
   fill, ink = colour
   axes.add_patch(
     Rectangle((left, row), width, 0.96, facecolor=fill, edgecolor=_LIGHT)
   )
   room = int(width / _LETTER) - 1
-  if room >= _FEWEST:
+  if room >= _FEWEST and can_draw(name):
     text = name if len(name) <= room else f'{name[: room - 1]}\u2026'
     axes.text(
       left + _LETTER / 2,

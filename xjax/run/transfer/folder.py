@@ -89,6 +89,12 @@ class TransferFolder:
     if not self.record[_FILES]:
       self._save()
 
+  def forget(self) -> None:
+    """Records that no file is complete, so that all are written again."""
+    self.record[_FILES] = {}
+    self.record.pop(_RESULT, None)
+    self._save()
+
   def has(self, name: str) -> bool:
     """Returns whether a file is complete and has not changed."""
     facts, path = self.facts(name), self.path / name

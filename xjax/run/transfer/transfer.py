@@ -183,7 +183,7 @@ class _Transfer:
     else:
       tree = cluster_labels(corpus, self.config, self.request)
       arrays = {f'{_PREFIX}/{k}': v for k, v in tree.arrays().items()}
-      self.folder.start()
+      self.folder.forget()  # other files may be about another tree
       write_npz(path, arrays, packed=True)
       self.folder.note(_TREE)
     arrays = Arrays.read(path)
