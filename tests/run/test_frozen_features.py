@@ -28,8 +28,11 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.label_graph import GraphLayers
 from xjax.score.pooling import MeanConfig, NoPooling
 from xjax.score.text_model import NeuralModel
+from xjax.train.checkpoint import read_params
+from xjax.train.parameters import CONCEPTS, DESCRIPTORS
 
 L, SIZES = 12, {'train': 40, 'dev': 10, 'test': 9}
 STEPS = 60
@@ -296,6 +299,32 @@ def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
   assert len(predictor.predict(['a'], L, [np.ones(L)])[0]) == L
   with pytest.raises(ConfigError, match='cannot be scored by name'):
     predictor.with_labels([Label('new', 'new label')])
+
+
+def test_concepts_that_a_graph_reads_have_vectors(settings, folder, tmp_path):
+  there = shutil.copytree(folder, tmp_path / 'there')
+  labels = [f'l{i:02d}' for i in range(L)]
+  rows = [{'id': label, 'parents': ['top']} for label in labels]
+  text = ''.join(json.dumps(row) + '\n' for row in [*rows, {'id': 'top'}])
+  (there / 'labels.jsonl').write_text(text)
+  config = moved(settings, there)
+  config.data.dir = str(there)
+  config.train.steps = config.train.judge_every = 2
+  config.model.pooling = NoPooling()
+  config.model.head = ZeroShotConfig(graph=GraphLayers(4))
+  vectors = np.eye(L, dtype=np.float32)
+  save_features(there, 'labels', vectors, labels)
+  says = "1 of 13 labels and concepts are missing, such as 'top'"
+  with pytest.raises(DataError, match=says):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  top = vectors.mean(axis=0, keepdims=True)
+  every = np.concatenate([top, vectors])
+  save_features(there, 'labels', every, ['top', *labels])
+  result = fit(config, tmp_path / 'run')
+  params = read_params(result.workdir / 'checkpoints', result.steps)
+  np.testing.assert_array_equal(params[DESCRIPTORS][:L], vectors)
+  np.testing.assert_array_equal(params[CONCEPTS], top)
 
 
 def test_words_are_not_features(finished, tmp_path):

@@ -18,6 +18,7 @@ from xjax.judge.predictions import Predictions
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
+from xjax.report.terminal.plan import plan_text
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.score.encoders.bert import BertConfig
@@ -181,6 +182,7 @@ def test_a_run_is_planned(finished):
   sizes = corpus_sizes(config, finished.corpus)
   plan = Planner(sizes, CHIPS['laptop']).plan(config, 1)
   assert plan.fits
+  assert '(model.head.pretraining)' in plan_text(plan)
   flat = dataclasses.replace(sizes, hierarchy=Hierarchy.flat(sizes.labels))
   less = Planner(flat, CHIPS['laptop']).plan(config, 1)
   assert plan.longest.operations > 1.1 * less.longest.operations

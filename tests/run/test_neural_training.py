@@ -6,11 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.fixtures.generation import KINDS, SIZES
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, LABEL, make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.load import load_corpus
+from xjax.losses.bce import BCEConfig
 from xjax.run.fit import fit
 from xjax.run.neural_training import (
   NeuralRun,
@@ -19,11 +21,21 @@ from xjax.run.neural_training import (
   plan_neural,
   scored_labels,
 )
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.generation.hbgl import HBGLConfig
+from xjax.score.heads.generation.radar import RadarConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.text_model import NeuralModel
+from xjax.score.pretrained.architecture import architecture_of
+from xjax.score.text_model import (
+  NeuralModel,
+  initial_biases,
+  smoothed_priors,
+)
+from xjax.train.parameters import by_path
 
 COUNTS = np.random.default_rng(0).permutation(
   [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
@@ -76,6 +88,31 @@ def test_held_out_labels_are_scored_by_descriptors_alone(config):
     (UnifiedConfig(), 16),
   ):
     assert scored_labels(NeuralModel(head=head), space) == n_labels
+
+
+@pytest.mark.parametrize(
+  ('head', 'at_priors'),
+  [
+    (LabelAttentionConfig(), True),  # the run sets its biases
+    (HBGLConfig(), True),  # it gets the priors when it is built
+    (HBGLConfig(priors=False), False),
+    (RadarConfig(), False),
+  ],
+)
+def test_biases_start_at_priors_if_the_head_wants_it(config, head, at_priors):
+  space = load_corpus(config.data, config.seed).label_space
+  n = space.n_trained
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=head)
+  train = dataclasses.replace(config.train, loss=BCEConfig())
+  config = dataclasses.replace(config, model=model, train=train)
+  mesh = make_mesh(MeshConfig())
+  architecture = architecture_of(SIZES | KINDS['bert'], 'sizes')
+  plan = plan_neural(config, space, SIZES['vocab_size'], mesh, architecture)
+  with jax.set_mesh(mesh):
+    bias = by_path(plan.init(jax.random.key(0)).params)['head/bias'][:n]
+  priors = smoothed_priors(space.train_counts[:n], space.n_train)
+  expected = initial_biases(priors) if at_priors else np.zeros(n)
+  np.testing.assert_allclose(bias, expected, rtol=1e-6)
 
 
 def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):

@@ -18,8 +18,7 @@ are wos, nyt and rcv1. The systems are:
   emitted, as Bertalis et al. judge it.
 - radar: a decoder that writes label sequences, with the sizes of RADAr++
   (Yousef et al. 2025, https://arxiv.org/abs/2501.13598; Bertalis et al. 2025).
-  Its encoder is RoBERTa. The paper also divides the learning rates by 10 after
-  3 epochs without a lower loss on dev; here they are constant.
+  Its encoder is RoBERTa.
 
 Differs from the authors' code of HGCLR: the products are bfloat16, and the best
 checkpoint is chosen by micro-F1 alone.
@@ -28,6 +27,19 @@ Differs from the authors' code of HBGL: the products are bfloat16, the best
 checkpoint is chosen by micro-F1 alone, a label can be emitted only at its own
 level, and the vectors of RCV1's labels start at random, because its files have
 no names.
+
+Differs from the authors' code of RADAr++:
+
+- The products are bfloat16, not float32.
+- The learning rates are constant. The code divides them by 10 after 3 epochs
+  without a lower loss on dev.
+- The best checkpoint and the end of training are chosen by micro-F1 on dev, not
+  by the loss on dev.
+- The loss of a document is the sum over its symbols. The code divides the sum
+  by the padded length, and clips gradients to 1; here they are clipped to 10.
+- Input vectors of labels have weight decay too.
+- A label is not written twice, and the start, padding and unknown labels are
+  not among the symbols that can be written.
 
 DIR has files like wos_train.json and a taxonomy, as in htc_bigru_lwan.py.
 FOLDER is a copy of a BERT model such as bert-base-uncased, or of roberta-base.

@@ -132,19 +132,6 @@ class Hierarchy:
     return levels
 
   @functools.cached_property
-  def depths(self) -> np.ndarray:
-    """Returns the length of the longest path from a root, int32 [V].
-
-    Roots have depth 1. Every node is deeper than all its ancestors.
-    """
-    depths = np.ones(len(self), np.int32)
-    for node in self.top_down:
-      above = self.parents[node]
-      if len(above):
-        depths[node] = 1 + depths[above].max()
-    return depths
-
-  @functools.cached_property
   def top_down(self) -> np.ndarray:
     """Returns all nodes in an order in which parents precede children."""
     waiting = self.parents.lengths.copy()

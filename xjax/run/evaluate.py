@@ -193,10 +193,8 @@ def _judge_in(
     shown_NK = None
     if not strategy:
       shown_NK = judged_probabilities(predictions, name, method, calibration)
-    if criteria.hierarchy is not None:
-      predictions = dataclasses.replace(
-        predictions, hierarchy=criteria.hierarchy
-      )
+    if (hierarchy := criteria.hierarchy) is not None:
+      predictions = dataclasses.replace(predictions, hierarchy=hierarchy)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
   prior = judge(by_frequency, prior_criteria(criteria))
   folder = home.evaluation(name)

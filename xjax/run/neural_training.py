@@ -201,8 +201,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # If the bias of a label is not a parameter of its own, the head computes
-      # its first biases from the priors.
+      # If the run does not set the first biases, the head decides how they
+      # start, and may compute them from the priors.
       label_priors=None if row_biases else priors,
       unseen=unseen,
       hidden=hidden,

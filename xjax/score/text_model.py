@@ -304,7 +304,11 @@ class TextModel(nnx.Module):
     return self.views.kept(batch, table, rngs)
 
   def _gathered(self, features: Any, batch: Batch) -> Any:
-    """Returns the features; a plan replaces them by those of all devices."""
+    """Returns the features as they are.
+
+    Nothing in training overrides this method. Only the model of a plan does
+    (plan/plan.py), because its single device stands for all devices.
+    """
     del batch
     return features
 

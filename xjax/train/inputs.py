@@ -32,6 +32,7 @@ from xjax.data.batches.packing import Packing, possible_rows
 from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.batches.zones import Zones
 from xjax.data.formats.contract import DataConfig
+from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import model_view
 from xjax.data.schema import Corpus, Document, Label, Split
 from xjax.data.text.subwords import Subwords, document_subwords
@@ -57,11 +58,13 @@ def check_features(corpus: Corpus, config: Config) -> None:
   """Checks the vectors of documents and labels from an outside encoder.
 
   All vectors must have the model's size. If the head uses label descriptors,
-  all labels must have vectors.
+  all labels must have vectors. If the model also reads parents, all concepts of
+  its hierarchy must have vectors too.
 
   Raises:
     ConfigError: vectors have another size than the model's.
-    DataError: as in label_features.
+    DataError: as in label_features; or the model reads parents, and a label is
+      its own ancestor.
   """
   if not config.data.tokens.dense:
     return
@@ -70,7 +73,10 @@ def check_features(corpus: Corpus, config: Config) -> None:
       _check_size(split.features, config)
   if config.model.head.describes:
     space = corpus.label_space
-    label_features(space.labels[: space.n_inside], config)
+    nodes = space.labels[: space.n_inside]
+    if config.model.reads_parents:
+      nodes = Hierarchy.of_space(space, len(nodes)).labels
+    label_features(nodes, config)
 
 
 def split_features(split: Split, config: Config) -> FeatureRows:
@@ -94,7 +100,7 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
   Without feature files, the vectors are computed from the words of label names.
 
   Args:
-    labels: L labels.
+    labels: L labels. For a model that reads parents, concepts follow them.
     config: config of a run on vectors of an outside encoder.
 
   Returns:
@@ -102,12 +108,13 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
 
   Raises:
     ConfigError: vectors have another size than the model's.
-    DataError: a file has a fault, or lacks a label.
+    DataError: a file has a fault, or lacks a label or a concept.
   """
   ids = [label.id for label in labels]
   if has_feature_files(config.data):
     stem = os.path.join(features_folder(config.data), 'labels')
-    features = read_features(stem, ids)
+    also = ' and concepts' if config.model.reads_parents else ''
+    features = read_features(stem, ids, f'labels{also}')
     if (features.lengths != 1).any():
       raise DataError(
         f'{stem}.lengths.npy: each label must have exactly one vector'

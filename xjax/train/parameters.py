@@ -56,8 +56,9 @@ def replace_values(
   The sharding of the parameter stays the same.
 
   Args:
-    param: float32, of any shape.
-    values: array of the shape of param, the same on every process.
+    param: floats or integers, of any shape.
+    values: array of the shape of param, the same on every process. It is
+      converted to the dtype of param.
     mask: bool, broadcast to the shape of param; True where a value of param is
       replaced.
   """

@@ -78,7 +78,7 @@ def test_each_label_is_counted_once_and_every_path_is_whole(seed, n, more):
     [labels[i] for i in order[:n_labels]],
     [labels[i] for i in order[n_labels:]],
   )
-  depth = int(graph.depths[encoded_nodes(graph)].max())
+  depth = int(graph.levels[encoded_nodes(graph)].max())
   parts = TaxonomyParts.of(graph, depth + more)
   assert parts.nodes.shape[1] <= depth + more
   once = parts.nodes[parts.counted]

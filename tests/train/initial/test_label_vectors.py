@@ -1,22 +1,36 @@
 """The first vectors of labels: from names, and trained on a hierarchy."""
 
+from flax import nnx
 import jax
 import numpy as np
 import pytest
 
 from tests.fixtures.encoders import write_encoder
-from tests.fixtures.generation import hierarchy, make_model, mesh_of
+from tests.fixtures.generation import (
+  KINDS,
+  SIZES,
+  hierarchy,
+  make_model,
+  mesh_of,
+)
+from xjax.config.run import Config
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.generation.hbgl import HBGLConfig
 from xjax.score.heads.generation.pretraining import (
   LabelPretraining,
   pretrained_nodes,
   segments_of,
 )
+from xjax.score.pretrained.architecture import architecture_of
 from xjax.score.pretrained.language_model import language_transform
 from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.score.text_model import NeuralModel
 from xjax.train.initial import label_vectors
 from xjax.train.initial.label_vectors import name_vectors, pretrain
+from xjax.train.parameters import by_path
 
 
 def test_a_label_starts_as_the_sum_of_its_pieces():
@@ -101,6 +115,30 @@ def test_a_second_step_in_a_round_is_like_one_in_a_second_round(
     )
     after.append(trained(modules, steps=2 // times)[1])
   np.testing.assert_array_equal(*after)
+
+
+def test_a_step_writes_over_the_tables(modules, monkeypatch):
+  step, is_free = label_vectors._step, []
+
+  def watched(graphdef, rate, arrays, *rest):
+    result = step(graphdef, rate, arrays, *rest)
+    is_free.extend(x.is_deleted() for x in arrays)
+    return result
+
+  monkeypatch.setattr(label_vectors, '_step', watched)
+  trained(modules)
+  assert len(is_free) == 3 * 4 and all(is_free)
+
+
+def test_the_layers_are_computed_again_in_the_backward_pass():
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=HBGLConfig())
+  with jax.set_mesh(mesh_of()):
+    params = by_path(nnx.state(make_model()))
+  architecture = architecture_of(SIZES | KINDS['bert'], 'sizes')
+  encoder, _ = label_vectors._frozen_modules(
+    params, Config(model=model), architecture
+  )
+  assert encoder.remat and not model.encoder.remat
 
 
 @pytest.mark.thorough

@@ -77,12 +77,15 @@ _DTYPES = (np.float32, np.float16)
 _SETTLED = 2 * 10**9  # nanoseconds; some file systems count time in 2 s
 
 
-def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
+def read_features(
+  stem: str | os.PathLike, ids: Sequence[str], what: str = 'documents'
+) -> FeatureRows:
   """Opens the files of a stem and selects the features of documents.
 
   Args:
     stem: path of STEM.npy, with or without the ending.
     ids: N document ids. The files may have further documents, in any order.
+    what: what has these ids, for error messages.
 
   Returns:
     The vectors of the N documents, in the order of `ids`. A vector is read
@@ -105,7 +108,7 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
   order = np.array([row_of.get(id_, -1) for id_ in ids], np.int64)
   if len(missing := np.flatnonzero(order < 0)):
     raise DataError(
-      f'{stem}.ids.txt: {len(missing)} of {len(ids)} documents are missing, '
+      f'{stem}.ids.txt: {len(missing)} of {len(ids)} {what} are missing, '
       f'such as {ids[missing[0]]!a}'
     )
   features = FeatureRows.of(f'{stem}.npy', list(row_of), vectors, lengths)

@@ -94,7 +94,7 @@ class Bert(Transformer):
     segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      _, h_BTD = self.run(layer)(states[-1], segments_BT, layer_seeds)
+      _, h_BTD = self.recomputed(layer)(states[-1], segments_BT, layer_seeds)
       states.append(h_BTD)
     return states
 
@@ -118,7 +118,9 @@ class Bert(Transformer):
     segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
     for layer, layer_seeds in zip(self.layers[:-1], seeds[1:]):
-      inputs_BTX, h_BTD = self.run(layer)(h_BTD, segments_BT, layer_seeds)
+      inputs_BTX, h_BTD = self.recomputed(layer)(
+        h_BTD, segments_BT, layer_seeds
+      )
       memory.append(inputs_BTX[:, :, self.width :])
     # Nothing reads the states after the last layer.
     inputs_BTX = self.layers[-1].attention.inputs(h_BTD)
@@ -137,7 +139,9 @@ class Bert(Transformer):
       return [None] * (1 + len(self.layers))
     return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
 
-  def run(self, function: Callable[..., Result]) -> Callable[..., Result]:
+  def recomputed(
+    self, function: Callable[..., Result]
+  ) -> Callable[..., Result]:
     """Returns a function whose gradient computes it again if `remat` is set.
 
     The function takes seeds instead of rngs, because jax.checkpoint traces it

@@ -79,7 +79,7 @@ def embed(
   return h_BND.astype(encoder.dtype)
 
 
-def follow(
+def run_layers(
   encoder: Bert,
   h_BND: Float[Array, 'B N D'],
   memory: Sequence[Sequence[Memory]],
@@ -103,7 +103,7 @@ def follow(
   """
   own = []
   for layer, parts, layer_seeds in zip(encoder.layers, memory, seeds):
-    run = encoder.run(functools.partial(_run_layer, layer))
+    run = encoder.recomputed(functools.partial(_run_layer, layer))
     h_BND, new = run(h_BND, list(parts), sees_BNX, layer_seeds)
     own.append(new)
   return h_BND, own

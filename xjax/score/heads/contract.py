@@ -54,9 +54,9 @@ class HeadConfig(ConfigPart, abstract=True):
       explain the scores.
     describes: whether descriptors represent the labels, so that further labels
       can be added by name.
-    row_biases: whether each label has a bias of its own, the label rows `bias`.
-      Training starts these biases at the logits of the labels' priors. Other
-      heads get the logits when they are built (HeadInputs.bias_L).
+    row_biases: whether the run sets the first values of the label rows `bias`,
+      to the logits of the labels' priors. If False, the head gets the logits
+      when it is built (HeadInputs.bias_L), and decides how its biases start.
     on_all_devices: whether the label rows are divided over all devices, not
       only over the label axis. If so, the head's `axes` is ALL_DEVICES.
     fusable: whether training can change the label rows in the pass that

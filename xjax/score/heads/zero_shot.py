@@ -75,6 +75,10 @@ class ZeroShot(DescriptorHead):
 
   Attention is that of e_l. With graph_queries, it is that of e_l + g_l.
 
+  The paper has v_l = sum_t alpha_tl h_t for both kinds. For Joining.ADD, this
+  head keeps the sum of k_t, as without a graph (Chalkidis et al. 2019), because
+  h_t has size D and e_l + g_l has size E: their product exists only if D = E.
+
   Attributes:
     descriptors: e, float32 [L, E], frozen.
     seen: float32 [L], frozen, 1 for labels with training documents, else 0.

@@ -10,8 +10,8 @@ import dataclasses
 from typing import ClassVar
 
 from flax import nnx
-import jax
 from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.config_part import ConfigPart
 from xjax.core.types import Batch
@@ -76,37 +76,40 @@ class Views(nnx.Module):
   """
 
   def kept(
-    self, batch: Batch, table: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
+    self,
+    batch: Batch,
+    table: Float32[Array, 'words D'],
+    rngs: nnx.Rngs | None,
+  ) -> Float32[Array, 'B T']:
     """Computes the factors of the words of each document.
 
     Args:
       batch: documents with gold labels. Each document has its own row.
-      table: float32 [words or pieces, D], the vectors of the model. The vector
-        of a token is the row of its id.
+      table: the vectors of the model's words or pieces. The vector of a token
+        is the row of its id.
       rngs: stream `dropout`, or None for no randomness.
 
     Returns:
-      kept_BT: float32. The values at padding have no meaning.
+      The factors. Their values at padding have no meaning.
     """
     raise NotImplementedError
 
   def loss(
     self,
-    first_BD: jax.Array,
-    second_BD: jax.Array,
-    mask_B: jax.Array,
+    first_BD: Float[Array, 'B D'],
+    second_BD: Float[Array, 'B D'],
+    mask_B: Bool[Array, ' B'],
     rngs: nnx.Rngs | None,
-  ) -> jax.Array:
+  ) -> Float32[Array, '']:
     """Compares the two views of each document.
 
     Args:
       first_BD: the vectors of documents.
       second_BD: the vectors of their second views.
-      mask_B: bool, False for rows that only fill the batch.
+      mask_B: False for rows that only fill the batch.
       rngs: stream `dropout`, or None for no dropout.
 
     Returns:
-      float32 scalar, the loss, summed over real documents.
+      The loss, summed over real documents.
     """
     raise NotImplementedError

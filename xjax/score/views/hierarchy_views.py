@@ -308,7 +308,9 @@ def contrast_losses(
   return jnp.where(mask_X, losses_X, 0).reshape(2, batch)
 
 
-def _gumbel(key: jax.Array, index: jax.Array, shape: tuple[int, ...]):
+def _gumbel(
+  key: jax.Array, index: jax.Array, shape: tuple[int, ...]
+) -> Float32[Array, '*shape']:
   """Returns the Gumbel noise of a part of the taxonomy."""
   return jax.random.gumbel(jax.random.fold_in(key, index), shape, jnp.float32)
 

@@ -1,4 +1,4 @@
-"""Starts the vectors of labels from their names, and trains them at once.
+"""Starts the vectors of labels from names, and trains them on the hierarchy.
 
 This is for heads whose labels have vectors in the space of an encoder's pieces
 (HeadConfig.embeds_labels; Jiang et al. 2022, "HBGL", Section 3.2).
@@ -223,19 +223,21 @@ def pretrain(
     return make_segment(hierarchy, segments[number], size)
 
   graphdef, weights = nnx.split(modules)
-  step = jax.jit(functools.partial(_step, graphdef, config.rate))
   key = jax.random.fold_in(jax.random.key(seed), _STREAM)
   masks = host_generator(seed, 'label_masks')
   mean, square = jnp.zeros_like(table), jnp.zeros_like(table)
   steps_V1 = jnp.zeros((len(table), 1), jnp.int32)
-  arrays = jnp.asarray(table), mean, square, steps_V1
+  # This makes a copy, because jnp.asarray could share the memory of `table`.
+  arrays = jnp.array(table), mean, square, steps_V1
   total, losses = config.steps * len(segments), []
   with Progress('training the vectors of labels', total, unit='step') as bar:
     for i in range(total):
       rounds, number = divmod(i, len(segments))
       share = min(1.0, config.mask + config.growth * rounds / config.steps)
       masked_BX = masks.random((config.batch, size)) < share
-      arrays, loss = step(
+      arrays, loss = _step(
+        graphdef,
+        config.rate,
         arrays,
         weights,
         special_2D,
@@ -258,6 +260,8 @@ def pretrain(
   return np.asarray(arrays[0])
 
 
+# The tables are large, so a step writes its results over them.
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _step(
   graphdef: nnx.GraphDef,
   rate: float,
@@ -275,6 +279,7 @@ def _step(
     rate: learning rate.
     arrays: float32 [V, D], the vectors, and the means of gradients and of
       squares; and int32 [V, 1], the number of steps that each node has taken.
+      They must not be used afterwards.
     special_2D, segment, masked_BX: as in pretraining_loss.
     key: JAX random key for dropout.
   """
@@ -331,11 +336,17 @@ def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
 def _frozen_modules(
   params: dict[str, jax.Array], config: Config, architecture: Architecture
 ) -> tuple[nnx.Module, nnx.Module]:
-  """Returns copies of the encoder and of the transform, on one device."""
+  """Returns copies of the encoder and of the transform, on one device.
+
+  The backward pass computes the layers of the encoder again. Otherwise, this
+  stage would need memory for the activations of all layers, and often more
+  memory than a step of training.
+  """
+  saving = dataclasses.replace(config.model.encoder, remat=True)
 
   def build() -> tuple[nnx.Module, nnx.Module]:
     rngs, inputs = nnx.Rngs(0), EncoderInputs(0, jnp.float32, architecture)
-    encoder = config.model.encoder.build(inputs, rngs)
+    encoder = saving.build(inputs, rngs)
     return encoder, Transform(encoder, rngs=rngs)
 
   modules = []

@@ -18,7 +18,7 @@ _EPS = 1e-5  # of the layer norms
 
 
 class Decoder(nnx.Module):
-  """Adds to the vectors of symbols what the earlier symbols and tokens say.
+  """Computes states of symbols from the earlier symbols and from the tokens.
 
   The layers are those of Vaswani et al. (2017, Section 3.1), without an
   embedding of positions: each symbol sees itself and the symbols before it, as
@@ -55,7 +55,7 @@ class Decoder(nnx.Module):
     )
 
   def memory(self, hidden_BTD: Float[Array, 'B T D']) -> list[Memory]:
-    """Returns the keys and values of the tokens, for each layer."""
+    """Returns the keys and values of the tokens, [B, T, 2D] for each layer."""
     return [layer.memory(hidden_BTD) for layer in self.layers]
 
   def __call__(
@@ -142,11 +142,11 @@ class DecoderLayer(nnx.Module):
     self.norms = nnx.List(LayerNorm(dim, _EPS) for _ in range(3))
 
   def own(self, x: Float[Array, 'B steps D']) -> Memory:
-    """Returns the keys and values of symbols."""
+    """Returns the keys and values of symbols, [B, steps, 2D]."""
     return self.own_pairs(x)
 
   def memory(self, hidden_BTD: Float[Array, 'B T D']) -> Memory:
-    """Returns the keys and values of tokens."""
+    """Returns the keys and values of tokens, [B, T, 2D]."""
     return self.token_pairs(hidden_BTD)
 
   def __call__(

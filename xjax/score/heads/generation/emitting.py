@@ -1,4 +1,4 @@
-"""Defines what heads have in common that emit some labels for a document."""
+"""Defines the base class of heads that emit some labels for a document."""
 
 from collections.abc import Mapping
 import enum
@@ -14,7 +14,7 @@ from xjax.score.heads.contract import Frozen, Head
 
 
 class Ranking(enum.Enum):
-  """Says which labels a head ranks that emits some labels for a document.
+  """Says which labels are ranked by a head that emits labels step by step.
 
   Attributes:
     EMITTED: only the labels that are emitted. A list has no other label, so

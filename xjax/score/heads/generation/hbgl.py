@@ -187,7 +187,8 @@ class HBGL(EmittingHead):
   Attributes:
     kernel: float32 [L, D], the vectors of labels.
     bias: float32 [L].
-    level: int32 [L], frozen, the level of each label, PAD for padding.
+    level: int32 [L], frozen, the level of each label, PAD for padding. It
+      starts at 0, and skips levels of the hierarchy that have no labels.
     special: float32 [2, D], the vectors of [SEP] and [MASK].
     end_bias: float32 [1], the bias of [SEP].
     transform: transforms the states at the pseudo masks.

@@ -18,7 +18,7 @@ import numpy as np
 from xjax.data.hierarchy import Hierarchy
 from xjax.score.encoders.bert import STDDEV, Bert, activate
 from xjax.score.encoders.layers import Dense, LayerNorm
-from xjax.score.encoders.prefix import Prefix, embed, follow
+from xjax.score.encoders.prefix import Prefix, embed, run_layers
 
 Results = TypeVar('Results')
 
@@ -99,7 +99,9 @@ def taught_states(
   sees = is_level & (places < places[:, None])
   sees |= np.eye(2 * n + 1, dtype=bool)
   memory = [[part] for part in prefix.memory]
-  states, _ = follow(encoder, h, memory, _with_tokens(prefix, sees), seeds[1:])
+  states, _ = run_layers(
+    encoder, h, memory, _with_tokens(prefix, sees), seeds[1:]
+  )
   return states[:, n:]
 
 
@@ -146,7 +148,7 @@ def generate(
     memory = list(zip(prefix.memory, above))
     seen = _with_tokens(prefix, sees)
     none = [None] * len(memory)
-    states_B2D, new = follow(encoder, h_B2D, memory, seen, none)
+    states_B2D, new = run_layers(encoder, h_B2D, memory, seen, none)
     at = 0, jnp.maximum(level - 1, 0), 0
     above = [
       lax.dynamic_update_slice(rows, x[:, :1], at)

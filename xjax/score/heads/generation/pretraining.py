@@ -28,7 +28,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.losses.bce import bce
 from xjax.score.encoders.bert import Bert
-from xjax.score.encoders.prefix import embed, follow
+from xjax.score.encoders.prefix import embed, run_layers
 from xjax.score.heads.generation.levels import Transform
 from xjax.score.trees.segments import cut_into_segments, tree_of_first_parents
 
@@ -186,7 +186,7 @@ def pretraining_loss(
   vectors = jnp.concatenate([root, nodes], axis=1)
   h = embed(encoder, vectors, places[None], 0, seeds[0])
   nothing = [()] * len(encoder.layers)
-  states, _ = follow(encoder, h, nothing, segment.sees[None], seeds[1:])
+  states, _ = run_layers(encoder, h, nothing, segment.sees[None], seeds[1:])
   h = transform(states[:, 1:]).reshape(batch * size, -1)
   targets = (segment.together & masked_BX[:, None, :]).reshape(-1, size)
   loss, _ = bce(product(h, rows_XD, (1, 1)), targets)

@@ -193,7 +193,8 @@ class Radar(EmittingHead):
     kernel: float32 [L, D], the output vectors of labels, which are not tied to
       the input vectors.
     bias: float32 [L].
-    level: int32 [L], frozen, the level of each label.
+    level: int32 [L], frozen, the level of each label. It starts at 1, and
+      also counts levels of the hierarchy that have no labels.
     rank: int32 [L], frozen, the place of each label in label sequences.
     other_embedding: float32 [2, D], the input vectors of the end of a level and
       of the start.
