@@ -58,6 +58,7 @@ def test_workdir_is_as_described(config, finished):
     'splits': {'train': 40, 'dev': 16, 'test': 16},
     'digests': {name: s.digest for name, s in corpus.splits.items()},
     'fingerprint': corpus.fingerprint,
+    'taxonomy': corpus.label_space.taxonomy_digest,
     'vocabulary': vocab.digest,
   }
   space = LabelSpace.load(folder / 'labels.jsonl', 40)

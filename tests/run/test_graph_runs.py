@@ -16,6 +16,7 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
+from xjax.plan.sizes import corpus_sizes
 from xjax.run.added_labels import describe
 from xjax.run.fit import fit
 from xjax.run.load import load
@@ -313,7 +314,9 @@ def test_labels_without_parents_are_an_error(part, described_config, tmp_path):
     else shrink(quickstart.get_config('hgclr')).model,
   )
   instead = {'head.graph': 'NoGraph', 'views': 'NoViews'}[part]
-  says = f'config.model.{part}=.* no label of the corpus has a parent; .* set '
-  says += rf'config.model.{part} to {instead}\(\)'
+  says = f'config.model.{part}=.* no label that the model scores has a parent; '
+  says += rf'.* set config.model.{part} to {instead}\(\)'
   with pytest.raises(ConfigError, match=says):
     fit(config, tmp_path / 'run')
+  with pytest.raises(ConfigError, match=says):
+    corpus_sizes(config)

@@ -199,8 +199,11 @@ def test_a_run_is_planned(finished):
 
 
 def test_a_taxonomy_with_too_many_levels_is_refused(tmp_path):
-  with pytest.raises(ConfigError, match='head.max_levels=1: the labels'):
-    fit(config_with(max_levels=1), tmp_path)
+  config, says = config_with(max_levels=1), 'head.max_levels=1: the labels'
+  with pytest.raises(ConfigError, match=says):
+    fit(config, tmp_path)
+  with pytest.raises(ConfigError, match=says):
+    corpus_sizes(config)
 
 
 def test_an_encoder_without_positions_for_the_levels_is_refused(tmp_path):

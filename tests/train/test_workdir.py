@@ -1,8 +1,13 @@
 """Folders that cannot be a workdir."""
 
+import json
+
 import pytest
 
+from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError, UserError
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.load import load_corpus
 from xjax.run.fit import fit
 from xjax.run.load import load
 from xjax.train.workdir import Workdir, read_json
@@ -65,3 +70,56 @@ def test_a_folder_called_stages_alone_makes_no_stage(tmp_path):
   run = Workdir.at(tmp_path)
   run.config.write_text('{}')
   assert mine.is_stage and run.stage('mine').is_stage and not run.is_stage
+
+
+@pytest.fixture
+def taxonomy(tmp_path):
+  """A corpus whose label a is below b, and whose concept y is above b."""
+  folder = tmp_path / 'corpus'
+  folder.mkdir()
+  row = {'id': '1', 'text': 'word', 'labels': ['a', 'b']}
+  write_lines(folder / 'train.jsonl', [row])
+
+  def read(**parents):
+    parents = {'a': 'b', 'b': 'y', 'y': ''} | parents
+    rows = [{'id': id_, 'parents': [*above]} for id_, above in parents.items()]
+    write_lines(folder / 'labels.jsonl', rows)
+    return load_corpus(JsonlData(dir=str(folder), workers=1), 0)
+
+  return read
+
+
+def write_lines(path, rows):
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+@pytest.mark.parametrize(
+  'changed',
+  [{'a': 'y'}, {'x': '', 'y': 'x'}, {'a': '', 'b': ''}],
+  ids=['of a label', 'of a concept', 'none are left'],
+)
+def test_a_run_is_not_resumed_with_other_parents(taxonomy, tmp_path, changed):
+  workdir, corpus = Workdir.at(tmp_path / 'run'), taxonomy()
+  for _ in range(2):
+    workdir.record_corpus(corpus)
+    write_json(workdir.config, {})
+  other = taxonomy(**changed)
+  assert other.fingerprint == corpus.fingerprint
+  with pytest.raises(
+    DataError, match='was started with another taxonomy: since'
+  ):
+    workdir.record_corpus(other)
+  # Older versions of xjax recorded no taxonomy.
+  described = read_json(workdir.corpus)
+  del described['taxonomy']
+  write_json(workdir.corpus, described)
+  workdir.record_corpus(other)
+  assert read_json(workdir.corpus) == described
+
+
+def test_the_record_of_labels_without_parents_has_no_taxonomy(
+  taxonomy, tmp_path
+):
+  workdir = Workdir.at(tmp_path / 'run')
+  workdir.record_corpus(taxonomy(a='', b=''))
+  assert 'taxonomy' not in read_json(workdir.corpus)

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
+import hashlib
 import itertools
 import json
 import os
@@ -319,6 +320,22 @@ class LabelSpace:
   def ids(self) -> Texts:
     """Returns the label ids, in order."""
     return self.labels.ids
+
+  @property
+  def taxonomy_digest(self) -> str | None:
+    """Returns the hex digest of the ids and parents of labels and concepts.
+
+    The result is None if no label and no concept has a parent.
+    """
+    parts = self.labels, self.concepts
+    if not any(len(part.parents.bytes()) for part in parts):
+      return None
+    digest = hashlib.sha256()
+    for part in parts:
+      for row in zip(part.ids, part.parents, strict=True):
+        digest.update(json.dumps(row).encode())
+      digest.update(b'\n')
+    return digest.hexdigest()
 
   @property
   def index(self) -> TextRows:

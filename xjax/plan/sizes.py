@@ -8,7 +8,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM, Corpus, Label
-from xjax.run.neural import first_vocabulary
+from xjax.run.neural import check_hierarchy, first_vocabulary
 from xjax.run.neural_training import run_hierarchy, scored_labels
 from xjax.score.pretrained.architecture import (
   Activation,
@@ -90,6 +90,8 @@ def corpus_sizes(
     leave_out = config.eval.leave_out
     corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
   train, space = corpus.split('train'), corpus.label_space
+  if config.model.reads_parents:
+    check_hierarchy(config.model, space)
   architecture, vocab = None, None
   reads = config.data.tokens
   if reads.pretrained:

@@ -175,8 +175,9 @@ class NeuralFit(Fit):
       number of labels and a hierarchy that suit the head.
     - All gold labels of a document, or their clusters, can be kept in training.
       What proposes labels fits the corpus.
-    - Before the first start of the run: each pattern for parameter names in the
-      config has an effect, and at least one parameter is trained.
+    - Before the first start of the run: the sizes of the parts of the model
+      suit each other, each pattern for parameter names in the config has an
+      effect, and at least one parameter is trained.
 
     Raises:
       ConfigError: one of these conditions is not met.
@@ -189,7 +190,7 @@ class NeuralFit(Fit):
     model = self.config.model
     model.head.check_labels(scored_labels(model, corpus.label_space))
     if model.reads_parents:
-      _check_hierarchy(model, corpus.label_space)
+      check_hierarchy(model, corpus.label_space)
     levels = self._levels and self._levels.of(corpus)
     parts = self.config, self.workdir, self._stage
     check_proposals(*parts, corpus, levels)
@@ -197,7 +198,8 @@ class NeuralFit(Fit):
       split = corpus.split('train')
       model.head.check_gold(levels, corpus.trained_gold, split.ids)
     if not self.workdir.config.exists():
-      _check_groups(self.config, corpus.label_space)
+      levels = levels if model.head.levels else None
+      _check_model(self.config, corpus.label_space, levels)
     if 'dev' in prior:
       check_best_metric(self.config.train.best_metric, prior['dev'])
     elif is_host0():
@@ -271,28 +273,38 @@ class NeuralFit(Fit):
     return proposing_stage(self.config, self.workdir)
 
 
-def _check_hierarchy(model: NeuralModel, space: LabelSpace) -> None:
+def check_hierarchy(model: NeuralModel, space: LabelSpace) -> None:
   """Checks that a model that reads parents suits the hierarchy of labels.
 
+  Args:
+    model: config of the model.
+    space: label space of the run.
+
   Raises:
-    ConfigError: no label and no concept has a parent, or the hierarchy does not
-      suit the head.
+    ConfigError: no label that the model scores has a parent (for a graph: nor a
+      child), or the hierarchy does not suit the head or the views.
     DataError: a label is its own ancestor.
   """
-  hierarchy = run_hierarchy(model, space)
-  if hierarchy.is_flat:
-    part, config, advice = 'views', model.views, 'NoViews()'
-    if model.head.reads_parents:
-      part, config, advice = 'head', model.head, 'another head'
-      if isinstance(model.head, DescriptorHeadConfig):
-        part, config, advice = 'head.graph', model.head.graph, 'NoGraph()'
-    path = f'config.model.{part}'
-    raise ConfigError(
-      f'{path}={type(config).__name__}(...): reads the parents of labels, but '
-      'no label of the corpus has a parent; give "parents" to the labels, or '
-      f'set {path} to {advice}'
-    )
-  model.head.check_hierarchy(hierarchy)
+  hierarchy, head = run_hierarchy(model, space), model.head
+  n = hierarchy.n_labels
+  is_flat = not hierarchy.parents.lengths[:n].any()
+  parts = [('views', model.views, 'NoViews()', is_flat)]
+  if isinstance(head, DescriptorHeadConfig):
+    # A graph also reads children, which may be concepts.
+    is_flat = is_flat and not hierarchy.children.lengths[:n].any()
+    parts.append(('head.graph', head.graph, 'NoGraph()', is_flat))
+  else:
+    parts.append(('head', head, 'another head', is_flat))
+  for part, config, advice, is_flat in parts:
+    if config.reads_parents and is_flat:
+      path = f'config.model.{part}'
+      raise ConfigError(
+        f'{path}={type(config).__name__}(...): reads the parents of labels, '
+        'but no label that the model scores has a parent; give "parents" to '
+        f'the labels, or set {path} to {advice}'
+      )
+  head.check_hierarchy(hierarchy)
+  model.views.check_hierarchy(hierarchy)
 
 
 def _check_batch(size: int, documents: int) -> None:
@@ -367,13 +379,23 @@ def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
     )
 
 
-def _check_groups(config: Config, space: LabelSpace) -> None:
-  """Checks the patterns for parameter names in a config (see check_groups)."""
+def _check_model(
+  config: Config, space: LabelSpace, levels: LabelLevels | None
+) -> None:
+  """Checks that a model can be built, without creating arrays.
+
+  Patterns for parameter names are checked too (see check_groups).
+
+  Raises:
+    ConfigError: the sizes of the parts of the model do not suit each other, or
+      as in check_groups.
+  """
   train = config.train
+  mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
+  # Neither checks of sizes nor the paths of parameters depend on the number of
+  # words.
+  plan = plan_neural(config, space, SOME_WORDS, mesh, architecture, levels)
   if train.rates or train.freeze or train.layer_decay != 1:
-    mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
-    # The paths of parameters do not depend on the number of words.
-    plan = plan_neural(config, space, SOME_WORDS, mesh, architecture)
     params = plan.abstract.params
     trained, _ = plan.split(params)
     rows = nnx.filter_state(params, is_label_row) if plan.rows else {}

@@ -40,7 +40,7 @@ from xjax.data.text.words import Vocabulary
 from xjax.judge.evaluation import MARK
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 
-_VOCABULARY = 'vocabulary'  # field of corpus.json
+_VOCABULARY, _TAXONOMY = 'vocabulary', 'taxonomy'  # fields of corpus.json
 _STAGES = 'stages'  # folder of the workdirs of stages
 _REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
@@ -372,7 +372,8 @@ class Workdir:
     If splits were drawn, the ids of their documents are written too.
 
     Raises:
-      DataError: the run was started on another corpus.
+      DataError: the run was started on another corpus, or with other parents of
+        labels or concepts.
     """
     described = {
       'n_train': corpus.label_space.n_train,
@@ -387,12 +388,24 @@ class Workdir:
     has_run = self.config.exists() and self.corpus.exists()
     before = dict(read_json(self.corpus) if has_run else described)
     before.pop(_VOCABULARY, None)
+    taxonomy = corpus.label_space.taxonomy_digest
+    # Older versions of xjax recorded no taxonomy.
+    taxonomy_before = before.pop(_TAXONOMY, taxonomy)
     if before != described:
       raise DataError(
         f'{self.path}: was started on another corpus (before: '
         f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
         'workdir, or judge this model on other data with xjax evaluate'
       )
+    if taxonomy_before != taxonomy:
+      raise DataError(
+        f'{self.path}: was started with another taxonomy: since then, parents '
+        'of labels, or concepts that are no labels, have changed in the '
+        'corpus; use a new workdir, or restore the old taxonomy, which is in '
+        f'{self.labels.name} and {self.concepts.name} of the workdir'
+      )
+    if taxonomy is not None:
+      described[_TAXONOMY] = taxonomy
     barrier('xjax:corpus')
     if is_host0():
       space = corpus.label_space

@@ -22,33 +22,35 @@ def paths(tree):
   return path_of
 
 
+def cut(tree, limit):
+  ids = [f'label {i}' for i in range(tree.n_labels)]
+  return cut_into_segments(tree, limit, ids, 'config.segment')
+
+
 def test_of_a_complete_tree():
   """Checks 8 leaves with 6 nodes above them: each path has 3 nodes."""
-  parts = list(cut_into_segments(complete_tree(8, 2), 7))
+  parts = list(cut(complete_tree(8, 2), 7))
   leaves = [sorted(paths(part)) for part in parts]
   assert leaves == [[0, 1, 2, 3], [4, 5, 6, 7]]
   assert [len(part) - 1 for part in parts] == [7, 7]
-  leaves = [
-    sorted(paths(part)) for part in cut_into_segments(complete_tree(8, 2), 6)
-  ]
+  leaves = [sorted(paths(part)) for part in cut(complete_tree(8, 2), 6)]
   assert leaves == [[0, 1, 2], [3, 4], [5, 6, 7]]
-  (whole,) = cut_into_segments(complete_tree(8, 2), 14)
+  (whole,) = cut(complete_tree(8, 2), 14)
   assert str(whole) == str(complete_tree(8, 2))
 
 
 def test_depth_first():
   """A leaf beside a deep branch comes where it stands among its siblings."""
   tree = LabelTree.of([-1, 0, 0, 0, 2, 2], [-1, 0, -1, 3, 1, 2], 4)
-  leaves = [sorted(paths(part)) for part in cut_into_segments(tree, 3)]
+  leaves = [sorted(paths(part)) for part in cut(tree, 3)]
   assert leaves == [[0, 1], [2, 3]]
 
 
 def test_a_path_that_is_too_long():
-  with pytest.raises(
-    ConfigError, match='limit of 2 nodes is too small: .* label 0 has 3'
-  ):
-    list(cut_into_segments(complete_tree(8, 2), 2))
-  assert len(list(cut_into_segments(complete_tree(8, 2), 3))) == 8
+  says = "config.segment=2: must be at least 3, .* path down to 'label 7' has 3"
+  with pytest.raises(ConfigError, match=says):
+    list(cut(complete_tree(8, 2), 2))
+  assert len(list(cut(complete_tree(8, 2), 3))) == 8
 
 
 @settings(max_examples=40)
@@ -58,7 +60,7 @@ def test_any_tree(make_tree, seed, n_nodes, more):
   whole = paths(tree)
   limit = max(map(len, whole.values())) + more
   joined, last = {}, None
-  for part in cut_into_segments(tree, limit):
+  for part in cut(tree, limit):
     assert len(part) - 1 <= limit and part.n_labels == tree.n_labels
     own = paths(part)
     assert not own.keys() & joined.keys()

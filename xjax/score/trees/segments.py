@@ -4,7 +4,7 @@ Section numbers refer to Bertalis et al., "Hierarchical Text Classification
 (HTC) vs. eXtreme Multilabel Classification (XML): Two Sides of the Same Medal".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -38,7 +38,9 @@ def tree_of_first_parents(
   return LabelTree.of([-1, *above], label, len(nodes))
 
 
-def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
+def cut_into_segments(
+  tree: LabelTree, limit: int, ids: Sequence[str], field: str
+) -> Iterator[LabelTree]:
   """Yields sub-trees that together have all leaves of a tree.
 
   Leaves are taken depth first. A sub-tree has as many leaves as the limit
@@ -48,19 +50,23 @@ def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
   Args:
     tree: a tree over labels.
     limit: largest number of nodes of a sub-tree, without the root.
+    ids: the id of each label, for the message of an error.
+    field: path of the config's field that has the limit, for the message.
 
   Raises:
     ConfigError: the path from the root to a leaf has more than `limit` nodes.
   """
   parent = tree.parent
+  # Nodes are numbered by depth, so no node is deeper than the last node.
+  depth = len(_path(parent, len(tree) - 1))
+  if depth > limit:
+    raise ConfigError(
+      f'{field}={limit}: must be at least {depth}, because the path down to '
+      f'{ids[tree.label[-1]]!a} has {depth} nodes'
+    )
   kept: dict[int, None] = {}
   for leaf in _leaves(tree):
     path = _path(parent, leaf)
-    if len(path) > limit:
-      raise ConfigError(
-        f'a limit of {limit} nodes is too small: the path of label '
-        f'{tree.label[leaf]} has {len(path)} nodes; raise the limit'
-      )
     if len(kept) + sum(node not in kept for node in path) > limit:
       yield _part(tree, parent, kept)
       kept = {}

@@ -58,6 +58,16 @@ class ViewsConfig(ConfigPart, abstract=True):
       The module, or None if there are no further views.
     """
 
+  def check_hierarchy(self, hierarchy: Hierarchy) -> None:
+    """Checks before training that the views suit the hierarchy of labels.
+
+    Args:
+      hierarchy: the hierarchy of the labels to score.
+
+    Raises:
+      ConfigError: the config does not suit this hierarchy.
+    """
+
 
 @dataclasses.dataclass
 class NoViews(ViewsConfig):

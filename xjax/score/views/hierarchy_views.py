@@ -28,6 +28,7 @@ from xjax.core.config_part import (
 from xjax.core.mesh import BATCH
 from xjax.core.numerics import product
 from xjax.core.types import Batch
+from xjax.data.hierarchy import Hierarchy
 from xjax.score.encoders.bert import STDDEV
 from xjax.score.encoders.contract import EncoderConfig
 from xjax.score.encoders.layers import Dense, dropout
@@ -109,6 +110,10 @@ class HierarchyViews(ViewsConfig):
 
   def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> 'WordViews':
     return WordViews(self, inputs, rngs)
+
+  def check_hierarchy(self, hierarchy: Hierarchy) -> None:
+    """Checks that segments are large enough (see ViewsConfig)."""
+    TaxonomyParts.of(hierarchy, self.segment)
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     where, model = f'{path}=HierarchyViews(...)', config.model

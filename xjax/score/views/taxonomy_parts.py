@@ -13,6 +13,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.score.trees.label_tree import LabelTree
 from xjax.score.trees.segments import cut_into_segments, tree_of_first_parents
 
+_SEGMENT = 'config.model.views.segment'
+
 
 def encoded_nodes(hierarchy: Hierarchy) -> np.ndarray:
   """Returns the nodes that a label encoder reads, int64, in ascending order.
@@ -64,8 +66,10 @@ class TaxonomyParts:
     Raises:
       ConfigError: the path down to a label has more than `limit` nodes.
     """
-    tree = tree_of_first_parents(hierarchy, encoded_nodes(hierarchy))
-    trees = list(cut_into_segments(tree, limit))
+    chosen = encoded_nodes(hierarchy)
+    tree = tree_of_first_parents(hierarchy, chosen)
+    ids = hierarchy.ids[chosen]
+    trees = list(cut_into_segments(tree, limit, ids, _SEGMENT))
     paths = [_paths(part) for part in trees]
     size = max(len(part) - 1 for part in trees)
     depth = max(path.shape[1] for path in paths)

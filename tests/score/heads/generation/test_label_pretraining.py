@@ -77,7 +77,8 @@ def test_segments_have_all_labels_and_their_first_parents(nodes, limit):
 
 
 def test_a_path_longer_than_a_segment_is_an_error(nodes):
-  with pytest.raises(ConfigError, match='a limit of 2 nodes is too small'):
+  says = "config.model.head.pretraining.segment=2: .* down to 'f' has 3 nodes"
+  with pytest.raises(ConfigError, match=says):
     segments_of(nodes, 2)
 
 

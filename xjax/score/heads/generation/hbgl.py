@@ -46,7 +46,11 @@ from xjax.score.heads.generation.levels import (
   label_levels,
   taught_states,
 )
-from xjax.score.heads.generation.pretraining import LabelPretraining
+from xjax.score.heads.generation.pretraining import (
+  LabelPretraining,
+  pretrained_nodes,
+  segments_of,
+)
 from xjax.score.heads.ova import scores
 from xjax.score.heads.streaming import head_loss
 from xjax.score.heads.terms import gold_of
@@ -114,7 +118,10 @@ class HBGLConfig(HeadConfig):
     return HBGL(self, inputs, rngs=rngs)
 
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
-    """Checks the number of levels (see HeadConfig.check_hierarchy)."""
+    """Checks the number of levels, and that segments are large enough.
+
+    See HeadConfig.check_hierarchy.
+    """
     levels = 1 + int(label_levels(hierarchy).max(initial=0))
     if levels > self.max_levels:
       raise ConfigError(
@@ -123,6 +130,8 @@ class HBGLConfig(HeadConfig):
         'config.data.tokens.max_tokens so that the encoder has positions for '
         f'{levels + 1} more vectors'
       )
+    if self.pretraining.steps:
+      segments_of(pretrained_nodes(hierarchy), self.pretraining.segment)
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)

@@ -32,6 +32,8 @@ from xjax.score.encoders.prefix import embed, run_layers
 from xjax.score.heads.generation.levels import Transform
 from xjax.score.trees.segments import cut_into_segments, tree_of_first_parents
 
+_SEGMENT = 'config.model.head.pretraining.segment'
+
 
 @dataclasses.dataclass
 class LabelPretraining(ConfigPart):
@@ -115,7 +117,8 @@ def segments_of(hierarchy: Hierarchy, limit: int) -> list[np.ndarray]:
     ConfigError: the path to a leaf has more than `limit` nodes.
   """
   tree = tree_of_first_parents(hierarchy)
-  return [part.label[1:] for part in cut_into_segments(tree, limit)]
+  parts = cut_into_segments(tree, limit, hierarchy.ids, _SEGMENT)
+  return [part.label[1:] for part in parts]
 
 
 def make_segment(hierarchy: Hierarchy, nodes: np.ndarray, size: int) -> Segment:
