@@ -4,10 +4,9 @@ import dataclasses
 import html.parser
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
+import quickjs
 
 from xjax.report.page.html import render_html
 from xjax.report.page.markdown import render_markdown
@@ -167,13 +166,12 @@ for (; gap() && clicks < 99; clicks++) {
   drawn().forEach((i) => seen.add(i));
 }
 find('n599');
-console.log(JSON.stringify([seen.size, clicks, drawn().includes(599)]));
+JSON.stringify([seen.size, clicks, drawn().includes(599)]);
 """
 
 
-@pytest.mark.skipif(shutil.which('node') is None, reason='needs Node.js')
 @pytest.mark.parametrize('widths', [[1] * 600, [10**6, *range(599, 0, -1)]])
-def test_readers_can_reach_narrow_siblings(tmp_path, widths):
+def test_readers_can_reach_narrow_siblings(widths):
   ids = [f'n{i}' for i in range(600)]
   tree = dataclasses.replace(
     TREE,
@@ -187,13 +185,9 @@ def test_readers_can_reach_narrow_siblings(tmp_path, widths):
   )
   _, reader = read(tree)
   data, script = reader.scripts[:2]
-  path = tmp_path / 'visit.js'
-  path.write_text(
+  visited = quickjs.Context().eval(
     f'const DATA = {json.dumps(data)};\n{FAKE_PAGE}{script}{VISIT}'
   )
-  done = subprocess.run(
-    ['node', path], capture_output=True, text=True, timeout=60, check=True
-  )
-  n_seen, n_clicks, found = json.loads(done.stdout)
+  n_seen, n_clicks, found = json.loads(visited)
   assert (n_seen, found) == (601, True)  # and the bar of all labels
   assert 1 <= n_clicks < 20
