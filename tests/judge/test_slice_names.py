@@ -75,7 +75,7 @@ def test_levels():
   assert labels_in('level:3', through) == ['tuna']
 
 
-def test_levels_are_those_of_hierarchical_metrics(tmp_path):
+def test_saved_predictions_have_the_levels(tmp_path):
   through = hierarchy({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
   path = tmp_path / 'predictions.npz'
   predictions(hierarchy=through).save(path)

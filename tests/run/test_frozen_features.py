@@ -302,25 +302,25 @@ def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
 
 
 def test_concepts_that_a_graph_reads_have_vectors(settings, folder, tmp_path):
-  there = shutil.copytree(folder, tmp_path / 'there')
+  corpus = shutil.copytree(folder, tmp_path / 'corpus')
   labels = [f'l{i:02d}' for i in range(L)]
   rows = [{'id': label, 'parents': ['top']} for label in labels]
   text = ''.join(json.dumps(row) + '\n' for row in [*rows, {'id': 'top'}])
-  (there / 'labels.jsonl').write_text(text)
-  config = moved(settings, there)
-  config.data.dir = str(there)
+  (corpus / 'labels.jsonl').write_text(text)
+  config = moved(settings, corpus)
+  config.data.dir = str(corpus)
   config.train.steps = config.train.judge_every = 2
   config.model.pooling = NoPooling()
   config.model.head = ZeroShotConfig(graph=GraphLayers(4))
   vectors = np.eye(L, dtype=np.float32)
-  save_features(there, 'labels', vectors, labels)
+  save_features(corpus, 'labels', vectors, labels)
   says = "1 of 13 labels and concepts are missing, such as 'top'"
   with pytest.raises(DataError, match=says):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
   top = vectors.mean(axis=0, keepdims=True)
   every = np.concatenate([top, vectors])
-  save_features(there, 'labels', every, ['top', *labels])
+  save_features(corpus, 'labels', every, ['top', *labels])
   result = fit(config, tmp_path / 'run')
   params = read_params(result.workdir / 'checkpoints', result.steps)
   np.testing.assert_array_equal(params[DESCRIPTORS][:L], vectors)

@@ -202,10 +202,7 @@ def first_hierarchy(runs: Sequence[JudgedRun]) -> Hierarchy | None:
 
   A run that an older version of xjax has judged has no hierarchy.
   """
-  hierarchies = (
-    run.criteria.hierarchy or run.predictions.hierarchy for run in runs
-  )
-  return next(filter(None, hierarchies), None)
+  return next(filter(None, map(_own_hierarchy, runs)), None)
 
 
 def other_hierarchies(runs: Sequence[JudgedRun]) -> list[str]:
@@ -220,10 +217,15 @@ def other_hierarchies(runs: Sequence[JudgedRun]) -> list[str]:
   return [
     run.name
     for run in runs
-    if (own := run.criteria.hierarchy or run.predictions.hierarchy)
+    if (own := _own_hierarchy(run))
     and own is not first
     and not first.same_above(own, run.predictions.labels)
   ]
+
+
+def _own_hierarchy(run: JudgedRun) -> Hierarchy | None:
+  """Returns the hierarchy by which a run was judged; None if there is none."""
+  return run.criteria.hierarchy or run.predictions.hierarchy
 
 
 def check_same_labels(runs: Sequence[JudgedRun]) -> None:

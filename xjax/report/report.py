@@ -337,13 +337,12 @@ def _hierarchy(
       level_table(values_of, colours),
     ]
     if others := other_hierarchies(runs):
-      blocks.insert(
-        0,
+      blocks.append(
         Text(
           f'The labels of {", ".join(others)} have other parents than those of '
           'the first system, so the figures of this section cannot be '
           'compared.'
-        ),
+        )
       )
   names = {x.id: x.name for x in hierarchy.labels if x.name != x.id}
   names |= {k: v for run in runs for k, v in run.names.items()}
