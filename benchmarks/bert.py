@@ -36,20 +36,20 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import AdamW
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.pretrained.architecture import Activation, BertArchitecture
-from xjax.score.text_model import NeuralModel, build
-from xjax.select.topk import head_topk
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.pretrained.architecture import Activation, BertArchitecture
+from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.topk import head_topk
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
+from xjax.train.optimizer_config import AdamW
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 

@@ -23,12 +23,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.config.run import Config
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.score.text_model import build
+from xjax.models.config import Config
+from xjax.networks.text_model import build
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step

@@ -28,9 +28,9 @@ import optax
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
-from xjax.score.encoders.cnn import CNN, CNNConfig
-from xjax.score.encoders.han import HAN, HANConfig
+from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.networks.encoders.cnn import CNN, CNNConfig
+from xjax.networks.encoders.han import HAN, HANConfig
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 import dataclasses
 
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 

@@ -26,17 +26,17 @@ from linear_peer import memory, seconds_of
 import numpy as np
 from scipy import sparse
 
-from xjax.config.json import load_config
 from xjax.core.types import Batch, Ragged, Scorer
+from xjax.data.label_trees.tree_config import TreeData
 from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
+from xjax.models.config_json import load_config
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.sparse_fit import train_linear, train_tree
+from xjax.models.load import load
+from xjax.models.model_configs import LinearModel
+from xjax.models.workdir import Workdir
 from xjax.run.evaluate import evaluate_split
-from xjax.run.load import load
-from xjax.run.sparse import train_linear, train_tree
-from xjax.score.config import LinearModel
-from xjax.score.linear.part_files import PartFiles
-from xjax.score.trees.contract import TreeData
-from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The same values as in linear_peer.py.

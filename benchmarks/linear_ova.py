@@ -37,11 +37,15 @@ from xjax.core.types import Ragged
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
-from xjax.score.linear.batched import OnDevices, fit_batched
-from xjax.score.linear.classifiers import Classifiers
-from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss, OneVsAllProblem, documents_of_labels
-from xjax.score.trees.training import Blocks
+from xjax.models.linear.batched import OnDevices, fit_batched
+from xjax.models.linear.classifiers import Classifiers
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import (
+  Loss,
+  OneVsAllProblem,
+  documents_of_labels,
+)
+from xjax.models.trees.training import Blocks
 
 LABELS, FEATURES = 256, 50_000
 TOLERANCE, BOUND = 1e-3, 1.001

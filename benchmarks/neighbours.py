@@ -36,7 +36,7 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from xjax.score.neighbours import NearestDocuments
+from xjax.models.lookup.neighbours import NearestDocuments
 
 QUERIES, K, THREADS = 256, 30, 2
 DIM, COLUMNS, DRAWN = 256, 200_000, 60

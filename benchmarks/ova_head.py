@@ -46,10 +46,10 @@ from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision, product
 from xjax.losses.bce import bce
-from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import SGD
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import SGD
 
 HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8

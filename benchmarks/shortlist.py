@@ -35,10 +35,10 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision
 from xjax.core.types import Shortlist
 from xjax.losses.bce import bce
-from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
-from xjax.score.heads.rows.shortlist_step import fused_shortlist_loss
-from xjax.score.heads.rows.update import SGD
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.shortlist_step import fused_shortlist_loss
+from xjax.networks.rows.update import SGD
 
 L, D, B, A, CHUNK = 655_360, 384, 64, 1024, 2048
 POSITIVES = 8

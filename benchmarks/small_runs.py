@@ -2,20 +2,20 @@
 
 import pathlib
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
-from xjax.score.config import TreeModel
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
+from xjax.train.neural_train import NeuralTrain
 
 
 def make_run(system: str, workdir: str, encoder: str = '') -> list[str]:

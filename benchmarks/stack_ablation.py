@@ -31,7 +31,6 @@ import time
 from absl import app, flags
 import numpy as np
 
-from xjax.config.stack import Lesson, StackModel
 from xjax.core.console import show_log
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, Ragged
@@ -46,20 +45,21 @@ from xjax.judge.metrics.calibration_error import ABOVE, reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists, Predictions, list_length
-from xjax.run.judging import judged_probabilities
-from xjax.run.load import DEV, load
-from xjax.run.predictor import describes
-from xjax.run.stages.folds import Lessons
-from xjax.run.stages.stack import StackPredictor
-from xjax.score.rankers.contract import RankerData
-from xjax.score.rankers.pair_features import LabelFacts
-from xjax.select.ensembles.lists import member_lists
-from xjax.select.ensembles.stack import (
+from xjax.models.load import DEV, load
+from xjax.models.predictor import describes
+from xjax.models.staged.folds import Lessons
+from xjax.models.staged.joined_lists import member_lists
+from xjax.models.staged.rankers.pair_features import LabelFacts
+from xjax.models.staged.rankers.ranker import RankerData
+from xjax.models.staged.stack import StackPredictor
+from xjax.models.staged.stack_config import Lesson, StackModel
+from xjax.models.staged.stack_scorer import (
   ProposedPairs,
   Proposer,
   StackPairs,
   StackScorer,
 )
+from xjax.run.judging import judged_probabilities
 from xjax.train.preemption import Preemption
 
 EVERYTHING, BATCH = 'everything', 512

@@ -19,17 +19,21 @@ from absl import app, flags
 import numpy as np
 
 from xjax.core.types import Ragged
-from xjax.data.batches.sparse import SparseBatches
 from xjax.data.load import load_corpus
+from xjax.data.sparse_documents import SparseBatches
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists
-from xjax.run.load import load
-from xjax.run.strategy import Chooser, StrategyKind, StrategyRequest
-from xjax.select.ranked_documents import RankedDocuments
-from xjax.select.strategies import Selection, choose
+from xjax.models.load import load
+from xjax.run.strategies.ranked_documents import RankedDocuments
+from xjax.run.strategies.strategies import Selection, choose
+from xjax.run.strategies.strategy_request import (
+  Chooser,
+  StrategyKind,
+  StrategyRequest,
+)
 
 K, TURNS, BATCH = 5, 3, 512
 REQUESTS = {

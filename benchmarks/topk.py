@@ -36,8 +36,8 @@ from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
-from xjax.score.heads.ova import OneVsAll
-from xjax.select.topk import head_topk
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.topk import head_topk
 
 SIZES = (670_000, 3_000_000)
 DOCUMENTS, K, CHUNK, SLICES = 32, 50, 8192, 3

@@ -21,13 +21,13 @@ import time
 from absl import app, flags
 import numpy as np
 
-from xjax.config.run import Config
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.label_trees.label_tree import LabelTree
+from xjax.models.config import Config
 from xjax.run.transfer.clusters import cluster_labels, labels_to_cluster
 from xjax.run.transfer.request import Target, TransferRequest
 from xjax.run.transfer.transfer import transfer
-from xjax.score.trees.label_tree import LabelTree
 
 BRANCHING, PAPER = (256, 8), (256, 8, 6.3)
 BOUND = 600  # seconds

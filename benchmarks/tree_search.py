@@ -22,15 +22,15 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import PAD
-from xjax.data.batches.sparse import batch_rows
+from xjax.data.label_trees.label_tree import load_tree
 from xjax.data.load import load_corpus
 from xjax.data.schema import propensity_weights
-from xjax.run.load import load
-from xjax.run.predictor import Predictor
-from xjax.score.linear.block_weights import BlockWeights
-from xjax.score.linear.problem import Loss
-from xjax.score.trees.label_tree import load_tree
-from xjax.select.tree_search import Link, SearchResult, TreeSearch
+from xjax.data.sparse_documents import batch_rows
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.problem import Loss
+from xjax.models.load import load
+from xjax.models.predictor import Predictor
+from xjax.models.trees.tree_search import Link, SearchResult, TreeSearch
 
 BEAMS, KS = (1, 5, 10, 20, 50), (5, 100)
 BATCH, TURNS = 256, 3

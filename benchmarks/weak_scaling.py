@@ -22,11 +22,11 @@ import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.bce import bce
-from xjax.score.heads.contract import ALL_DEVICES, row_spec
-from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.rows.fused import Pace, RowStep, fused_loss
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import SGD
+from xjax.networks.heads.head import ALL_DEVICES, row_spec
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.rows.fused import Pace, RowStep, fused_loss
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import SGD
 
 ROWS = 10752  # per device: 2.75 million labels on 256 devices
 DOCUMENTS = 512

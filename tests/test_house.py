@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROOMS = (
-  'core data losses judge score select config train run sweep plan report '
+  'core data losses judge networks train models run sweep plan report '
   'configs commands'
 ).split()
 CODE = sorted(

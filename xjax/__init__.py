@@ -12,20 +12,20 @@ from typing import Any
 from xjax.version import __version__ as __version__
 
 if typing.TYPE_CHECKING:
-  from xjax.config.run import Config as Config
   from xjax.core.errors import (
     ConfigError as ConfigError,
     DataError as DataError,
     UserError as UserError,
   )
   from xjax.data.schema import Document as Document, Label as Label
+  from xjax.models.config import Config as Config
   from xjax.run.api.estimator import XMCClassifier as XMCClassifier
   from xjax.run.api.model import Model as Model, load as load
 
 # Python runs this file whenever it imports a module of xjax. So each name is
 # imported only when it is used: `import xjax` imports neither JAX nor NumPy.
 _MODULES = {
-  'Config': 'xjax.config.run',
+  'Config': 'xjax.models.config',
   'ConfigError': 'xjax.core.errors',
   'DataError': 'xjax.core.errors',
   'Document': 'xjax.data.schema',

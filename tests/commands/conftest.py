@@ -37,7 +37,11 @@ def run_main(devices) -> Callable[..., Done]:
   """Runs `xjax <name>` here: a process of its own takes seconds."""
   # These calls define flags that must outlive the flags of a main.
   app.define_help_flags()
-  for library in ('grain', 'xjax.run.neural', 'xjax.report.terminal.fitted'):
+  for library in (
+    'grain',
+    'xjax.models.neural.neural_fit',
+    'xjax.report.terminal.fitted',
+  ):
     importlib.import_module(library)
   shared = importlib.import_module('xjax.commands.flags.program')
 

@@ -23,16 +23,16 @@ from xjax.commands.flags import (
   strategy,
 )
 from xjax.commands.main import COMMANDS, main, run_command
-from xjax.config.named import config_file, named_config
-from xjax.config.run import shrink
 from xjax.core.console import show
 from xjax.core.errors import ConfigError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
+from xjax.models.config import shrink
 from xjax.run.api.fitting import config_of
 from xjax.run.fit import fit
-from xjax.run.strategy import StrategyKind
+from xjax.run.named_configs import config_file, named_config
+from xjax.run.strategies.strategy_request import StrategyKind
 from xjax.version import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -101,7 +101,7 @@ def test_named_configs_are_those_of_their_files():
 
 MINE = """
 import dataclasses
-from xjax.config.run import Config
+from xjax.models.config import Config
 @dataclasses.dataclass
 class Wanted:
   seed: int = 3

@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from xjax.config.check import check_config
-from xjax.config.json import to_json
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config, shrink
+from xjax.models.config import Config, shrink
+from xjax.models.config_check import check_config
+from xjax.models.config_json import to_json
 from xjax.run.fit import fit
 from xjax.sweep.config import Range
 from xjax.sweep.overrides import override
 from xjax.sweep.sweep_check import check_sweep
+from xjax.train.neural_train import NeuralTrain
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(

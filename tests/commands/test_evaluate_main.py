@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from xjax.config.run import Config, shrink
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.calibration import reliability_of
 from xjax.judge.predictions import Lists, Predictions
+from xjax.models.config import Config, shrink
 from xjax.report.sources import read_runs
 from xjax.run.fit import fit
 

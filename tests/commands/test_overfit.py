@@ -9,20 +9,20 @@ import pathlib
 
 import pytest
 
-from xjax.config.run import shrink
-from xjax.config.stages import MatchedModel, StageVectors
 from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
 from xjax.judge.predict import popularity, predict
+from xjax.models.config import shrink
+from xjax.models.load import load
+from xjax.models.model_configs import TreeModel
+from xjax.models.staged.stages_config import MatchedModel, StageVectors
+from xjax.networks.encoders.encoder import PretrainedConfig
+from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.cascade import CascadeConfig
+from xjax.networks.shortlists import LevelShortlist, RankedShortlist
+from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.score.config import TreeModel
-from xjax.score.encoders.contract import PretrainedConfig
-from xjax.score.heads.adaptive import AdaptiveConfig
-from xjax.score.heads.cascade import CascadeConfig
-from xjax.score.shortlists import LevelShortlist, RankedShortlist
-from xjax.score.text_model import NeuralModel
 
 pytestmark = pytest.mark.thorough
 

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from xjax.config.run import Config, shrink
-from xjax.config.train import NoTrain
+from xjax.models.config import Config, shrink
+from xjax.models.model_configs import ExactMatchModel
+from xjax.models.train_configs import NoTrain
 from xjax.run.fit import fit
-from xjax.score.config import ExactMatchModel
 
 
 @pytest.fixture(scope='module')

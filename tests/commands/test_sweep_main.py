@@ -16,12 +16,12 @@ SWEEP = """
 import dataclasses
 
 from xjax.configs import quickstart
-from xjax.config.run import Config, shrink
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config, shrink
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.text_model import NeuralModel
 from xjax.sweep.config import Grid, Sweep
 
 

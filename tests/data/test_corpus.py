@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.load import build_corpus
 from xjax.data.schema import Document, Label, LabelSpace

@@ -5,7 +5,7 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.schema import Document, Label, LabelSpace

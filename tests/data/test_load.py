@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData

@@ -7,15 +7,15 @@ import pathlib
 import numpy as np
 from scipy import sparse
 
-from xjax.config.run import Config, shrink
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.schema import Document
+from xjax.models.config import Config, shrink
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.text_model import NeuralModel
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.text_model import NeuralModel
 
 DIM = 768  # of frozen features
 PIECES = 256  # that the encoder reads

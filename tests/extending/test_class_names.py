@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from xjax.config.check import check_config
-from xjax.config.json import from_json, to_json
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.losses.contract import LossConfig
+from xjax.losses.loss import LossConfig
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
+from xjax.models.config_json import from_json, to_json
 
 
 @pytest.fixture

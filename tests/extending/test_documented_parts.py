@@ -28,7 +28,7 @@ from my_head import CosineConfig
 from my_loss import LogisticConfig
 from my_optimizer import Lion
 from my_pooling import MaxConfig
-from xjax.config.run import Config, shrink
+from xjax.models.config import Config, shrink
 
 
 def get_config() -> Config:

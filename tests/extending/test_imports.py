@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The script `xjax` puts its own folder in front, and not the current folder.
 SCRIPT = 'from xjax.commands.main import main; main()'
 METRIC = """
-from xjax.judge.metrics.contract import DocumentMetric
+from xjax.judge.metrics.metric import DocumentMetric
 class {name}(DocumentMetric):
   name = {metric!r}
   def over(self, lists):

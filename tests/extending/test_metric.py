@@ -17,8 +17,8 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics.contract import DocumentMetric, LabelMetric
 from xjax.judge.metrics.documents import Precision
+from xjax.judge.metrics.metric import DocumentMetric, LabelMetric
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Lists
 from xjax.run.judging import check_best_metric

@@ -63,7 +63,12 @@ _SENT = {
 # Modules that the server imports before it forks.
 _PRELOADED = (
   *('optuna', 'sqlalchemy.dialects.sqlite', 'orbax.checkpoint', 'tensorboardX'),
-  *('xjax.run.neural', 'xjax.run.sparse', 'xjax.run.evaluate', 'xjax.run.tag'),
+  *(
+    'xjax.models.neural.neural_fit',
+    'xjax.models.linear.sparse_fit',
+    'xjax.run.evaluate',
+    'xjax.run.tag',
+  ),
   *('xjax.report.card', 'xjax.report.terminal.fitted'),
   *('xjax.report.terminal.sweep', 'xjax.sweep.workers'),
   'tests.faults.attacked_commands',

@@ -8,10 +8,10 @@ import pathlib
 import shutil
 
 from tests.fixtures.sparse_runs import RUNS, config_of
-from xjax.config.run import Config, shrink
-from xjax.config.train import LinearTrain
 from xjax.data.files.file_set import file_digest
-from xjax.score.config import LinearModel
+from xjax.models.config import Config, shrink
+from xjax.models.model_configs import LinearModel
+from xjax.models.train_configs import LinearTrain
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.store import Store

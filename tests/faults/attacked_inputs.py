@@ -193,9 +193,9 @@ def _models() -> dict[str, Kind]:
   """Returns the forms of word vectors and encoders."""
   from xjax.data.text.word_vectors import read_word_vectors
   from xjax.data.text.words import Vocabulary
-  from xjax.score.pretrained.architecture import architecture_of
-  from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
-  from xjax.score.pretrained.model_folder import ModelFolder
+  from xjax.networks.pretrained.architecture import architecture_of
+  from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
+  from xjax.networks.pretrained.model_folder import ModelFolder
 
   vocab = Vocabulary(('of', 'the'))
   rng = np.random.default_rng(0)
@@ -220,8 +220,8 @@ def _models() -> dict[str, Kind]:
 
 def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
   """Returns the files of runs and sweeps, and what they are read for."""
-  from xjax.config.check import check_config
-  from xjax.config.json import load_config
+  from xjax.models.config_check import check_config
+  from xjax.models.config_json import load_config
 
   def configured(path: pathlib.Path) -> None:
     check_config(load_config(path / 'config.json'))
@@ -290,7 +290,7 @@ def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
 
 def _sweep(folder: pathlib.Path) -> object:
   """Returns the outcomes of a sweep, after checks as for another start."""
-  from xjax.config.run import Config
+  from xjax.models.config import Config
   from xjax.sweep.folder import SweepFolder
   from xjax.sweep.store import Store
 
@@ -326,7 +326,7 @@ def _piped(path: pathlib.Path) -> int:
 def finished_runs(folder: pathlib.Path) -> None:
   """Fits a small tree and a neural model, predicts, and stores a sweep."""
   from tests.fixtures.sparse_runs import RUNS, config_of
-  from xjax.config.run import Config, shrink
+  from xjax.models.config import Config, shrink
   from xjax.run.fit import fit
   from xjax.sweep.folder import SweepFolder
   from xjax.sweep.store import Store

@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
-from xjax.score.pretrained.architecture import architecture_of
-from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
-from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.pretrained.convert import parameter_shapes, to_hugging_face
+from xjax.networks.pretrained.model_folder import ModelFolder
 
 CONFIG = {
   'model_type': 'bert',

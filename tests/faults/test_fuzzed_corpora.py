@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.xc_features import XcFeaturesData

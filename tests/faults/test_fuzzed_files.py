@@ -17,7 +17,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
-from xjax.data.formats.contract import read_document
+from xjax.data.formats.data_config import read_document
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.draft import plain_document, plain_record, to_bytes
 from xjax.data.formats.eurlex57k.records import (

@@ -13,8 +13,8 @@ import time
 import numpy as np
 import pytest
 
-from xjax.config.json import to_json
-from xjax.config.run import Config, shrink
+from xjax.models.config import Config, shrink
+from xjax.models.config_json import to_json
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.writers import CLOCK_FIELDS
 

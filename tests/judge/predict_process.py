@@ -13,8 +13,8 @@ from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
-from xjax.select.ranked_documents import RankedDocuments
-from xjax.select.strategies import CoverageStrategy, choose
+from xjax.run.strategies.ranked_documents import RankedDocuments
+from xjax.run.strategies.strategies import CoverageStrategy, choose
 
 N, L, ROWS = 11, 6, 3
 

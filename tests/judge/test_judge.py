@@ -13,8 +13,8 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
-from xjax.judge.metrics.contract import LabelForm
 from xjax.judge.metrics.label_sums import in_bins
+from xjax.judge.metrics.metric import LabelForm
 from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
 from xjax.judge.predictions import Lists, Predictions

@@ -15,7 +15,7 @@ from xjax.judge.judge import document_lines, judge, tune_threshold
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Lists, Predictions
-from xjax.select.recalls import MeasuredScorer
+from xjax.models.staged.recalls import MeasuredScorer
 
 N, DEPTH = 40, 6
 # Trained labels, then two held out, then one outside the label space.

@@ -11,8 +11,8 @@ import pytest
 from tests.judge.reference import documents as reference
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
-from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.schema import Label, LabelSpace, Split
+from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import save_evaluation
 from xjax.judge.judge import NOTES, judge, tune_threshold

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from xjax.judge.metrics.contract import Protocol
+from xjax.judge.metrics.metric import Protocol
 from xjax.judge.metrics.protocols import (
   LMTC,
   NAPKINXC,

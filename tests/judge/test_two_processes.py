@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from xjax.select.strategies import document_order
+from xjax.run.strategies.strategies import document_order
 
 pytestmark = pytest.mark.thorough
 

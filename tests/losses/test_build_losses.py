@@ -5,13 +5,13 @@ import pytest
 from xjax.core.types import ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.losses.bce import BCEConfig, bce
-from xjax.losses.contract import LossConfig
 from xjax.losses.focal import Focal, FocalConfig
 from xjax.losses.label_weights import (
   ClassBalancedWeights,
   EvenWeights,
   PropensityWeights,
 )
+from xjax.losses.loss import LossConfig
 from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
 from xjax.losses.softmax import Softmax, SoftmaxConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig, squared_hinge

@@ -10,10 +10,10 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD
-from xjax.losses.contract import LabelWeights
+from xjax.losses.loss import LabelWeights
 from xjax.losses.softmax import Softmax
-from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.streaming import head_loss
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.streaming import head_loss
 
 B, L = 8, 37
 MASK_B = np.arange(B) < B - 1

@@ -12,9 +12,9 @@ from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.processes import connection
 from xjax.core.types import Ragged
-from xjax.score.linear.batched import OnDevices, fit_batched
-from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss, OneVsAllProblem
+from xjax.models.linear.batched import OnDevices, fit_batched
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import Loss, OneVsAllProblem
 
 
 def train(folder, mesh, between=lambda: None):

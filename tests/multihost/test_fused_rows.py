@@ -16,21 +16,21 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.config.json import to_json
-from xjax.config.run import Config, shrink
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
+from xjax.models.config import Config, shrink
+from xjax.models.config_json import to_json
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.rows.rounding import E4M3
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
-from xjax.run.neural_training import plan_neural
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.rounding import E4M3
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedAdagrad, FusedSGD
-from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import Checkpoints, intact_steps
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 pytestmark = pytest.mark.thorough
 

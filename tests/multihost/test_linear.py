@@ -11,7 +11,7 @@ import pytest
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.score.linear.classifiers import Classifiers
+from xjax.models.linear.classifiers import Classifiers
 
 SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')
 

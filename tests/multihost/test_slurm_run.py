@@ -10,14 +10,14 @@ import time
 import numpy as np
 import pytest
 
-from xjax.config.run import Config, shrink
 from xjax.core.mesh_config import MeshConfig
+from xjax.models.config import Config, shrink
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel
 from xjax.sweep.sweep_file import write_config
 
 pytestmark = pytest.mark.thorough

@@ -10,11 +10,11 @@ from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
-from xjax.score.encoders.bilstm import BiLSTMConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.attention_mlp import AttentionMLPConfig
-from xjax.score.heads.contract import split_head
-from xjax.score.text_model import NeuralModel, build
+from xjax.networks.encoders.bilstm import BiLSTMConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.heads.head import split_head
+from xjax.networks.text_model import NeuralModel, build
 
 pytestmark = pytest.mark.parity
 

@@ -12,9 +12,12 @@ import pytest
 import tokenizers
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.encoders.bert import Bert, BertConfig
-from xjax.score.pretrained.convert import from_hugging_face, parameter_shapes
-from xjax.score.pretrained.model_folder import ModelFolder, write_model_folder
+from xjax.networks.encoders.bert import Bert, BertConfig
+from xjax.networks.pretrained.convert import from_hugging_face, parameter_shapes
+from xjax.networks.pretrained.model_folder import (
+  ModelFolder,
+  write_model_folder,
+)
 from xjax.train.parameters import by_path, from_paths
 
 pytestmark = pytest.mark.parity

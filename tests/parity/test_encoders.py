@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
-from xjax.score.encoders.cnn import CNN, CNNConfig
-from xjax.score.heads.contract import TokenFeatures
-from xjax.score.heads.label_attention import LabelAttention
+from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.networks.encoders.cnn import CNN, CNNConfig
+from xjax.networks.heads.head import TokenFeatures
+from xjax.networks.heads.label_attention import LabelAttention
 
 T, B, D, H, F, L = 9, 4, 6, 5, 7, 11
 LENGTHS = np.array([9, 7, 2, 1])

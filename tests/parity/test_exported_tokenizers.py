@@ -10,8 +10,8 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.tokenizer_json import word_pieces
+from xjax.networks.pretrained.architecture import architecture_of
 from xjax.run.export import tokenizer_files
-from xjax.score.pretrained.architecture import architecture_of
 
 pytestmark = pytest.mark.parity
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.networks.encoders.bigru import BiGRU, BiGRUConfig
 
 pytestmark = pytest.mark.parity
 

@@ -21,10 +21,10 @@ from tests.fixtures.generation import (
   mesh_of,
 )
 from xjax.losses.bce import BCE, bce
-from xjax.losses.contract import Reduction
-from xjax.score.heads.generation.emitting import Ranking
-from xjax.score.heads.generation.hbgl import HBGLConfig
-from xjax.score.heads.generation.pretraining import (
+from xjax.losses.loss import Reduction
+from xjax.networks.heads.generation.emitting import Ranking
+from xjax.networks.heads.generation.hbgl import HBGLConfig
+from xjax.networks.heads.generation.pretraining import (
   make_segment,
   pretrained_nodes,
   pretraining_loss,

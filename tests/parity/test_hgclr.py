@@ -16,17 +16,17 @@ from xjax.core.types import PAD, Batch
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import BCE
-from xjax.losses.contract import Reduction
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import Frozen
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.pretrained.architecture import architecture_of
-from xjax.score.pretrained.convert import from_hugging_face, to_hugging_face
-from xjax.score.text_model import NeuralModel, build
-from xjax.score.views import hierarchy_views
-from xjax.score.views.hierarchy_views import HierarchyViews
+from xjax.losses.loss import Reduction
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.head import Frozen
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.pretrained.convert import from_hugging_face, to_hugging_face
+from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.views import hierarchy_views
+from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.parameters import by_path, from_paths
 
 pytestmark = pytest.mark.parity

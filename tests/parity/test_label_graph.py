@@ -12,11 +12,11 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import bce
-from xjax.score.heads.contract import HeadInputs, TokenFeatures, split_head
-from xjax.score.heads.streaming import head_loss
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.label_graph import GraphLayers, Joining
+from xjax.networks.heads.head import HeadInputs, TokenFeatures, split_head
+from xjax.networks.heads.streaming import head_loss
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.label_graph import GraphLayers, Joining
 
 pytestmark = pytest.mark.parity
 

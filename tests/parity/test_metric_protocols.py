@@ -18,7 +18,7 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics.contract import AveragedLabels, Ratio, Recalled
+from xjax.judge.metrics.metric import AveragedLabels, Ratio, Recalled
 from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
 from xjax.judge.predictions import Lists, Predictions
 

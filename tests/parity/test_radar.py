@@ -12,9 +12,9 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.sequence import SequenceLoss
-from xjax.score.heads.contract import HeadInputs, TokenFeatures
-from xjax.score.heads.generation.label_sequences import label_sequences
-from xjax.score.heads.generation.radar import RadarConfig
+from xjax.networks.heads.generation.label_sequences import label_sequences
+from xjax.networks.heads.generation.radar import RadarConfig
+from xjax.networks.heads.head import HeadInputs, TokenFeatures
 
 pytestmark = pytest.mark.parity
 

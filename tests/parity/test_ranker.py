@@ -14,15 +14,15 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.run.stages.vectors import join
-from xjax.score.linear.dual import Solver
-from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.label_features import pifa
-from xjax.score.trees.training import fit_tree
-from xjax.select.tree_matcher import TreeMatcher
-from xjax.select.tree_search import Link, TreeSearch
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.label_features import pifa
+from xjax.models.linear.dual import Solver
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import Loss
+from xjax.models.staged.vectors import join
+from xjax.models.trees.training import fit_tree
+from xjax.models.trees.tree_matcher import TreeMatcher
+from xjax.models.trees.tree_search import Link, TreeSearch
 
 pytestmark = [pytest.mark.peers, pytest.mark.real_data]
 

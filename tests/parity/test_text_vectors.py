@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.data.config import TextVectorsConfig
-from xjax.train.initial.text_vectors import TextVectors
+from xjax.models.text_vectors import TextVectors
 
 pytestmark = pytest.mark.parity
 

@@ -16,15 +16,18 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from xjax.core.mesh import DATA, LABEL
 from xjax.data.text.subwords import Subwords
-from xjax.run.export import tokenizer_files
-from xjax.score.encoders.xlnet import XLNet, XLNetConfig
-from xjax.score.pretrained.architecture import architecture_of
-from xjax.score.pretrained.convert import (
+from xjax.networks.encoders.xlnet import XLNet, XLNetConfig
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.pretrained.convert import (
   from_hugging_face,
   parameter_shapes,
   to_hugging_face,
 )
-from xjax.score.pretrained.model_folder import ModelFolder, write_model_folder
+from xjax.networks.pretrained.model_folder import (
+  ModelFolder,
+  write_model_folder,
+)
+from xjax.run.export import tokenizer_files
 from xjax.train.parameters import by_path, from_paths
 
 pytestmark = pytest.mark.parity

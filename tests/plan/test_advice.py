@@ -7,27 +7,27 @@ import re
 
 import pytest
 
-from xjax.config.check import check_config
-from xjax.config.neural_train import Dtype, NeuralTrain
-from xjax.config.optimizer import EMAConfig, NoAverage
-from xjax.config.run import Config
 from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedSGD
+from xjax.networks.text_model import NeuralModel
 from xjax.plan import advice as plan_advice
 from xjax.plan.advice import Advice, advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import assumed_sizes
 from xjax.report.terminal.plan import plan_text
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.features import FeaturesConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedSGD
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel
+from xjax.train.neural_train import Dtype, NeuralTrain
+from xjax.train.optimizer_config import EMAConfig, NoAverage
 
 
 def one_vs_all(**train):

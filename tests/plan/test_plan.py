@@ -6,8 +6,6 @@ import jax
 import pytest
 
 from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
-from xjax.config.neural_train import Dtype, NeuralTrain
-from xjax.config.run import Config, shrink
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
@@ -16,6 +14,20 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
 from xjax.losses.bce import BCEConfig
 from xjax.losses.softmax import SoftmaxConfig
+from xjax.models.config import Config, shrink
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
+from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.han import HANConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedAdam, FusedSGD
+from xjax.networks.shortlists import AllLabels, RunShortlist
+from xjax.networks.text_model import NeuralModel
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import (
   ACTIVATIONS,
@@ -34,19 +46,7 @@ from xjax.plan.sizes import (
   corpus_sizes,
 )
 from xjax.report.terminal.plan import plan_text
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.contract import NoEmbedding, NoEncoder
-from xjax.score.encoders.features import FeaturesConfig
-from xjax.score.encoders.han import HANConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedAdam, FusedSGD
-from xjax.score.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
-from xjax.score.shortlists import AllLabels, RunShortlist
-from xjax.score.text_model import NeuralModel
+from xjax.train.neural_train import Dtype, NeuralTrain
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step
 

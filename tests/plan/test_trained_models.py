@@ -4,27 +4,31 @@ import dataclasses
 
 import pytest
 
-from xjax.config.run import Config
-from xjax.config.stage import StageConfig
-from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
-from xjax.config.train import NoTrain, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.models.config import Config
+from xjax.models.model_configs import ExactMatchModel, TreeModel
+from xjax.models.staged.stage_config import StageConfig
+from xjax.models.staged.stages_config import (
+  MatchedModel,
+  StageShortlist,
+  StageVectors,
+)
+from xjax.models.train_configs import NoTrain, TreeTrain
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
+from xjax.networks.shortlists import AllLabels, LevelShortlist
+from xjax.networks.text_model import NeuralModel
 from xjax.plan.advice import advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import assumed_sizes
 from xjax.plan.trained_models import trained_models
-from xjax.score.config import ExactMatchModel, TreeModel
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig, SelfAttentionConfig
-from xjax.score.shortlists import AllLabels, LevelShortlist
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.levels_config import LevelsConfig
 
 LEVELS = LevelShortlist(LevelsConfig((64, 512)), (3, 4), kept=10)
 

@@ -7,8 +7,6 @@ import pathlib
 import numpy as np
 import pytest
 
-from xjax.config.json import to_json
-from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace
@@ -18,10 +16,12 @@ from xjax.judge.evaluation import save_evaluation
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
 from xjax.judge.request import JudgeRequest
+from xjax.models.config import Config
+from xjax.models.config_json import to_json
+from xjax.models.workdir import Workdir
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
-from xjax.train.workdir import Workdir
 
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8
 COUNTS = np.array([60, 55, 30, 12, 9, 3, 1, 0], np.int32)

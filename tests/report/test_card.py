@@ -9,8 +9,6 @@ import re
 import numpy as np
 import pytest
 
-from xjax.config.json import to_json
-from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import TfidfConfig
@@ -19,17 +17,19 @@ from xjax.data.formats.own.own import OwnData
 from xjax.data.schema import Corpus, Document, Labels, Split
 from xjax.judge.calibration import Calibration, Method, cross_fitted
 from xjax.judge.predictions import Predictions
-from xjax.report.card import CARD, MARK, document_intervals, write_card
-from xjax.report.terminal.fitted import run_summary
-from xjax.run.fit import FitResult
-from xjax.score.config import (
+from xjax.models.config import Config
+from xjax.models.config_json import to_json
+from xjax.models.model_configs import (
   EnsembleModel,
   ExactMatchModel,
   LinearModel,
   NamesModel,
 )
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.train.workdir import Workdir
+from xjax.models.workdir import Workdir
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.report.card import CARD, MARK, document_intervals, write_card
+from xjax.report.terminal.fitted import run_summary
+from xjax.run.fit import FitResult
 
 TEXTS = np.array([1, 2, 3], np.uint64)
 

@@ -5,7 +5,6 @@ python fit_process.py CONFIG.json WORKDIR [COORDINATOR COUNT ID]
 
 import sys
 
-from xjax.config.json import load_config
 from xjax.core.console import show_log
 from xjax.core.errors import (
   Interrupted,
@@ -13,6 +12,7 @@ from xjax.core.errors import (
   UserError,
 )
 from xjax.core.processes import connection
+from xjax.models.config_json import load_config
 from xjax.run.fit import fit
 
 if __name__ == '__main__':

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import make_mesh
+from xjax.models.load import load
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.heads.adaptive import AdaptiveConfig, places
+from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.neural_training import plan_neural
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.adaptive import AdaptiveConfig, places
-from xjax.score.pooling import MeanConfig
+from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.warm_start import warm_start
-from xjax.train.inputs import Inputs
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')

@@ -23,12 +23,12 @@ from xjax.judge.calibration import (
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
+from xjax.models.load import load, load_calibration
+from xjax.models.workdir import Workdir
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.judging import calibrate_run
-from xjax.run.load import load, load_calibration
 from xjax.run.tag import tag_file
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture

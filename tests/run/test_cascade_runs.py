@@ -9,34 +9,34 @@ import pytest
 
 from tests.fixtures.kills import assert_about_the_same_dev
 from tests.fixtures.sparse_runs import RUNS, config_of
-from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels import LabelLevels, load_levels
+from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.data.load import load_corpus
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
+from xjax.models.load import load
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.cascade import CascadeConfig
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.text_model import NeuralModel
 from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.neural_training import plan_neural
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.cascade import CascadeConfig
-from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels import LabelLevels, load_levels
-from xjax.score.trees.levels_config import LevelsConfig
+from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import Checkpoints, complete_steps, read_params
 from xjax.train.initial.warm_start import warm_start
-from xjax.train.inputs import Inputs
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
@@ -114,7 +114,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
 
   with monkeypatch.context() as patch, pytest.raises(Killed):
     # The levels are saved, but nothing is trained.
-    patch.setattr('xjax.run.neural.new_proposals', kill)
+    patch.setattr('xjax.models.neural.neural_fit.new_proposals', kill)
     fit(config_with(), tmp_path)
   assert Workdir.at(tmp_path).levels.exists()
   with monkeypatch.context() as patch, pytest.raises(Killed):

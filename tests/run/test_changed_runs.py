@@ -7,11 +7,11 @@ import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.errors import DataError
+from xjax.models.load import load
+from xjax.models.workdir import Workdir
 from xjax.run import fit as fit_module
 from xjax.run.fit import fit
-from xjax.run.load import load
 from xjax.train.run_record import RunRecord
-from xjax.train.workdir import Workdir
 
 
 @pytest.mark.parametrize('when', ['judged', 'before the results'])

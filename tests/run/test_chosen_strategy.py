@@ -7,8 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from xjax.config.run import Config, shrink
-from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import propensity_weights
@@ -16,13 +14,15 @@ from xjax.judge.calibration import Method
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
+from xjax.models.config import Config, shrink
+from xjax.models.load import load
+from xjax.models.model_configs import ExactMatchModel
+from xjax.models.train_configs import NoTrain
+from xjax.models.workdir import Workdir
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.strategy import StrategyKind, StrategyRequest
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
-from xjax.score.config import ExactMatchModel
-from xjax.train.workdir import Workdir
 
 K = 3
 

@@ -5,23 +5,23 @@ import dataclasses
 
 import pytest
 
-from xjax.config.check import check_config
-from xjax.config.run import Config, shrink
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.cnn import CNNConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.encoders.features import FeaturesConfig
-from xjax.score.encoders.han import HANConfig
-from xjax.score.heads.contract import DescriptorConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.pooling import NoPooling, SelfAttentionConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config, shrink
+from xjax.models.config_check import check_config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.cnn import CNNConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.han import HANConfig
+from xjax.networks.heads.head import DescriptorConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.pooling import NoPooling, SelfAttentionConfig
+from xjax.networks.text_model import NeuralModel
 
 ATTENTION = NeuralModel(pooling=SelfAttentionConfig(), head=OneVsAllConfig())
 CONFIGS = {

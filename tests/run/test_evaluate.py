@@ -14,11 +14,11 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.request import JudgeRequest, Similarity
+from xjax.models.load import load
+from xjax.models.workdir import Workdir
 from xjax.report.sources import read_runs
 from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.train.workdir import Workdir
 
 
 def write_split(path, documents):

@@ -14,12 +14,12 @@ from xjax.core.types import PAD
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
+from xjax.models.explanations import attention_of
+from xjax.models.load import load
+from xjax.models.neural.neural_training import plan_neural
+from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.report.page.explanations import explanation_page
-from xjax.run.load import load
-from xjax.run.neural_training import plan_neural
 from xjax.run.tag import tag_file
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.select.explanations import attention_of
 
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! 2003/87 fati'
 LONG = 'mani nipa ' * 20

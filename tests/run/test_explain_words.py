@@ -13,9 +13,9 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.data.text.words import split_terms
+from xjax.models.load import load
 from xjax.report.page.explanations import explanation_page
 from xjax.run.fit import fit
-from xjax.run.load import load
 from xjax.run.tag import tag_file
 
 K = 4

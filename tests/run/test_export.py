@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 
 from tests.fixtures.sparse_runs import RUNS
-from xjax.config.run import Config, shrink
-from xjax.config.train import NoTrain
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
+from xjax.models.config import Config, shrink
+from xjax.models.load import load
+from xjax.models.model_configs import EnsembleModel, ExactMatchModel, RunVectors
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.train_configs import NoTrain
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.networks.text_model import NeuralModel
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.neural_training import plan_neural
-from xjax.score.config import EnsembleModel, ExactMatchModel, RunVectors
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.pretrained.model_folder import ModelFolder
-from xjax.score.text_model import NeuralModel
 from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 
 def config_of(folder=''):

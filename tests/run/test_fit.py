@@ -13,21 +13,21 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.config.json import load_config
-from xjax.config.neural_train import Schedule
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.judge.predictions import Predictions
+from xjax.models.config_json import load_config
+from xjax.models.load import load
+from xjax.models.workdir import Workdir
 from xjax.run.fit import fit
-from xjax.run.load import load
 from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.loop import Loop
+from xjax.train.neural_train import Schedule
 from xjax.train.preemption import Preempted
 from xjax.train.run_record import RunRecord
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture

@@ -8,30 +8,30 @@ import shutil
 import numpy as np
 import pytest
 
-from xjax.config.check import check_config
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
+from xjax.models.config import Config, shrink
+from xjax.models.config_check import check_config
+from xjax.models.load import load
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.encoders.han import HANConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.label_graph import GraphLayers
+from xjax.networks.pooling import MeanConfig, NoPooling
+from xjax.networks.text_model import NeuralModel
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.strategy import StrategyKind, StrategyRequest
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.features import FeaturesConfig
-from xjax.score.encoders.han import HANConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.label_graph import GraphLayers
-from xjax.score.pooling import MeanConfig, NoPooling
-from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS
 
 L, SIZES = 12, {'train': 40, 'dev': 10, 'test': 9}

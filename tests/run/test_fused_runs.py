@@ -8,17 +8,17 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.config.neural_train import Dtype
 from xjax.losses.softmax import SoftmaxConfig
+from xjax.models.load import load
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.rows.kahan import PLACE
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.kahan import PLACE
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedAdagrad, FusedSGD
-from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.neural_train import Dtype
 from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS
 

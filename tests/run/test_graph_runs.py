@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from xjax.config.run import shrink
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import LABEL_MULTIPLE
@@ -16,21 +15,22 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
+from xjax.models.config import shrink
+from xjax.models.load import load
+from xjax.models.neural.added_labels import describe
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.head import NoGraph
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.label_graph import GraphLayers, Joining
+from xjax.networks.text_model import NeuralModel
 from xjax.plan.sizes import corpus_sizes
-from xjax.run.added_labels import describe
 from xjax.run.fit import fit
-from xjax.run.load import load
 from xjax.run.tag import tag_file
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import NoGraph
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.label_graph import GraphLayers, Joining
-from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS, by_path
-from xjax.train.workdir import Workdir
 
 PRETRAINED = UnifiedConfig(
   chunk=8, hidden_labels=2, aligned=True, graph=GraphLayers(queries=True)

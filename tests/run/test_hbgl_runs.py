@@ -9,26 +9,26 @@ import pytest
 
 from tests.fixtures.encoders import write_encoder
 from tests.fixtures.kills import assert_same_dev, kill
-from xjax.config.run import shrink
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, Preempted
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
+from xjax.models.config import shrink
+from xjax.models.load import load
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.heads.generation.emitting import Ranking
+from xjax.networks.heads.generation.levels import label_levels
+from xjax.networks.heads.generation.pretraining import LabelPretraining
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.report.terminal.plan import plan_text
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.heads.generation.emitting import Ranking
-from xjax.score.heads.generation.levels import label_levels
-from xjax.score.heads.generation.pretraining import LabelPretraining
 from xjax.train.checkpoint import complete_steps, read_params
 from xjax.train.initial import label_vectors
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 
 def config_with(steps=4, init_from='', **head):

@@ -13,12 +13,12 @@ from xjax.data.schema import Label
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
+from xjax.models.load import load
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.run.evaluate import evaluate_files
 from xjax.run.fit import fit
-from xjax.run.load import load
 from xjax.run.tag import tag_file
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
 
 HEADS = {
   'zero_shot': ZeroShotConfig(chunk=8),

@@ -5,17 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
+from xjax.models.config import Config
+from xjax.networks.encoders.cnn import CNNConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
 from xjax.run.tag import tag_file
-from xjax.score.encoders.cnn import CNNConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def config_of(labels):

@@ -11,22 +11,22 @@ import pytest
 
 from tests.fixtures.shortlist_runs import by_levels, reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
-from tests.run.stages.test_stack import stack_of
+from tests.models.staged.test_stack import stack_of
 from tests.run.test_cascade_runs import config_with as cascade
 import xjax
-from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.labels import read_left_out
 from xjax.judge.predictions import Predictions
+from xjax.models.load import load
+from xjax.models.model_configs import Averaging, EnsembleModel, NeighboursModel
+from xjax.models.staged.recalls import MeasuredScorer
+from xjax.models.train_configs import NoTrain
 from xjax.run import judging
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.strategy import StrategyKind, StrategyRequest
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
-from xjax.score.config import Averaging, EnsembleModel, NeighboursModel
-from xjax.select.recalls import MeasuredScorer
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 # Roots of topics and leaves, frequent and rare ones.

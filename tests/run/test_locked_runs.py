@@ -8,10 +8,10 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.processes.lock import NAME, locked
-from xjax.run import neural
+from xjax.models.load import load
+from xjax.models.neural import neural_fit as neural
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.load import load
 
 BUSY = 'another process is running here: process'
 
@@ -25,7 +25,7 @@ def workdir(finished, tmp_path):
 @pytest.fixture
 def impatient(monkeypatch):
   now = functools.partial(locked, wait=0)
-  monkeypatch.setattr('xjax.train.workdir.locked', now)
+  monkeypatch.setattr('xjax.models.workdir.locked', now)
 
 
 def contents(folder):
@@ -59,7 +59,9 @@ def test_a_checkpoint_that_a_run_replaces_is_read_again(workdir, monkeypatch):
     return read(*args, **options)
 
   monkeypatch.setattr(neural, 'read_params', vanish_first)
-  monkeypatch.setattr('xjax.run.neural.time.sleep', lambda seconds: None)
+  monkeypatch.setattr(
+    'xjax.models.neural.neural_fit.time.sleep', lambda seconds: None
+  )
   with locked(workdir):
     load(workdir)
   failed.clear()

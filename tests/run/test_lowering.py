@@ -16,16 +16,16 @@ from tests.fixtures.collectives import (
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.config.neural_train import Dtype
 from xjax.configs import amazon_3m_like
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
+from xjax.models.neural.neural_training import plan_neural
+from xjax.networks.pretrained.architecture import Activation, BertArchitecture
+from xjax.networks.rows.storage import Storage
 from xjax.plan.plan import batch_of, on_device
 from xjax.plan.sizes import BatchShape
-from xjax.run.neural_training import plan_neural
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.pretrained.architecture import Activation, BertArchitecture
+from xjax.train.neural_train import Dtype
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step
 

@@ -16,12 +16,6 @@ from pyarrow import parquet
 import pytest
 
 from tests.fixtures.own_corpus import make_rows, write_csv
-from xjax.config.check import check_config
-from xjax.config.json import load_config, to_json
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import StackModel, StackTrain
-from xjax.config.train import LinearTrain, TreeTrain
 from xjax.configs import auto
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
@@ -30,14 +24,20 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import read_input
 from xjax.data.schema import Label, Labels, LabelSpace
+from xjax.models.config import Config, EvalConfig
+from xjax.models.config_check import check_config
+from xjax.models.config_json import load_config, to_json
+from xjax.models.model_configs import LinearModel, TreeModel
+from xjax.models.staged.stack_config import StackModel, StackTrain
+from xjax.models.train_configs import LinearTrain, TreeTrain
+from xjax.models.workdir import Workdir
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
 from xjax.run.auto import choose, resolve
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import FitResult, fit
 from xjax.run.tag import tag_file
-from xjax.score.config import LinearModel, TreeModel
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.train.workdir import Workdir
+from xjax.train.neural_train import NeuralTrain
 
 ROWS = make_rows(220, 12)
 

@@ -20,14 +20,14 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
 from xjax.losses.sequence import SequenceLossConfig
+from xjax.models.load import load
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.heads.generation.emitting import Ranking
+from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.generation.emitting import Ranking
-from xjax.score.heads.generation.radar import RadarConfig
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 

@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from xjax.config.optimizer import EMAConfig
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Method
@@ -15,12 +14,13 @@ from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.load import load
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import read_params
+from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS
 

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xjax.config.run import shrink
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Label, LabelSpace
+from xjax.models.config import shrink
+from xjax.models.neural.neural_fit import check_hierarchy
+from xjax.models.workdir import Workdir
 from xjax.run.fit import fit
-from xjax.run.neural import check_hierarchy
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')

@@ -11,8 +11,8 @@ from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
+from xjax.models.load import load
 from xjax.run.fit import fit
-from xjax.run.load import load
 
 
 def test_a_corpus_without_gold(tmp_path):

@@ -8,21 +8,21 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.core.mesh import make_mesh, padded_labels, put_batch
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
-from xjax.losses.contract import LabelWeights
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel, build
+from xjax.losses.loss import LabelWeights
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.text_model import NeuralModel, build
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
+from xjax.train.optimizer_config import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step, place_weights

@@ -7,15 +7,15 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.core.mesh_config import Share
 from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.text.subwords import Subwords
-from xjax.train.inputs import Inputs
+from xjax.models.config import Config
+from xjax.train.batches.inputs import Inputs
+from xjax.train.neural_train import NeuralTrain
 
 T, DEVICES = 512, 4
 

@@ -17,7 +17,7 @@ from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.judge import judge
 from xjax.judge.predictions import Lists, Predictions
 from xjax.report.page.explanations import explanation_page
-from xjax.run.strategy import (
+from xjax.run.strategies.strategy_request import (
   StrategyKind,
   StrategyRequest,
 )

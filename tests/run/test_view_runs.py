@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from tests.fixtures.kills import assert_about_the_same_dev
-from xjax.config.run import Config, shrink
 from xjax.configs import arxiv, quickstart
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.text.words import split_words
+from xjax.models.config import Config, shrink
+from xjax.models.load import load
+from xjax.models.workdir import Workdir
+from xjax.networks.views.view import NoViews
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.score.views.contract import NoViews
 from xjax.train.checkpoint import Checkpoints, read_params
 from xjax.train.initial.view_names import encoded_labels, start_view_names
 from xjax.train.initial.words import word_rows
@@ -30,7 +31,6 @@ from xjax.train.parameters import (
   by_path,
   from_paths,
 )
-from xjax.train.workdir import Workdir
 
 LAPTOP = CHIPS['laptop']
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']

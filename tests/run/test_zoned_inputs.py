@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xjax.config.run import Config, shrink
 from xjax.core.types import PAD
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
-from xjax.score.encoders.han import HANConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.text_model import NeuralModel
-from xjax.train.inputs import Inputs, fit_vocabulary
+from xjax.models.config import Config, shrink
+from xjax.networks.encoders.han import HANConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.batches.inputs import Inputs, fit_vocabulary
 
 HAN = NeuralModel(
   encoder=HANConfig(), pooling=SelfAttentionConfig(), head=OneVsAllConfig()

@@ -8,13 +8,13 @@ import pytest
 import sqlalchemy
 import sqlalchemy.event
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
+from xjax.models.config import Config
 from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepSession
+from xjax.train.neural_train import NeuralTrain
 
 # The metric of a stand-in grows to train.learning_rate. With train.clip_norm=1
 # the stand-in fails. With train.warmup=1 it waits at its second judging, and

@@ -4,17 +4,17 @@ import os
 
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.text_model import NeuralModel
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.overrides import override
+from xjax.train.neural_train import NeuralTrain
 
 UNITS = {'model.encoder.units': (8, 16)}
 

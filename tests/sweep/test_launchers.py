@@ -77,8 +77,8 @@ from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepSession
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
+from xjax.train.neural_train import NeuralTrain
+from xjax.models.config import Config
 launcher, folder, *train = sys.argv[1:]
 sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
 config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)

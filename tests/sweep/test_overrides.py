@@ -1,12 +1,12 @@
 import pytest
 
-from xjax.config.neural_train import Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.cnn import CNNConfig
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.cnn import CNNConfig
 from xjax.sweep.overrides import override
+from xjax.train.neural_train import Schedule
+from xjax.train.optimizer_config import AdamW
 
 
 def test_sets_fields_and_leaves_the_rest():

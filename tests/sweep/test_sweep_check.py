@@ -2,10 +2,10 @@ import dataclasses
 
 import pytest
 
-from xjax.config.run import Config
-from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError
-from xjax.score.config import ExactMatchModel
+from xjax.models.config import Config
+from xjax.models.model_configs import ExactMatchModel
+from xjax.models.train_configs import NoTrain
 from xjax.sweep.config import Grid, Listed, MedianPruning, Range, Sweep, Tpe
 from xjax.sweep.sweep_check import check_sweep, metric_of
 

@@ -3,12 +3,12 @@ import runpy
 
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.sweep_file import read_sweep, write_config
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import AdamW
 
 
 def test_a_config_file_makes_the_same_config(tmp_path):

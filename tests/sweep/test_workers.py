@@ -14,7 +14,6 @@ import time
 import optuna
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import DataError
 from xjax.sweep import signals
 from xjax.sweep.config import (
@@ -28,6 +27,7 @@ from xjax.sweep.config import (
 )
 from xjax.sweep.store import Store, TrialStatus, best_trial
 from xjax.sweep.workers import Workers
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.preemption import Preempted
 
 RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
@@ -183,8 +183,8 @@ from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.session import SweepSession
 from xjax.sweep import workers
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
+from xjax.train.neural_train import NeuralTrain
+from xjax.models.config import Config
 workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.optimizer import (
+from xjax.train.optimizer_config import (
   EMAConfig,
   NoAverage,
   SWAConfig,

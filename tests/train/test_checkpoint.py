@@ -13,7 +13,6 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.config.optimizer import EMAConfig
 from xjax.core.errors import (
   DataError,
 )
@@ -29,6 +28,7 @@ from xjax.train.checkpoint import (
   read_meta,
   read_params,
 )
+from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
 from xjax.train.state import plan_state
 

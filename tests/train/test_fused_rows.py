@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.neural_train import NeuralTrain, Schedule
 from xjax.core.rng import step_key
-from xjax.score.heads.rows.update import (
+from xjax.networks.rows.update import (
   SGD,
   AdagradRow,
   ByOptimizer,
@@ -15,6 +14,7 @@ from xjax.score.heads.rows.update import (
   FusedSGD,
 )
 from xjax.train.fused_rows import FREQUENT, fused_rows
+from xjax.train.neural_train import NeuralTrain, Schedule
 
 PLACES = [(seed, step) for seed in range(4) for step in range(8)]
 COUNTS = np.array([0, FREQUENT - 1, FREQUENT, 9 * FREQUENT])

@@ -7,24 +7,24 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.optimizer import EMAConfig
-from xjax.config.run import Config
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.schema import LabelSpace
-from xjax.run import neural_training as neural
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.attention_mlp import AttentionMLPConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedSGD
-from xjax.score.pooling import MeanConfig, NoPooling
-from xjax.score.text_model import NeuralModel, build, smoothed_priors
+from xjax.models.config import Config
+from xjax.models.neural import neural_training as neural
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig, NoPooling
+from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedSGD
+from xjax.networks.text_model import NeuralModel, build, smoothed_priors
 from xjax.train.fused_rows import FREQUENT
+from xjax.train.optimizer_config import EMAConfig
 
 WORDS, N_TRAIN = 9, 4000
 MEAN_HEAD = AttentionMLPConfig(chunk=512, mlp=(4,))

@@ -17,8 +17,6 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import EMAConfig
 from xjax.core.errors import Interrupted, UserError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
@@ -30,6 +28,8 @@ from xjax.train.checkpoint import (
   read_params,
 )
 from xjax.train.loop import Loop, Position
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import EMAConfig
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import plan_state
 from xjax.train.step import StepMetrics

@@ -6,9 +6,9 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import Adam, AdamW
+from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer import clip_outliers, make_optimizer, make_schedule
+from xjax.train.optimizer_config import Adam, AdamW
 from xjax.train.parameters import by_path
 
 

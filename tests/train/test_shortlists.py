@@ -6,19 +6,19 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.neural_train import NeuralTrain
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD, Batch, Shortlist
 from xjax.losses.bce import bce
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.update import FusedAdam
-from xjax.score.pooling import MeanConfig, NoPooling
-from xjax.score.text_model import NeuralModel, build
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig, NoPooling
+from xjax.networks.rows.update import FusedAdam
+from xjax.networks.text_model import NeuralModel, build
 from xjax.train.fused_rows import fused_rows
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
 from xjax.train.parameters import by_path
 from xjax.train.state import plan_state

@@ -9,8 +9,8 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 from tensorboardX.record_writer import masked_crc32c
 
-from xjax.config.run import Config
 from xjax.core.errors import UserError
+from xjax.models.config import Config
 from xjax.train.run_record import RunRecord
 from xjax.train.writers import MetricWriter, TrainingProgress, write_results
 

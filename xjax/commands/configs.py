@@ -17,8 +17,8 @@ def main(arguments: list[str]) -> None:
   Raises:
     ConfigError: no config contains the word.
   """
-  from xjax.config.named import CONFIGS, config_names
   from xjax.report.terminal.configs import configs_text, describe
+  from xjax.run.named_configs import CONFIGS, config_names
 
   if len(arguments) > 1:
     raise ConfigError(f'give one word to search for, not {len(arguments)}')

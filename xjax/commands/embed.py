@@ -67,7 +67,7 @@ def main() -> None:
     raise ConfigError('--folder is missing; give the folder of an encoder')
   with loading_libraries():
     from xjax.data.config import TextVectorsConfig
-    from xjax.run.stages.vector_files import embed_corpus, embed_run
+    from xjax.run.vector_files import embed_corpus, embed_run
 
   splits = _SPLITS.value if _SPLITS.present else ()
   splits = tuple(dict.fromkeys(splits))

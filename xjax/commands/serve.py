@@ -74,12 +74,12 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
 
 def main() -> None:
   """Serves the model until a signal comes."""
-  from xjax.run.serving.limits import Limits, allowed_hosts, check_installed
+  from xjax.run.serve.limits import Limits, allowed_hosts, check_installed
 
   check_installed()
   with loading_libraries():
     from xjax.report.page import served
-    from xjax.run.serving.server import serve
+    from xjax.run.serve.server import serve
 
   limits = Limits(
     body=_MAX_BODY_MB.value << 20,

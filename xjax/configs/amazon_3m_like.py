@@ -23,18 +23,18 @@ not run yet; the learning rates are guesses. Time: not known; an epoch has 3,356
 steps.
 """
 
-from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedSGD
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config, EvalConfig
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedSGD
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 EPOCH = 3356  # steps
 

@@ -48,27 +48,32 @@ xr_transformer 8 minutes after flat, and xr_linear a minute.
 
 import dataclasses
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.score.config import NoVectors, RunVectors, TreeModel, VectorsConfig
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.heads.generation.emitting import Ranking
-from xjax.score.heads.generation.hbgl import HBGLConfig
-from xjax.score.heads.generation.pretraining import LabelPretraining
-from xjax.score.heads.generation.radar import RadarConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig, NoPooling
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
-from xjax.score.views.hierarchy_views import HierarchyViews
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import (
+  NoVectors,
+  RunVectors,
+  TreeModel,
+  VectorsConfig,
+)
+from xjax.models.train_configs import TreeTrain
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.heads.generation.emitting import Ranking
+from xjax.networks.heads.generation.hbgl import HBGLConfig
+from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.radar import RadarConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig, NoPooling
+from xjax.networks.text_model import NeuralModel
+from xjax.networks.views.hierarchy_views import HierarchyViews
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 SYSTEMS = (
   'flat',

@@ -19,11 +19,11 @@ seconds for a few thousand documents, half an hour for 50,000 with thousands of
 labels.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import AutoTrain
 from xjax.data.config import AutoTfidfConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.score.config import AutoModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import AutoModel
+from xjax.models.train_configs import AutoTrain
 
 
 def get_config() -> Config:

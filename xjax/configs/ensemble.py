@@ -21,15 +21,15 @@ Expected metrics: not measured; often above those of each run. Time: that of
 predicting dev and test with each run.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import NoTrain
 from xjax.data.config import GivenFeaturesConfig, Norm, WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.score.config import EnsembleModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import EnsembleModel
+from xjax.models.train_configs import NoTrain
 
 SYSTEMS = ('own', 'eurlex57k', 'xc', 'tib_sid', 'yso', 'synthetic')
 

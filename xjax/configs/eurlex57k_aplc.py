@@ -25,16 +25,16 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: the table "Two stages" in
 docs/results.md. Time: about that of eurlex57k_minilm.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.adaptive import AdaptiveConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 
 def get_config() -> Config:

@@ -20,15 +20,15 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: dev RP@5 0.655 after 2,500
 steps; see docs/results.md. Time: an hour for 2,500 steps.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import SWAConfig
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bilstm import BiLSTMConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.attention_mlp import AttentionMLPConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bilstm import BiLSTMConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import SWAConfig
 
 
 def get_config() -> Config:

@@ -21,23 +21,23 @@ MiniLM: RP@5 0.835 and nDCG@5 0.859. Time: an hour on busy cores. The variant
 gpu is not measured yet.
 """
 
-from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import (
+from xjax.data.config import SubwordsConfig, TfidfConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.models.config import Config, EvalConfig
+from xjax.models.staged.stack_config import (
   ProposerConfig,
   StackModel,
   StackTrain,
   text_and_title_proposers,
   vector_proposers,
 )
-from xjax.data.config import SubwordsConfig, TfidfConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 TITLE = ('title',)
 TEXT = ('header', 'recitals', 'main_body', 'attachments')

@@ -18,14 +18,14 @@ Data: EURLEX57K. Hardware: two CPU cores and 6 GB. Expected: the metrics in
 docs/results.md, on dev. Time: half an hour.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import (
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.models.config import Config, EvalConfig
+from xjax.models.staged.stack_config import (
   StackModel,
   StackTrain,
   text_and_title_proposers,
 )
-from xjax.data.config import TfidfConfig
-from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 
 TITLE = ('title',)
 TEXT = ('header', 'recitals', 'main_body', 'attachments')

@@ -21,17 +21,17 @@ and .678 for float32 with seeds 0, 1 and 2; with seed 0, .670 for bfloat16 and
 minutes of training per run, if two runs share the cores.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import ByOptimizer, FusedAdagrad, RowsConfig
-from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import ByOptimizer, FusedAdagrad, RowsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
 
 SYSTEMS = 'adam', 'float32', 'bfloat16', 'compensated', 'float8'
 

@@ -12,13 +12,13 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: dev RP@5 0.765, nDCG@5
 cores that also did other work; a step takes 0.35 to 1 s.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
 
 _EPOCH = 704  # steps of 64 documents; train has 45,000 documents
 

@@ -32,16 +32,16 @@ that of eurlex57k_minilm.
 
 import dataclasses
 
-from xjax.config.run import Config
 from xjax.configs import eurlex57k_minilm
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
 
 SYSTEMS = ('lightxml', 'lightxml_flat', 'cascadexml')
 

@@ -15,14 +15,14 @@ Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.716,
 nDCG@5 0.746, micro-F1 0.642. Time: hours.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.cnn import CNNConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.cnn import CNNConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 _EPOCH = 3750  # steps of 12 documents; train has 45,000 documents
 

@@ -22,11 +22,11 @@ same six metrics on test, the paper has 0.097, 0.099, 0.120, 0.219, 0.111 and
 0.115.) Time: a minute, including 3 s to find the names.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import NoTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.config import ExactMatchModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import ExactMatchModel
+from xjax.models.train_configs import NoTrain
 
 
 def get_config() -> Config:

@@ -19,15 +19,15 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: 40 minutes of training and a few minutes of judging.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.label_attention import LabelAttentionConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 
 def get_config() -> Config:

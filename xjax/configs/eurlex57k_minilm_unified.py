@@ -30,17 +30,17 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: 40 minutes of training and a few minutes of judging.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import NoGraph
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.label_graph import GraphLayers
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.head import NoGraph
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.label_graph import GraphLayers
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 SYSTEMS = ('names', 'graph')
 

@@ -16,12 +16,12 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: RP@5 0.796, nDCG@5 0.820 on
 dev. Time: 6 minutes.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.config import TreeModel
-from xjax.score.linear.problem import Loss
+from xjax.models.config import Config, EvalConfig
+from xjax.models.linear.problem import Loss
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
 
 
 def get_config() -> Config:

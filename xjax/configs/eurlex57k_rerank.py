@@ -24,9 +24,9 @@ about 40 minutes.
 
 import dataclasses
 
-from xjax.config.run import Config
 from xjax.configs import eurlex57k_minilm, eurlex57k_xr_linear
-from xjax.score.shortlists import RunShortlist
+from xjax.models.config import Config
+from xjax.networks.shortlists import RunShortlist
 
 
 def get_config() -> Config:

@@ -25,20 +25,20 @@ system.
 
 import dataclasses
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.cnn import CNNConfig
-from xjax.score.encoders.han import HANConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.cnn import CNNConfig
+from xjax.networks.encoders.han import HANConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
 
 # System -> number of training steps. All steps of a system together take about
 # ten minutes. A step has 64 documents.

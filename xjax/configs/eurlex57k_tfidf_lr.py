@@ -12,12 +12,12 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet; the paper has
 RP@5 0.710, nDCG@5 0.741 and micro-F1 0.539 on test. Time: an hour.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import LinearTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.config import LinearModel
-from xjax.score.linear.problem import Loss
+from xjax.models.config import Config, EvalConfig
+from xjax.models.linear.problem import Loss
+from xjax.models.model_configs import LinearModel
+from xjax.models.train_configs import LinearTrain
 
 
 def get_config() -> Config:

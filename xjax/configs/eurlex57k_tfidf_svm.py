@@ -12,11 +12,11 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected: not run yet. Time: half an
 hour.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import LinearTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.config import LinearModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import LinearModel
+from xjax.models.train_configs import LinearTrain
 
 
 def get_config() -> Config:

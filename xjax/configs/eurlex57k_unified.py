@@ -21,15 +21,15 @@ Data: EURLEX57K. Hardware: one GPU. Expected: not run yet; on test, BIGRU-LWAN
 has zero-shot RP@5 0.438. Time: hours.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 

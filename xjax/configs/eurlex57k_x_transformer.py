@@ -25,15 +25,15 @@ minutes beyond the run of eurlex57k_minilm (an estimate).
 
 import dataclasses
 
-from xjax.config.run import Config
-from xjax.config.stage import StageConfig
-from xjax.config.stages import MatchedModel
-from xjax.config.train import TreeTrain
 from xjax.configs import eurlex57k_minilm, eurlex57k_xr_linear
-from xjax.losses.contract import Reduction
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
+from xjax.models.config import Config
+from xjax.models.staged.stage_config import StageConfig
+from xjax.models.staged.stages_config import MatchedModel
+from xjax.models.train_configs import TreeTrain
 
 
 def get_config() -> Config:

@@ -17,12 +17,12 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected on dev: RP@5 0.801 and nDCG@5
 0.826; for the variant `large`, RP@5 0.810 and nDCG@5 0.834. Time: 6 minutes.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.score.config import TreeModel
-from xjax.score.trees.clusters import ClusterTree
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
 
 SYSTEMS = ('small', 'large')
 

@@ -37,25 +37,25 @@ docs/results.md. Time: 10 minutes beyond the run of the encoder.
 
 import dataclasses
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
-from xjax.config.stage import StageConfig
-from xjax.config.stages import StageVectors
 from xjax.configs import eurlex57k_xr_linear
-from xjax.data.batches.candidates import Candidates
 from xjax.data.config import SubwordsConfig
-from xjax.losses.contract import Reduction
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.score.config import RunVectors, VectorsConfig
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.shortlists import LevelShortlist
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
+from xjax.models.config import Config
+from xjax.models.model_configs import RunVectors, VectorsConfig
+from xjax.models.staged.stage_config import StageConfig
+from xjax.models.staged.stages_config import StageVectors
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.shortlists import LevelShortlist
+from xjax.networks.text_model import NeuralModel
+from xjax.train.batches.candidates import Candidates
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 SYSTEMS = ('ranker', 'full')
 

@@ -16,15 +16,15 @@ Data: your own vectors and labels. Hardware: two CPU cores. Expected: depends on
 the encoder. Time: minutes.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.features import FeaturesConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.features import FeaturesConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def get_config() -> Config:

@@ -51,23 +51,23 @@ papers are in docs/judging.md. Time: not measured.
 import dataclasses
 from typing import NamedTuple
 
-from xjax.config.neural_train import Dtype, NeuralTrain, Schedule
-from xjax.config.optimizer import Adam, AdamW
-from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import Reduction
+from xjax.losses.loss import Reduction
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.generation.hbgl import FirstVectors, HBGLConfig
-from xjax.score.heads.generation.pretraining import LabelPretraining
-from xjax.score.heads.generation.radar import RadarConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.views.hierarchy_views import HierarchyViews
+from xjax.models.config import Config, EvalConfig
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.generation.hbgl import FirstVectors, HBGLConfig
+from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.radar import RadarConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.networks.views.hierarchy_views import HierarchyViews
+from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.train.optimizer_config import Adam, AdamW
 
 SYSTEMS = (
   'wos_flat',

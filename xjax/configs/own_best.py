@@ -17,10 +17,14 @@ those of own_linear, above all for rare labels. Time: about ten times as long as
 own_linear.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import StackModel, StackTrain, text_proposers
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.own.own import OwnData
+from xjax.models.config import Config, EvalConfig
+from xjax.models.staged.stack_config import (
+  StackModel,
+  StackTrain,
+  text_proposers,
+)
 
 
 def get_config() -> Config:

@@ -13,13 +13,13 @@ always ranks the most frequent labels first (both sets of metrics are printed).
 Time: depends on the corpus.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def get_config() -> Config:

@@ -24,15 +24,15 @@ Data: your own documents. Hardware: two CPU cores. Expected: depends on the
 corpus. Time: about two minutes for 2,000 short documents.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.label_graph import GraphLayers
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.label_graph import GraphLayers
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def get_config() -> Config:

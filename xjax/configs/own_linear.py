@@ -20,12 +20,12 @@ on dev (0.801 for small). Time: less than a minute for a few thousand documents,
 minutes for 50,000.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.score.config import TreeModel
-from xjax.score.trees.clusters import ClusterTree
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
 
 SYSTEMS = ('large', 'small')
 

@@ -25,16 +25,16 @@ Data: your own documents. Hardware: a GPU; two CPU cores are slow. Expected: not
 run yet. Time: not measured; training has 10,000 steps.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import DescriptorConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.head import DescriptorConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 
 def get_config() -> Config:

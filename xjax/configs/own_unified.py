@@ -23,15 +23,15 @@ s per step on two CPU cores. Expected: no metrics yet, because the config has
 not been run to the end.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def get_config() -> Config:

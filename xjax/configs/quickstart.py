@@ -20,54 +20,58 @@ Time: about a minute.
 
 import dataclasses
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
-from xjax.config.stack import (
+from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.losses.bce import BCEConfig
+from xjax.losses.loss import Reduction
+from xjax.losses.sequence import SequenceLossConfig
+from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.config import Config
+from xjax.models.model_configs import ExactMatchModel, ModelConfig, TreeModel
+from xjax.models.staged.rankers.boosted import BoostedTrees
+from xjax.models.staged.stack_config import (
   StackModel,
   StackTrain,
   names_proposer,
   neighbours_proposer,
   tree_proposer,
 )
-from xjax.config.stage import StageConfig
-from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
-from xjax.config.train import NoTrain, TreeTrain
-from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
-from xjax.data.formats.synthetic import SyntheticData
-from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import Reduction
-from xjax.losses.sequence import SequenceLossConfig
-from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.score.config import ExactMatchModel, ModelConfig, TreeModel
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.bilstm import BiLSTMConfig
-from xjax.score.encoders.cnn import CNNConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.encoders.han import HANConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.adaptive import AdaptiveConfig
-from xjax.score.heads.attention_mlp import AttentionMLPConfig
-from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.heads.generation.emitting import Ranking
-from xjax.score.heads.generation.hbgl import HBGLConfig
-from xjax.score.heads.generation.pretraining import LabelPretraining
-from xjax.score.heads.generation.radar import RadarConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.heads.zero_shot import ZeroShotConfig
-from xjax.score.label_graph import GraphLayers
-from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.rankers.boosted import BoostedTrees
-from xjax.score.shortlists import (
+from xjax.models.staged.stage_config import StageConfig
+from xjax.models.staged.stages_config import (
+  MatchedModel,
+  StageShortlist,
+  StageVectors,
+)
+from xjax.models.train_configs import NoTrain, TreeTrain
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.bilstm import BiLSTMConfig
+from xjax.networks.encoders.cnn import CNNConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.han import HANConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.heads.generation.emitting import Ranking
+from xjax.networks.heads.generation.hbgl import HBGLConfig
+from xjax.networks.heads.generation.pretraining import LabelPretraining
+from xjax.networks.heads.generation.radar import RadarConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.label_graph import GraphLayers
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.shortlists import (
   LevelShortlist,
   RunShortlist,
   ShortlistConfig,
 )
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
-from xjax.score.views.hierarchy_views import HierarchyViews
+from xjax.networks.text_model import NeuralModel
+from xjax.networks.views.hierarchy_views import HierarchyViews
+from xjax.train.neural_train import NeuralTrain
 
 SYSTEMS = (
   'exact_match',

@@ -12,8 +12,8 @@ workers, the trials of two sweeps may differ, because their values depend on
 which earlier trial ends first. Time: three minutes.
 """
 
-from xjax.config.run import Config
 from xjax.configs import quickstart
+from xjax.models.config import Config
 from xjax.sweep.config import MedianPruning, Range, Sweep, Tpe
 
 

@@ -25,7 +25,6 @@ Expected (the paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4,
 word dropout 0, batches of 16, RP@5 0.766. Time: days.
 """
 
-from xjax.config.run import Config
 from xjax.configs import (
   eurlex57k_bigru_att,
   eurlex57k_bigru_lwan,
@@ -34,6 +33,7 @@ from xjax.configs import (
   eurlex57k_zero_bigru_lwan,
   eurlex57k_zero_cnn_lwan,
 )
+from xjax.models.config import Config
 from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
 
 _DOCUMENTS = 45_000  # documents in train

@@ -12,14 +12,14 @@ Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: the
 metrics in docs/configs.md, on dev. Time: about half an hour.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import (
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.models.config import Config, EvalConfig
+from xjax.models.staged.stack_config import (
   StackModel,
   StackTrain,
   text_and_title_proposers,
 )
-from xjax.data.config import TfidfConfig
-from xjax.data.formats.jsonl import JsonlData
 
 TITLE = ('title',)
 TEXT = ('title', 'abstract')

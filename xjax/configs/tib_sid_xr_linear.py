@@ -10,11 +10,11 @@ Data: TIB-SID, as JSON lines. Hardware: two CPU cores. Expected: RP@5 0.441,
 nDCG@5 0.417 on dev. Time: 3 minutes.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.score.config import TreeModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
 
 
 def get_config() -> Config:

@@ -19,17 +19,17 @@ table in docs/results.md. Time: 20 minutes.
 
 import dataclasses
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
-from xjax.config.stage import StageConfig
-from xjax.config.stages import StageVectors
 from xjax.configs import tib_sid_xr_linear
 from xjax.data.config import SubwordsConfig
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.models.staged.stage_config import StageConfig
+from xjax.models.staged.stages_config import StageVectors
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def get_config() -> Config:

@@ -33,19 +33,19 @@ P@1 .8772 (eurlex_4k_xlnet), .8944 (wiki10_31k_xlnet) and .9456
 
 from typing import NamedTuple
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import Reduction
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.encoders.xlnet import XLNetConfig
-from xjax.score.heads.adaptive import AdaptiveConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
+from xjax.losses.loss import Reduction
+from xjax.models.config import Config, EvalConfig
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 SYSTEMS = (
   'eurlex_4k',

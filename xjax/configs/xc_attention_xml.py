@@ -33,25 +33,25 @@ Time: not measured.
 
 import dataclasses
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import Adam, SWAConfig
-from xjax.config.run import Config
-from xjax.data.batches.candidates import Candidates
 from xjax.data.config import WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import Reduction
-from xjax.score.encoders.bilstm import BiLSTMConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.attention_mlp import AttentionMLPConfig
-from xjax.score.shortlists import (
+from xjax.losses.loss import Reduction
+from xjax.models.config import Config
+from xjax.networks.encoders.bilstm import BiLSTMConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.shortlists import (
   AllLabels,
   LevelShortlist,
   ShortlistConfig,
 )
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.batches.candidates import Candidates
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import Adam, SWAConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,14 +13,18 @@ Data: feature files of the XC repository. Hardware: two CPU cores. Expected on
 the test split of Bibtex: P@1 0.674, P@5 0.301. Time: a minute on Bibtex.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.stack import ProposerConfig, StackModel, StackTrain
-from xjax.config.train import LinearTrain, NoTrain, TrainConfig
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.score.config import LinearModel, ModelConfig, NeighboursModel
-from xjax.score.linear.problem import Loss
-from xjax.score.rankers.boosted import BoostedTrees
+from xjax.models.config import Config, EvalConfig
+from xjax.models.linear.problem import Loss
+from xjax.models.model_configs import LinearModel, ModelConfig, NeighboursModel
+from xjax.models.staged.rankers.boosted import BoostedTrees
+from xjax.models.staged.stack_config import (
+  ProposerConfig,
+  StackModel,
+  StackTrain,
+)
+from xjax.models.train_configs import LinearTrain, NoTrain, TrainConfig
 
 
 def get_config() -> Config:

@@ -27,21 +27,21 @@ Time: not measured.
 
 from typing import NamedTuple
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.label_trees.clusters import Clusters, ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.walks import RandomWalks
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import Reduction
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.cascade import CascadeConfig, Chain
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import Clusters, ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
-from xjax.score.trees.walks import RandomWalks
+from xjax.losses.loss import Reduction
+from xjax.models.config import Config, EvalConfig
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.cascade import CascadeConfig, Chain
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.optimizer_config import AdamW
 
 SYSTEMS = ('wiki10_31k', 'amazon_670k', 'wiki_500k')
 

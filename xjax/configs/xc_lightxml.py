@@ -28,22 +28,22 @@ Time: not measured.
 
 from typing import NamedTuple
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.optimizer import AdamW, SWAConfig
-from xjax.config.run import Config, EvalConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.bce import BCEConfig
-from xjax.losses.contract import Reduction
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.cascade import CascadeConfig
-from xjax.score.heads.contract import HeadConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.pooling import ClsConfig
-from xjax.score.text_model import NeuralModel
-from xjax.score.trees.clusters import ClusterTree
-from xjax.score.trees.levels_config import LevelsConfig
+from xjax.losses.loss import Reduction
+from xjax.models.config import Config, EvalConfig
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.cascade import CascadeConfig
+from xjax.networks.heads.head import HeadConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import ClsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import AdamW, SWAConfig
 
 SYSTEMS = (
   'eurlex_4k',

@@ -12,13 +12,13 @@ Data: text files of the XC repository. Hardware: a GPU. Expected: not run yet.
 Time: depends on the dataset.
 """
 
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.data.config import WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
 
 
 def get_config() -> Config:

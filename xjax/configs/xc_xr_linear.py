@@ -11,11 +11,11 @@ Data: feature files of the XC repository. Hardware: two CPU cores. Expected on
 the test split of Bibtex: P@1 0.637, P@5 0.280. Time: depends on the dataset.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.score.config import TreeModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
 
 
 def get_config() -> Config:

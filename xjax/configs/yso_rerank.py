@@ -18,17 +18,17 @@ Data: YSO, as JSON lines. Hardware: two CPU cores. Expected on dev: the table in
 docs/results.md. Time: 7 minutes.
 """
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.run import Config, EvalConfig
 from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.score.encoders.bigru import BiGRUConfig
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.update import FusedAdam
-from xjax.score.pooling import SelfAttentionConfig
-from xjax.score.shortlists import RunShortlist
-from xjax.score.text_model import NeuralModel
+from xjax.models.config import Config, EvalConfig
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.rows.update import FusedAdam
+from xjax.networks.shortlists import RunShortlist
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain, Schedule
 
 
 def get_config() -> Config:

@@ -11,11 +11,11 @@ Hardware: two CPU cores. Expected on dev: the table in docs/results.md. Time:
 2 minutes.
 """
 
-from xjax.config.run import Config, EvalConfig
-from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.score.config import TreeModel
+from xjax.models.config import Config, EvalConfig
+from xjax.models.model_configs import TreeModel
+from xjax.models.train_configs import TreeTrain
 
 
 def get_config() -> Config:

@@ -47,8 +47,8 @@ class Shortlist:
   """Holds the labels that each document of a batch is asked about.
 
   In training, all gold labels of a document should be among them
-  (score.heads.shortlist.lost_positives counts the others). core/mesh.py makes
-  Shortlist a pytree of JAX.
+  (networks.heads.shortlist.lost_positives counts the others). core/mesh.py
+  makes Shortlist a pytree of JAX.
 
   Attributes:
     ids_BA: int32 label indices in any order, and PAD in the other entries. A

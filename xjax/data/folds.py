@@ -13,11 +13,11 @@ import numpy as np
 
 from xjax.core.rng import host_generator
 from xjax.core.types import Ragged
-from xjax.data.batches.shared import SharedDocuments
-from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.formats.draft import TRAIN
 from xjax.data.labels import HOLD_OUT_RANGE, draw_labels
 from xjax.data.schema import Corpus, LabelSpace, Split
+from xjax.data.shared_documents import SharedDocuments
+from xjax.data.sparse_documents import SparseDocuments
 
 _LEAST_HIDDEN = 0.02  # share of the labels that are hidden in any corpus
 

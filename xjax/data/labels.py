@@ -13,7 +13,7 @@ from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults, plural
 from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Labels, LabelSpace
 

@@ -14,8 +14,6 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
-from xjax.data.batches.feature_files import add_features
-from xjax.data.batches.shared import SharedDocuments
 from xjax.data.config import OnError
 from xjax.data.files.faults import (
   Faults,
@@ -23,7 +21,7 @@ from xjax.data.files.faults import (
 )
 from xjax.data.files.json_lines import Fields
 from xjax.data.files.tables import FileKind, kind_of, rewindable
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import (
   TRAIN,
   USUAL,
@@ -51,6 +49,8 @@ from xjax.data.labels import (
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
+from xjax.data.shared_documents import SharedDocuments
+from xjax.data.vectors.feature_files import add_features
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
 _LEAVE_OUT = 'config.eval.leave_out'

@@ -17,9 +17,9 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
 from xjax.core.types import PAD, Ragged
-from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, parse_rows
+from xjax.data.vectors.feature_rows import FeatureRows
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
 # corpora have (0.6, 2.6), and Wikipedia corpora have (0.5, 0.4).

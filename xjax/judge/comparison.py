@@ -19,7 +19,7 @@ from xjax.judge.intervals import (
   sum_names,
 )
 from xjax.judge.judge import judge_slice, judged_slices, thresholds
-from xjax.judge.metrics.contract import Measure
+from xjax.judge.metrics.metric import Measure
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.significance import (
   Interval,

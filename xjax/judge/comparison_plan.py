@@ -8,7 +8,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
-from xjax.judge.metrics.contract import Needs, kind_of, kinds_where
+from xjax.judge.metrics.metric import Needs, kind_of, kinds_where
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import needs_parents

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import PROPENSITY
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.metric import (
   LabelForm,
   Measure,
   MetricPoints,

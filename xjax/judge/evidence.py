@@ -14,7 +14,10 @@ from xjax.core.errors import ConfigError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.hierarchical import HierarchicalMetric, PathDecisions
+from xjax.judge.metrics.label_sums import LabelTable, in_bins, named_sums
+from xjax.judge.metrics.metric import (
   CORRECT,
   GOLD,
   GOLD_LABELS,
@@ -28,9 +31,6 @@ from xjax.judge.metrics.contract import (
   PerLabel,
   Protocol,
 )
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.hierarchical import HierarchicalMetric, PathDecisions
-from xjax.judge.metrics.label_sums import LabelTable, in_bins, named_sums
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.sums import DocumentBlock, Form, Sums, document_terms
 from xjax.judge.slice import SeenLabels, Slice

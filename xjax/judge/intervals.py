@@ -12,14 +12,14 @@ import numpy as np
 
 from xjax.core.types import PAD
 from xjax.judge.evidence import Evidence
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.labels import f_beta
+from xjax.judge.metrics.metric import (
   CORRECT,
   GOLD,
   PREDICTED,
   LabelMetric,
   Measure,
 )
-from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
 from xjax.judge.metrics.resampling import (
   Reweighing,

@@ -16,7 +16,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import bootstrap
 from xjax.judge.metrics.calibration_error import ABOVE
-from xjax.judge.metrics.contract import WITH_GOLD, Measure, Protocol
+from xjax.judge.metrics.metric import WITH_GOLD, Measure, Protocol
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Predictions

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xjax.judge.evidence import Evidence
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
   AveragedLabels,

@@ -19,13 +19,13 @@ from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
+from xjax.judge.metrics.metric import (
   LabelForm,
   Needs,
   Protocol,
   kinds_where,
 )
-from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice_names import (

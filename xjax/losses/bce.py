@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.numerics import total
-from xjax.losses.contract import ChunkLoss, LabelLoss, LabelLossConfig
+from xjax.losses.loss import ChunkLoss, LabelLoss, LabelLossConfig
 
 
 @dataclasses.dataclass

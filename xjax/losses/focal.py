@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import AMOUNT, RATE, field
-from xjax.losses.contract import ChunkLoss, LabelLoss, LabelLossConfig
+from xjax.losses.loss import ChunkLoss, LabelLoss, LabelLossConfig
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ import numpy as np
 
 from xjax.core.config_part import RATE, field
 from xjax.data.schema import propensity_weights
-from xjax.losses.contract import LabelWeights, LabelWeightsConfig
+from xjax.losses.loss import LabelWeights, LabelWeightsConfig
 
 
 @dataclasses.dataclass

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32
 
 from xjax.core.config_part import AMOUNT, RATE, field
-from xjax.losses.contract import ChunkLoss, LossConfig
+from xjax.losses.loss import ChunkLoss, LossConfig
 
 _LEAST = 1e-12  # a smaller 1 - p would have an infinite slope if gamma < 1
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float32
 
 from xjax.core.config_part import field
 from xjax.core.types import ScoreKind
-from xjax.losses.contract import ChunkLoss, LossConfig
+from xjax.losses.loss import ChunkLoss, LossConfig
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Float64
 import numpy as np
 
 from xjax.core.types import ScoreKind
-from xjax.losses.contract import ChunkLoss, LabelLoss, LabelLossConfig
+from xjax.losses.loss import ChunkLoss, LabelLoss, LabelLossConfig
 
 
 @dataclasses.dataclass

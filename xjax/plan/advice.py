@@ -8,13 +8,13 @@ import functools
 import operator
 from typing import Any
 
-from xjax.config.optimizer import NoAverage
-from xjax.config.parameter_groups import in_group
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedSGD
 from xjax.plan.plan import Plan, Planner
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import FusedSGD
+from xjax.train.optimizer_config import NoAverage
+from xjax.train.parameter_groups import in_group
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64

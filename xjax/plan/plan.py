@@ -16,19 +16,19 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 import numpy as np
 
-from xjax.config.run import Config
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
 from xjax.core.types import Batch, Shortlist
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, Labels
+from xjax.models.config import Config
+from xjax.models.neural.neural_training import check_mesh
+from xjax.networks.heads.chunks import chunk_size
+from xjax.networks.heads.head import is_label_row
+from xjax.networks.rows.storage import Storage
+from xjax.networks.text_model import TextModel, build
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
-from xjax.run.neural_training import check_mesh
-from xjax.score.heads.chunks import chunk_size
-from xjax.score.heads.contract import is_label_row
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.text_model import TextModel, build
 from xjax.train.fused_rows import FREQUENT, fused_rows
 from xjax.train.initial.encoder import check_document_length
 from xjax.train.optimizer import make_optimizer

@@ -3,23 +3,23 @@
 import dataclasses
 import math
 
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM, Corpus, Label
-from xjax.run.neural import check_hierarchy, first_vocabulary
-from xjax.run.neural_training import run_hierarchy, scored_labels
-from xjax.score.pretrained.architecture import (
+from xjax.models.config import Config
+from xjax.models.neural.neural_fit import check_hierarchy, first_vocabulary
+from xjax.models.neural.neural_training import run_hierarchy, scored_labels
+from xjax.networks.pretrained.architecture import (
   Activation,
   Architecture,
   BertArchitecture,
   XLNetArchitecture,
   architecture_of,
 )
-from xjax.score.shortlists import LevelShortlist
+from xjax.networks.shortlists import LevelShortlist
+from xjax.train.batches.inputs import Inputs
 from xjax.train.initial.encoder import first_encoder, planned_architecture
-from xjax.train.inputs import Inputs
 
 LEVELS = 4  # assumed levels of labels, like POSITIVES
 POSITIVES = 64  # assumed gold labels per document if the corpus is not read

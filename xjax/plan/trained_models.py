@@ -3,19 +3,23 @@
 from collections.abc import Iterator
 import dataclasses
 
-from xjax.config.run import Config
-from xjax.config.stack import StackModel
-from xjax.config.stage import StageConfig
-from xjax.config.stages import MatchedModel, StageShortlist, StageVectors
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
+from xjax.models.model_configs import TreeModel, is_neural
+from xjax.models.staged.level_stages import level_config
+from xjax.models.staged.matched import MATCHER
+from xjax.models.staged.proposals import LEVEL, PROPOSER
+from xjax.models.staged.stack_config import StackModel
+from xjax.models.staged.stage_config import StageConfig
+from xjax.models.staged.stages_config import (
+  MatchedModel,
+  StageShortlist,
+  StageVectors,
+)
+from xjax.models.staged.vectors import ENCODER
+from xjax.networks.shortlists import LevelShortlist
+from xjax.networks.text_model import NeuralModel
 from xjax.plan.sizes import Sizes
-from xjax.run.stages.level_stages import level_config
-from xjax.run.stages.matched import MATCHER
-from xjax.run.stages.proposals import LEVEL, PROPOSER
-from xjax.run.stages.vectors import ENCODER
-from xjax.score.config import TreeModel, is_neural
-from xjax.score.shortlists import LevelShortlist
-from xjax.score.text_model import NeuralModel
 
 
 @dataclasses.dataclass(frozen=True)

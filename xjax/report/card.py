@@ -12,10 +12,6 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from xjax.config.check import named_parts
-from xjax.config.json import load_config, to_json
-from xjax.config.run import Config
-from xjax.config.stack import StackModel
 from xjax.core.atomic import atomic_write
 from xjax.core.config_part import ConfigPart
 from xjax.data.files.faults import plural
@@ -26,19 +22,23 @@ from xjax.judge.evaluation import PREDICTIONS
 from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.card_probabilities import probability_blocks
-from xjax.report.page.markdown import escape, rows_table
-from xjax.report.tables.plain import USUAL_K, plain_slice_table
-from xjax.run.fit import FitResult
-from xjax.run.predictor import describes
-from xjax.score.config import (
+from xjax.models.config import Config
+from xjax.models.config_check import named_parts
+from xjax.models.config_json import load_config, to_json
+from xjax.models.model_configs import (
   EnsembleModel,
   ExactMatchModel,
   NamesModel,
   is_neural,
 )
+from xjax.models.predictor import describes
+from xjax.models.staged.stack_config import StackModel
+from xjax.models.workdir import Workdir
+from xjax.report.card_probabilities import probability_blocks
+from xjax.report.page.markdown import escape, rows_table
+from xjax.report.tables.plain import USUAL_K, plain_slice_table
+from xjax.run.fit import FitResult
 from xjax.train.run_record import RunRecord
-from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
 CARD = 'README.md'

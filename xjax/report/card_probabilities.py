@@ -17,10 +17,10 @@ from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL
 from xjax.judge.metrics.calibration_error import ABOVE, Reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
+from xjax.models.load import DEV
 from xjax.report.page.markdown import rows_table
 from xjax.run.fit import FitResult
 from xjax.run.judging import judged_probabilities
-from xjax.run.load import DEV
 
 # Edges of the bands of probability whose labels are counted. The first band is
 # not shown: nearly all listed labels are in it.

@@ -15,9 +15,11 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.evaluation import read_value
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.metric import kind_of
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Lists, Predictions
+from xjax.models.load import DEV
+from xjax.models.workdir import Workdir
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
   Estimate,
@@ -29,8 +31,6 @@ from xjax.report.runs import (
   group_by_seed,
 )
 from xjax.report.sources import OWN, read_runs
-from xjax.run.load import DEV
-from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from xjax.core.errors import DataError
 from xjax.data.schema import PROPENSITY
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
-from xjax.judge.metrics.contract import is_weighed, weighed_kinds
+from xjax.judge.metrics.metric import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import needs_parents

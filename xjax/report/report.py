@@ -9,7 +9,7 @@ from absl import logging
 from xjax.core.errors import ConfigError
 from xjax.judge.criteria import USUAL_K
 from xjax.judge.files.judged import DEPTH, JudgeFiles
-from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.metric import kind_of
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import JudgeRequest

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from xjax.config.json import from_json, to_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Label
 from xjax.judge.calibration import Calibration, Method
@@ -19,6 +18,7 @@ from xjax.judge.judge import NOTES, PROTOCOL
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
+from xjax.models.config_json import from_json, to_json
 from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 

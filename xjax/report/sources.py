@@ -24,6 +24,7 @@ from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
 from xjax.judge.judge import INTERVALS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
+from xjax.models.workdir import Workdir
 from xjax.report.lending import lend
 from xjax.report.runs import (
   SEED,
@@ -33,7 +34,6 @@ from xjax.report.runs import (
   protocols,
 )
 from xjax.train.run_record import RunRecord
-from xjax.train.workdir import Workdir
 
 SPLITS = ('dev', 'test')  # tried in this order if no split is named
 OWN = JudgeFiles('')  # no additional files are given

@@ -6,11 +6,6 @@ from absl import logging
 import jax
 import numpy as np
 
-from xjax.config.check import check_config
-from xjax.config.json import load_config
-from xjax.config.run import Config
-from xjax.config.stack import StackModel, StackTrain, text_proposers
-from xjax.config.train import LinearTrain, TrainConfig, TreeTrain
 from xjax.core.errors import DataError
 from xjax.data.config import (
   AutoTfidfConfig,
@@ -20,17 +15,26 @@ from xjax.data.config import (
   TokensConfig,
 )
 from xjax.data.formats.draft import TRAIN
+from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.score.config import (
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
+from xjax.models.config_json import load_config
+from xjax.models.model_configs import (
   AutoModel,
   LinearModel,
   ModelConfig,
   TreeModel,
   is_neural,
 )
-from xjax.score.trees.clusters import ClusterTree
-from xjax.train.workdir import Workdir
+from xjax.models.staged.stack_config import (
+  StackModel,
+  StackTrain,
+  text_proposers,
+)
+from xjax.models.train_configs import LinearTrain, TrainConfig, TreeTrain
+from xjax.models.workdir import Workdir
 
 # One classifier per label is trained up to this product of the numbers of
 # documents and labels. This takes less than a minute for texts of 300 words.
@@ -235,15 +239,15 @@ def _stack(
 def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
   """Chooses a pretrained encoder; its head reads names if they are needed."""
   # These modules load flax, which linear models do not need.
-  from xjax.config.neural_train import NeuralTrain, Schedule
-  from xjax.config.optimizer import AdamW
-  from xjax.score.encoders.bert import BertConfig
-  from xjax.score.encoders.contract import NoEmbedding
-  from xjax.score.heads.contract import DescriptorConfig
-  from xjax.score.heads.ova import OneVsAllConfig
-  from xjax.score.heads.unified import UnifiedConfig
-  from xjax.score.pooling import ClsConfig
-  from xjax.score.text_model import NeuralModel
+  from xjax.networks.encoders.bert import BertConfig
+  from xjax.networks.encoders.encoder import NoEmbedding
+  from xjax.networks.heads.head import DescriptorConfig
+  from xjax.networks.heads.ova import OneVsAllConfig
+  from xjax.networks.heads.unified import UnifiedConfig
+  from xjax.networks.pooling import ClsConfig
+  from xjax.networks.text_model import NeuralModel
+  from xjax.train.neural_train import NeuralTrain, Schedule
+  from xjax.train.optimizer_config import AdamW
 
   counts = space.train_counts[: space.n_trained]
   unseen = int((counts == 0).sum())

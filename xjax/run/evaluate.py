@@ -14,7 +14,7 @@ import numpy as np
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.labels import left_out_digest, mark_left_out, read_left_out
 from xjax.data.load import load_corpus
@@ -35,6 +35,9 @@ from xjax.judge.predictions import (
   Predictions,
 )
 from xjax.judge.request import JudgeRequest
+from xjax.models.load import DEV, load as load_run, saved_calibration
+from xjax.models.predictor import Predictor
+from xjax.models.workdir import Workdir
 from xjax.run.judging import (
   Metrics,
   judge_split,
@@ -45,11 +48,8 @@ from xjax.run.judging import (
   tunes_threshold,
   write_judged,
 )
-from xjax.run.load import DEV, load as load_run, saved_calibration
-from xjax.run.predictor import Predictor
-from xjax.run.strategy import Chooser, StrategyRequest
+from xjax.run.strategies.strategy_request import Chooser, StrategyRequest
 from xjax.train.initial.warm_start import best_step
-from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # this file says how labels were chosen
 _LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name

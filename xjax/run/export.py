@@ -9,13 +9,13 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
-from xjax.run.load import load
-from xjax.run.predictor import Predictor
-from xjax.score.config import is_neural
-from xjax.score.pretrained.architecture import Architecture
-from xjax.score.pretrained.model_folder import write_model_folder
+from xjax.models.load import load
+from xjax.models.model_configs import is_neural
+from xjax.models.predictor import Predictor
+from xjax.models.workdir import read_json
+from xjax.networks.pretrained.architecture import Architecture
+from xjax.networks.pretrained.model_folder import write_model_folder
 from xjax.train.parameters import by_path
-from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
 # The names of two special tokens in BERT, RoBERTa and XLNet. These tokens are

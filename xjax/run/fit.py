@@ -7,8 +7,6 @@ import dataclasses
 import os
 import pathlib
 
-from xjax.config.check import check_config
-from xjax.config.run import Config
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import (
   ConfigError,
@@ -17,12 +15,14 @@ from xjax.data.load import load_corpus
 from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
+from xjax.models.load import kind_of_run, saved_calibration
+from xjax.models.workdir import Workdir
 from xjax.run.auto import resolve
 from xjax.run.judging import Metrics, judge_splits, prior_metrics, read_splits
-from xjax.run.load import kind_of_run, saved_calibration
 from xjax.train.preemption import Preemption
 from xjax.train.run_record import RunClock
-from xjax.train.workdir import Workdir
 from xjax.train.writers import write_results
 
 

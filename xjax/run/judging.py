@@ -7,7 +7,6 @@ from typing import Any, Protocol
 from absl import logging
 import numpy as np
 
-from xjax.config.run import EvalConfig
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Batch, Scorer
@@ -32,10 +31,11 @@ from xjax.judge.judge import (
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
-from xjax.run.load import DEV, JUDGED, saved_calibration
-from xjax.select.recalls import MeasuredScorer
-from xjax.train.inputs import Inputs
-from xjax.train.workdir import Workdir
+from xjax.models.config import EvalConfig
+from xjax.models.load import DEV, JUDGED, saved_calibration
+from xjax.models.staged.recalls import MeasuredScorer
+from xjax.models.workdir import Workdir
+from xjax.train.batches.inputs import Inputs
 
 
 def calibrate_run(

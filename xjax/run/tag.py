@@ -18,8 +18,6 @@ from xjax.core.allocation import enough_memory
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
-from xjax.data.batches.feature_files import read_features
-from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.files.faults import plural
 from xjax.data.files.file_set import check_unlisted, writing_set
 from xjax.data.formats.draft import RawCorpus
@@ -27,6 +25,8 @@ from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
+from xjax.data.vectors.feature_files import read_features
+from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
@@ -37,14 +37,14 @@ from xjax.judge.prediction_lines import (
   prediction_line,
 )
 from xjax.judge.predictions import Lists, Predictions
-from xjax.run.load import load
-from xjax.run.predictor import Predictor, check_describes, check_explains
-from xjax.score.config import is_neural
-from xjax.select.explanations import LabelExplanations
-from xjax.train.inputs import check_reads_features
+from xjax.models.explanations import LabelExplanations
+from xjax.models.load import load
+from xjax.models.model_configs import is_neural
+from xjax.models.predictor import Predictor, check_describes, check_explains
+from xjax.train.batches.inputs import check_reads_features
 
 if typing.TYPE_CHECKING:
-  from xjax.run.strategy import StrategyRequest
+  from xjax.run.strategies.strategy_request import StrategyRequest
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ def _rank(
   """Returns predictions of at least k labels, and the labels to write."""
   chooser = None
   if strategy:
-    from xjax.run.strategy import Chooser
+    from xjax.run.strategies.strategy_request import Chooser
 
     chooser = Chooser.of(strategy, predictor)
   batches = predictor.text_batches(split.documents, features)

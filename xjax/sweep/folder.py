@@ -10,14 +10,14 @@ from typing import Any
 
 from absl import logging
 
-from xjax.config.json import diff, from_json, to_json
-from xjax.config.run import Config
 from xjax.core.atomic import remove_temporaries, write_json, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
+from xjax.models.config import Config
+from xjax.models.config_json import diff, from_json, to_json
+from xjax.models.workdir import read_json
 from xjax.sweep.config import Sweep
 from xjax.sweep.overrides import plain_json
-from xjax.train.workdir import read_json
 
 # A resumed run may change these fields. A resumed sweep must not change them,
 # because all its trials must be comparable.

@@ -5,7 +5,7 @@ import pathlib
 
 from xjax.core.errors import DataError
 from xjax.judge.evaluation import read_value
-from xjax.train.workdir import Workdir
+from xjax.models.workdir import Workdir
 
 
 class Judgings:

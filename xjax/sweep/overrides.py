@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xjax.config.check import field_fault
-from xjax.config.json import from_json, to_json
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
+from xjax.models.config_check import field_fault
+from xjax.models.config_json import from_json, to_json
 
 
 def override(config: Config, values: Mapping[str, Any]) -> Config:

@@ -5,10 +5,9 @@ import itertools
 import math
 from typing import Any
 
-from xjax.config.check import check_config
-from xjax.config.neural_train import NeuralTrain
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
 from xjax.sweep.config import (
   Grid,
   Listed,
@@ -22,6 +21,7 @@ from xjax.sweep.config import (
 )
 from xjax.sweep.overrides import fields_of, override
 from xjax.sweep.trials import fixed_trials, text_of
+from xjax.train.neural_train import NeuralTrain
 
 # If a space has more combinations than this, not all of them are checked.
 _MOST = 1000

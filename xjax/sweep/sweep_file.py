@@ -5,10 +5,10 @@ import os
 import pprint
 import runpy
 
-from xjax.config.json import to_json
-from xjax.config.run import Config
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
+from xjax.models.config_json import to_json
 from xjax.sweep.config import Sweep
 
 
@@ -60,8 +60,8 @@ def write_config(
   lines = [
     *comments,
     '',
-    'from xjax.config.run import Config',
-    'from xjax.config.json import from_json',
+    'from xjax.models.config import Config',
+    'from xjax.models.config_json import from_json',
     '',
     f'_CONFIG = {tree}',
     '',

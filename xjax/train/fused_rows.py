@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xjax.config.neural_train import NeuralTrain
 from xjax.core.types import PAD
-from xjax.score.heads.contract import Head, row_spec
-from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.rows.any_head import row_shape
-from xjax.score.heads.rows.fused import Pace
-from xjax.score.heads.rows.kahan import LEFT_OUT, PLACE, kahan_slots
-from xjax.score.heads.rows.storage import Storage
-from xjax.score.heads.rows.update import (
+from xjax.networks.heads.head import Head, row_spec
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.rows.any_head import row_shape
+from xjax.networks.rows.fused import Pace
+from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import (
   RowRule,
 )
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_schedule
 
 # Rounding errors are kept for labels with at least this many train documents.

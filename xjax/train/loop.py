@@ -14,11 +14,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 import numpy as np
 import optax
 
-from xjax.config.neural_train import NeuralTrain
 from xjax.core.errors import Preempted, UserError
 from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch
 from xjax.train.checkpoint import Checkpoints
+from xjax.train.neural_train import NeuralTrain
 from xjax.train.preemption import Preemption
 from xjax.train.run_record import device_memory, peak_memory
 from xjax.train.state import TrainState

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xjax.config.neural_train import NeuralTrain, Schedule
-from xjax.config.parameter_groups import rate_factors
+from xjax.train.neural_train import NeuralTrain, Schedule
+from xjax.train.parameter_groups import rate_factors
 from xjax.train.parameters import by_path, from_paths
 
 

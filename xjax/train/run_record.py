@@ -14,7 +14,7 @@ from xjax.core.atomic import WriteError, write_json
 from xjax.core.distributed import is_host0
 from xjax.core.errors import DataError
 from xjax.data.files.file_set import read_json
-from xjax.train.workdir import Workdir
+from xjax.models.workdir import Workdir
 from xjax.version import __version__
 
 

@@ -11,12 +11,12 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 import optax
 
-from xjax.config.optimizer import AverageConfig, NoAverage
-from xjax.config.parameter_groups import in_group
 from xjax.core.mesh import put_labels
-from xjax.score.heads.contract import Frozen, is_label_row
-from xjax.score.heads.rows.kahan import PLACE, kahan_places
+from xjax.networks.heads.head import Frozen, is_label_row
+from xjax.networks.rows.kahan import PLACE, kahan_places
 from xjax.train.fused_rows import FusedRows
+from xjax.train.optimizer_config import AverageConfig, NoAverage
+from xjax.train.parameter_groups import in_group
 from xjax.train.parameters import by_path, from_paths
 
 
@@ -30,7 +30,7 @@ class TrainState:
     step: int32, optimizer steps taken.
     params: all parameters of the model, including frozen parameters. The dtype
       is float32, except for label rows with another storage
-      (score.heads.rows.storage).
+      (networks.rows.storage).
     opt_state: slots of the trained parameters. A slot has the sharding of its
       parameter.
     averages: mean over steps of each trained parameter, with the sharding of

@@ -15,10 +15,10 @@ import optax
 from xjax.core.mesh import DATA, LABEL, put_labels
 from xjax.core.rng import step_key
 from xjax.core.types import Batch
-from xjax.losses.contract import ChunkLoss, LabelWeights
-from xjax.score.heads.contract import row_spec
-from xjax.score.heads.rows.fused import RowStep
-from xjax.score.heads.rows.update import Slots
+from xjax.losses.loss import ChunkLoss, LabelWeights
+from xjax.networks.heads.head import row_spec
+from xjax.networks.rows.fused import RowStep
+from xjax.networks.rows.update import Slots
 from xjax.train.state import StatePlan, TrainState
 
 

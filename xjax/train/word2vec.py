@@ -19,7 +19,7 @@ from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.core.progress import progress
 from xjax.core.types import Ragged
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Split
 from xjax.data.text.token_cache import default_cache_dir, tokenise

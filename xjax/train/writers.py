@@ -18,14 +18,14 @@ from absl import logging
 import jax
 import tqdm
 
-from xjax.config.json import to_json
-from xjax.config.run import Config
 from xjax.core.atomic import WriteError, atomic_write, writing
 from xjax.core.distributed import is_host0
 from xjax.core.loading import hidden
 from xjax.core.progress import Progress
 from xjax.judge.criteria import main_metrics
 from xjax.judge.judge import PROTOCOL
+from xjax.models.config import Config
+from xjax.models.config_json import to_json
 from xjax.train.run_record import RunRecord
 
 # tensorboardX imports PyTorch if it is installed, which takes longer than

@@ -9,7 +9,7 @@ import pytest
 
 from xjax.core.errors import UserError
 from xjax.core.types import Ragged
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.token_cache import default_cache_dir, encode, tokenise

@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.judge.metrics.contract import LabelForm, LabelMetric, metric_classes
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.label_sums import (
   BINS,
@@ -14,6 +13,7 @@ from xjax.judge.metrics.label_sums import (
   label_sums,
   named_sums,
 )
+from xjax.judge.metrics.metric import LabelForm, LabelMetric, metric_classes
 
 # Five labels, of which the last is neither predicted nor gold.
 CORRECT = np.array([2, 0, 1, 0, 0])

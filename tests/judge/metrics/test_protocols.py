@@ -2,7 +2,7 @@
 
 import pytest
 
-from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.metric import kind_of
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
 

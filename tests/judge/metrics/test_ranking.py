@@ -10,7 +10,6 @@ import pytest
 from tests.judge.reference import documents as reference
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
-from xjax.judge.metrics.contract import WITH_GOLD, MetricPoints, measures
 from xjax.judge.metrics.documents import (
   NDCG,
   Precision,
@@ -18,6 +17,7 @@ from xjax.judge.metrics.documents import (
   RecallAtMost,
   RPrecision,
 )
+from xjax.judge.metrics.metric import WITH_GOLD, MetricPoints, measures
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.ranking import hits
 from xjax.judge.metrics.sums import DocumentBlock, Form, Sums

@@ -15,7 +15,7 @@ from tests.judge.reference import (
   propensity as scored,
 )
 from tests.judge.reference.judged import Problem, judge
-from xjax.judge.metrics.contract import Ratio
+from xjax.judge.metrics.metric import Ratio
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
 LISTS = [[2, 0, 4, 1], [1], [3, 0, 2]]

@@ -10,15 +10,15 @@ import pytest
 
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.documents import PSP, Precision, PSnDCG, RecallAtMost
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.metric import (
   DOCUMENTS,
   WITH_GOLD,
   DocumentMetric,
   Needs,
   metric_classes,
 )
-from xjax.judge.metrics.documents import PSP, Precision, PSnDCG, RecallAtMost
-from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.sums import DocumentBlock, Form, Sums, document_terms
 

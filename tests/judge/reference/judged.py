@@ -10,7 +10,7 @@ from tests.judge.reference import (
   labels as by_label,
   propensity as scored,
 )
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.metric import (
   AveragedLabels,
   Protocol,
   Ratio,

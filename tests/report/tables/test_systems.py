@@ -3,11 +3,11 @@
 import dataclasses
 import pathlib
 
-from xjax.config.json import to_json
-from xjax.config.run import Config
+from xjax.models.config import Config
+from xjax.models.config_json import to_json
+from xjax.models.model_configs import TreeModel
 from xjax.report.runs import Group, JudgedRun
 from xjax.report.tables.systems import config_table, cost_table, system_table
-from xjax.score.config import TreeModel
 from xjax.train.run_record import RunRecord
 
 RECORD = RunRecord(

@@ -4,8 +4,8 @@ import importlib
 
 import pytest
 
-from xjax.config.named import CONFIGS, config_names
 from xjax.report.terminal.configs import configs_text, describe
+from xjax.run.named_configs import CONFIGS, config_names
 
 
 @pytest.mark.parametrize('name', config_names())

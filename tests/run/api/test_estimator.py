@@ -14,9 +14,9 @@ from sklearn.utils import estimator_checks
 from tests.fixtures.frames import Column, Frame
 from tests.fixtures.tagged_texts import tagged_texts
 import xjax
-from xjax.config.named import named_config
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.models.config import Config
+from xjax.run.named_configs import named_config
 
 LABELS = [f'l{i}' for i in range(6)]
 

@@ -11,10 +11,10 @@ from scipy import sparse
 from tests.fixtures.frames import Frame
 from tests.fixtures.tagged_texts import N, tagged_texts
 import xjax
-from xjax.config.named import named_config
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
+from xjax.models.config import Config
+from xjax.run.named_configs import named_config
 
 
 @pytest.fixture(scope='module')

@@ -16,8 +16,8 @@ from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
+from xjax.models.load import load as load_predictor
 from xjax.run.evaluate import evaluate_split
-from xjax.run.load import load as load_predictor
 
 
 @pytest.fixture(scope='module')

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from xjax.config.run import Config
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label, label_row
+from xjax.models.config import Config
 from xjax.run.transfer.request import (
   Form,
   KeptLabels,

@@ -14,11 +14,11 @@ from tests.run.transfer.conftest import (
   config_of,
   write_corpus,
 )
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError, Preempted
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
+from xjax.models.config import Config
 from xjax.run.transfer import transfer as transfer_module
 from xjax.run.transfer.folder import TransferFolder
 from xjax.run.transfer.request import Target, TransferRequest

@@ -13,9 +13,11 @@ from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.losses.bce import bce
+from xjax.models.neural.neural_training import plan_neural, scored_labels
+from xjax.models.workdir import Workdir
+from xjax.networks.pretrained.descriptors import descriptor_words
 from xjax.run.fit import fit
-from xjax.run.neural_training import plan_neural, scored_labels
-from xjax.score.pretrained.descriptors import descriptor_words
+from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
   descriptor_word_vectors,
@@ -24,11 +26,9 @@ from xjax.train.initial.descriptors import (
   start_descriptors,
 )
 from xjax.train.initial.words import start_words
-from xjax.train.inputs import Inputs
 from xjax.train.optimizer import make_optimizer
 from xjax.train.parameters import DESCRIPTORS, by_path
 from xjax.train.step import make_train_step
-from xjax.train.workdir import Workdir
 
 TABLE = 'embedding/table'
 FROZEN = {TABLE, DESCRIPTORS, 'head/seen', 'head/own', 'head/hidden'}

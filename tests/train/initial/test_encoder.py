@@ -16,19 +16,20 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
+from xjax.models.load import load
+from xjax.models.neural import neural_training as neural
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.head import DescriptorConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.pooling import ClsConfig, MeanConfig, NoPooling
+from xjax.networks.text_model import NeuralModel
 from xjax.report.page.explanations import explanation_page
-from xjax.run import neural_training as neural
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.neural_training import plan_neural
 from xjax.run.tag import tag_file
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.contract import DescriptorConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.pooling import ClsConfig, MeanConfig, NoPooling
-from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.encoder import (
   check_encoder,
@@ -36,7 +37,6 @@ from xjax.train.initial.encoder import (
   start_encoder,
 )
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')

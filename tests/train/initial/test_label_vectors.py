@@ -13,21 +13,21 @@ from tests.fixtures.generation import (
   make_model,
   mesh_of,
 )
-from xjax.config.run import Config
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.heads.generation.hbgl import HBGLConfig
-from xjax.score.heads.generation.pretraining import (
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.generation.hbgl import HBGLConfig
+from xjax.networks.heads.generation.pretraining import (
   LabelPretraining,
   pretrained_nodes,
   segments_of,
 )
-from xjax.score.pretrained.architecture import architecture_of
-from xjax.score.pretrained.language_model import language_transform
-from xjax.score.pretrained.model_folder import ModelFolder
-from xjax.score.text_model import NeuralModel
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.pretrained.language_model import language_transform
+from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.networks.text_model import NeuralModel
 from xjax.train.initial import label_vectors
 from xjax.train.initial.label_vectors import name_vectors, pretrain
 from xjax.train.parameters import by_path

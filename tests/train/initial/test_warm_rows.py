@@ -11,21 +11,21 @@ from xjax.core.mesh import DATA, LABEL, make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.encoder import NoEncoder
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig
+from xjax.networks.rows.storage import Storage, decode_weights
+from xjax.networks.rows.update import FusedSGD
+from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
-from xjax.run.neural_training import plan_neural
-from xjax.score.encoders.contract import NoEncoder
-from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.rows.storage import Storage, decode_weights
-from xjax.score.heads.rows.update import FusedSGD
-from xjax.score.pooling import MeanConfig
-from xjax.score.text_model import NeuralModel
+from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import read_params
 from xjax.train.initial import warm_rows
 from xjax.train.initial.warm_start import warm_start
-from xjax.train.inputs import Inputs
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')

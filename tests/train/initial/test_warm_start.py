@@ -10,16 +10,16 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
-from xjax.run.neural_training import plan_neural
-from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.train import checkpoint
+from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
-from xjax.train.inputs import Inputs
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')

@@ -6,19 +6,19 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.run import shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import write_word_vectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
+from xjax.models.config import shrink
+from xjax.models.neural.neural_training import plan_neural
+from xjax.networks.encoders.encoder import InputConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.run.fit import fit
-from xjax.run.neural_training import plan_neural
-from xjax.score.encoders.contract import InputConfig
-from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.train.batches.inputs import fit_vocabulary
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.words import check_word_vectors, start_words
-from xjax.train.inputs import fit_vocabulary
 from xjax.train.parameters import by_path
 
 TABLE = 'embedding/table'

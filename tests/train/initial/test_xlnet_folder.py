@@ -12,24 +12,24 @@ from tests.fixtures.encoders import write_weights
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import SubwordsConfig
 from xjax.data.text.subwords import Subwords
+from xjax.models.load import load
+from xjax.models.neural.neural_training import plan_neural
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.pooling import ClsConfig, NoPooling
+from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.networks.text_model import NeuralModel
 from xjax.plan.sizes import XLNET_BASE, assumed_sizes
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
-from xjax.run.load import load
-from xjax.run.neural_training import plan_neural
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.encoders.contract import NoEmbedding
-from xjax.score.encoders.xlnet import XLNetConfig
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
-from xjax.score.pooling import ClsConfig, NoPooling
-from xjax.score.pretrained.model_folder import ModelFolder
-from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import saved_name_encoder
 from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
-from xjax.train.workdir import Workdir
 
 SIZES = {
   'model_type': 'xlnet',

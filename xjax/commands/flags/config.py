@@ -9,11 +9,11 @@ from absl import flags
 from ml_collections import config_flags
 
 from xjax.commands.flags.required import require
-from xjax.config.named import config_file, named_config
 from xjax.core.errors import ConfigError
+from xjax.run.named_configs import config_file, named_config
 
 if typing.TYPE_CHECKING:
-  from xjax.config.run import Config
+  from xjax.models.config import Config
 
 TITLE = 'Config'
 T = typing.TypeVar('T')
@@ -111,7 +111,7 @@ def check() -> None:
   Raises:
     ConfigError: a value is wrong; the message names its field.
   """
-  from xjax.config.check import check_config
+  from xjax.models.config_check import check_config
 
   if flags.FLAGS['config'].value is not None:
     check_config(flags.FLAGS['config'].value)
@@ -122,7 +122,7 @@ def check_overrides(argv: Sequence[str]) -> None:
 
   Without this check, config_flags would print a traceback, not a message.
   """
-  from xjax.config.check import field_fault
+  from xjax.models.config_check import field_fault
 
   path, names = _config_arguments(argv)
   if path is None and names:

@@ -98,7 +98,7 @@ def _warn_if_useless(name: str, before: set[type]) -> None:
 
 def _users_classes() -> set[type]:
   """Returns the parts of configs and the metrics that xjax does not define."""
-  metrics = sys.modules.get('xjax.judge.metrics.contract')
+  metrics = sys.modules.get('xjax.judge.metrics.metric')
   bases = [ConfigPart, *([metrics.Metric] if metrics else [])]
   classes: set[type] = set()
   while bases:

@@ -10,9 +10,9 @@ from xjax.core.errors import ConfigError
 from xjax.plan.chips import CHIPS, Platform, chip_named
 
 if typing.TYPE_CHECKING:
-  from xjax.config.run import Config
   from xjax.core.mesh_config import MeshConfig
   from xjax.data.schema import Corpus
+  from xjax.models.config import Config
   from xjax.plan.chips import Chip
   from xjax.plan.sizes import Sizes
   from xjax.plan.trained_models import TrainedModel
@@ -136,9 +136,9 @@ def _resolved(
   Raises:
     ConfigError: the model is chosen by the corpus, which is not to be read.
   """
+  from xjax.models.model_configs import AutoModel
+  from xjax.models.workdir import Workdir
   from xjax.run.auto import resolve
-  from xjax.score.config import AutoModel
-  from xjax.train.workdir import Workdir
 
   if isinstance(config.model, AutoModel) and not by_corpus:
     raise ConfigError(

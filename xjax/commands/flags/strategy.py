@@ -7,7 +7,7 @@ from absl import flags
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
-  from xjax.run.strategy import StrategyRequest
+  from xjax.run.strategies.strategy_request import StrategyRequest
 
 TITLE = 'Strategies'
 
@@ -81,6 +81,6 @@ def requested_strategy(k: int) -> 'StrategyRequest | None':
     return None
   fields = {field: values[name].value for name, (field, _) in _FLAGS.items()}
   fields['k'] = k if fields['k'] is None else fields['k']
-  from xjax.run.strategy import StrategyKind, StrategyRequest
+  from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
 
   return StrategyRequest(StrategyKind(kind), **fields)

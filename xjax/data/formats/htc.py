@@ -24,7 +24,7 @@ from xjax.data.files.json_lines import (
   find_folder,
   only_file,
 )
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
 from xjax.data.formats.jsonl import read_split

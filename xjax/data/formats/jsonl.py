@@ -31,7 +31,11 @@ from xjax.data.files.json_lines import (
   read_rows,
   unpack,
 )
-from xjax.data.formats.contract import DataConfig, ReadDocument, read_document
+from xjax.data.formats.data_config import (
+  DataConfig,
+  ReadDocument,
+  read_document,
+)
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.draft import (
   Draft,

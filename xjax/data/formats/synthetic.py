@@ -28,7 +28,7 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, SHARE, field
 from xjax.core.errors import ConfigError
 from xjax.core.rng import host_generator
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document, Label
 

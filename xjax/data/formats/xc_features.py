@@ -20,11 +20,10 @@ from scipy import sparse
 from xjax.core.config_part import RATE, SEED, field
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.config import GivenFeaturesConfig, Norm, TokensConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.own.splits import draw_splits
@@ -32,6 +31,7 @@ from xjax.data.formats.svmlight import check_width
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_label_names
 from xjax.data.schema import Label, Labels
+from xjax.data.sparse_documents import SparseDocuments
 
 
 @dataclasses.dataclass

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from xjax.core.atomic import build_folder, temporary_folder, writing
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.memory.labels import GivenLabels, check_lengths, labels_of
 from xjax.data.memory.texts import documents_of, repeated_ids, without_text
 from xjax.data.schema import Document, Label, label_row
+from xjax.data.sparse_documents import SparseDocuments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

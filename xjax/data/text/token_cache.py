@@ -28,7 +28,7 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import UserError
 from xjax.core.progress import progress
 from xjax.core.types import Ragged
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.words import PAD_ID
 

@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float, Int
 import numpy as np
 import scipy.sparse
 
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.diversity import intra_list_diversity
+from xjax.judge.metrics.exact import Array
+from xjax.judge.metrics.metric import (
   DocumentMetric,
   Needs,
   Numbers,
@@ -22,8 +24,6 @@ from xjax.judge.metrics.contract import (
   Recalled,
   Value,
 )
-from xjax.judge.metrics.diversity import intra_list_diversity
-from xjax.judge.metrics.exact import Array
 from xjax.judge.metrics.ranking import RankedLists
 
 

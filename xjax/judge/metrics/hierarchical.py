@@ -22,7 +22,7 @@ import numpy as np
 
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.metric import (
   TUNED,
   Measure,
   Metric,

@@ -7,14 +7,14 @@ import jax
 from jaxtyping import Bool, Float, Int
 import numpy as np
 
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.exact import Array, exact, namespace
+from xjax.judge.metrics.metric import (
   CORRECT,
   PREDICTED,
   UP_TO_LARGEST,
   LabelMetric,
   PerLabel,
 )
-from xjax.judge.metrics.exact import Array, exact, namespace
 
 # Ranges of a label's number of training documents. Both ends are included, and
 # None means that there is no upper end. Except for the bin of 0 documents,

@@ -9,7 +9,8 @@ import dataclasses
 from jaxtyping import Float
 import numpy as np
 
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.exact import Array, namespace
+from xjax.judge.metrics.metric import (
   CORRECT,
   GOLD,
   PREDICTED,
@@ -21,7 +22,6 @@ from xjax.judge.metrics.contract import (
   Protocol,
   Value,
 )
-from xjax.judge.metrics.exact import Array, namespace
 
 
 def f_beta(

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from xjax.core.types import Ragged
-from xjax.judge.metrics.contract import LabelMetric
+from xjax.judge.metrics.metric import LabelMetric
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from xjax.judge.metrics import (
   hierarchical as hierarchical,
   labels as labels,
 )
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.metric import (
   AveragedLabels,
   Protocol,
   Ratio,

@@ -20,13 +20,13 @@ from jaxtyping import Float, Int, Shaped, UInt8
 import numpy as np
 
 from xjax.core.progress import Progress
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.exact import Array, exact
+from xjax.judge.metrics.metric import (
   GOLD_LABELS,
   UP_TO_LARGEST,
   LabelMetric,
   PerLabel,
 )
-from xjax.judge.metrics.exact import Array, exact
 from xjax.judge.metrics.outcomes import Counts, Outcomes, Slots
 
 # With at most this many labels, NumPy computes the sums of 1,000 replicates in

@@ -12,12 +12,12 @@ from jaxtyping import Bool, Float, Int, Shaped
 import numpy as np
 
 from xjax.core.types import PAD
-from xjax.judge.metrics.contract import (
+from xjax.judge.metrics.exact import Array, exact, namespace, real_dtype
+from xjax.judge.metrics.metric import (
   DOCUMENTS,
   WITH_GOLD,
   DocumentMetric,
 )
-from xjax.judge.metrics.exact import Array, exact, namespace, real_dtype
 from xjax.judge.metrics.ranking import RankedLists, Weights
 
 

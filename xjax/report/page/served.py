@@ -5,10 +5,10 @@ from html import escape
 from typing import Any
 
 from xjax.judge.prediction_lines import ExplainedDocument
+from xjax.models.predictor import Prediction
 from xjax.report.page.explanations import SCRIPT, article, page_style
 from xjax.report.page.html import html_file
-from xjax.run.predictor import Prediction
-from xjax.run.serving.request import USUAL_K
+from xjax.run.serve.request import USUAL_K
 
 _STYLE = """\
 form { max-width: 900px; }

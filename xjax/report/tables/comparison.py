@@ -10,7 +10,7 @@ from xjax.core.atomic import atomic_write, write_json
 from xjax.data.files.csv_file import write_csv
 from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.judge import PROTOCOL
-from xjax.judge.metrics.contract import is_weighed
+from xjax.judge.metrics.metric import is_weighed
 from xjax.judge.metrics.significance import Interval
 from xjax.judge.metrics.slices import ALL
 from xjax.report.comparison import Compared, SeedEstimate

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from xjax.judge.judge import PROTOCOL
-from xjax.judge.metrics.contract import TUNED
+from xjax.judge.metrics.metric import TUNED
 from xjax.judge.metrics.slices import ALL
 from xjax.report.page.page import Cell, Table, number_cell
 from xjax.report.runs import Estimate

@@ -20,7 +20,7 @@ import importlib.resources
 import re
 
 from xjax.judge.judge import judge
-from xjax.judge.metrics.contract import Protocol, kind_of
+from xjax.judge.metrics.metric import Protocol, kind_of
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PYXCLIB, XJAX
 from xjax.report.page.page import Cell, Fold, Table, Text, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics

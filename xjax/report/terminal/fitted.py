@@ -7,20 +7,20 @@ import pathlib
 import shlex
 import textwrap
 
-from xjax.config.json import load_config
 from xjax.core.console import command_words
 from xjax.core.types import PAD
-from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.schema import Label, Split
+from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
+from xjax.models.config_json import load_config
+from xjax.models.load import DEV
+from xjax.models.workdir import Workdir
 from xjax.report.card import CARD, is_card
 from xjax.report.tables.plain import plain_slice_table
 from xjax.run.fit import FitResult
-from xjax.run.load import DEV
-from xjax.train.workdir import Workdir
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:

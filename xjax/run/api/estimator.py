@@ -21,7 +21,6 @@ from sklearn.utils.validation import (
   validate_data,
 )
 
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.config import GivenFeaturesConfig, Norm
@@ -31,11 +30,12 @@ from xjax.data.memory.texts import is_frame
 from xjax.data.schema import Document
 from xjax.judge.judge import score_threshold
 from xjax.judge.predictions import Lists
+from xjax.models.config import Config
+from xjax.models.linear.problem import Loss
 from xjax.run.api.fitting import AUTO, config_of, fit_documents
 from xjax.run.api.model import score_matrix
 from xjax.run.auto import linear_parts
 from xjax.run.evaluate import has_probabilities, saved_threshold
-from xjax.score.linear.problem import Loss
 
 _ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
 

@@ -9,13 +9,10 @@ import reprlib
 import shutil
 from typing import Any
 
-from xjax.config.named import named_config
-from xjax.config.run import Config
 from xjax.core.console import log_in_context
 from xjax.core.errors import ConfigError
-from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.xc_features import XcFeaturesData
@@ -27,10 +24,13 @@ from xjax.data.memory.folder import (
 )
 from xjax.data.memory.labels import with_same_labels
 from xjax.data.schema import Label
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.models.config import Config
+from xjax.models.load import DATA, DEV, load as load_run
 from xjax.run.api.model import Model
 from xjax.run.api.saved import TemporaryFolder
 from xjax.run.fit import FitResult, fit as fit_run
-from xjax.run.load import DATA, DEV, load as load_run
+from xjax.run.named_configs import named_config
 
 AUTO = 'auto'
 

@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
-from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.formats.xc_features import scale_rows
 from xjax.data.memory.folder import labelled_documents
 from xjax.data.memory.texts import documents_of
 from xjax.data.schema import Document, Label, Labels
+from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import PROTOCOL, judge
 from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists
+from xjax.models.config import Config
+from xjax.models.load import load as load_run
+from xjax.models.predictor import ExplainedPrediction, Prediction, Predictor
+from xjax.models.workdir import Workdir
 from xjax.run.api.saved import (
   TemporaryFolder,
   pack_run,
@@ -31,11 +34,8 @@ from xjax.run.evaluate import (
   keep_assigned,
   saved_threshold,
 )
-from xjax.run.load import load as load_run
-from xjax.run.predictor import ExplainedPrediction, Prediction, Predictor
 from xjax.run.tag import labelled_split
-from xjax.train.inputs import features_from_arrays
-from xjax.train.workdir import Workdir
+from xjax.train.batches.inputs import features_from_arrays
 
 
 class Model:

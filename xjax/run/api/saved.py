@@ -9,14 +9,14 @@ import tarfile
 import tempfile
 import weakref
 
-from xjax.config.json import to_json
 from xjax.core.atomic import build_folder, write_json
 from xjax.core.errors import ConfigError
 from xjax.data.files.file_set import read_json
-from xjax.run.load import DEV
-from xjax.run.predictor import Predictor
+from xjax.models.config_json import to_json
+from xjax.models.load import DEV
+from xjax.models.predictor import Predictor
+from xjax.models.workdir import Workdir
 from xjax.train.checkpoint import copy_for_loading
-from xjax.train.workdir import Workdir
 
 # What loading a model needs, besides a checkpoint and the evaluation of dev.
 _NEEDED = (

@@ -7,22 +7,22 @@ from absl import logging
 import numpy as np
 from scipy import sparse
 
-from xjax.config.run import Config
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
 from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN, RawCorpus
+from xjax.data.label_trees.clustering import balanced_kmeans
+from xjax.data.label_trees.clusters import clustered_tree
+from xjax.data.label_trees.label_features import pifa, strongest
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.data.load import build_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import split_terms
+from xjax.models.config import Config
+from xjax.models.sparse_inputs import SplitTexts, TextInputs
 from xjax.run.transfer.relabelling import Relabelling, check_new_ids
 from xjax.run.transfer.request import TransferRequest, tfidf_of
-from xjax.score.trees.clustering import balanced_kmeans
-from xjax.score.trees.clusters import clustered_tree
-from xjax.score.trees.label_features import pifa, strongest
-from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.train.sparse_inputs import SplitTexts, TextInputs
 
 
 def labels_to_cluster(raw: RawCorpus, config: Config) -> Corpus:

@@ -5,11 +5,11 @@ import enum
 import math
 from typing import Any
 
-from xjax.config.run import Config
 from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig
 from xjax.data.files.json_lines import Fields
+from xjax.models.config import Config
 
 
 class Target(enum.Enum):

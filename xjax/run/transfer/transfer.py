@@ -21,7 +21,6 @@ from typing import Any
 
 from absl import logging
 
-from xjax.config.run import Config
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import ConfigError, DataError
@@ -29,9 +28,11 @@ from xjax.core.progress import Progress
 from xjax.data.files.faults import Faults, plural
 from xjax.data.files.json_lines import Fields, read_rows
 from xjax.data.formats.draft import TRAIN, RawCorpus
+from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.labels import read_left_out
 from xjax.data.load import choose_zones
 from xjax.data.schema import Label, Labels, label_row, read_label
+from xjax.models.config import Config
 from xjax.run.transfer.clusters import (
   cluster_labels,
   in_tree,
@@ -59,7 +60,6 @@ from xjax.run.transfer.written import (
   split_file,
   taxonomy_lines,
 )
-from xjax.score.trees.label_tree import LabelTree
 
 META = 'meta_labels.txt'
 _ORIGINAL = 'original/labels.jsonl'

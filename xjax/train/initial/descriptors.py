@@ -14,10 +14,11 @@ from xjax.core.atomic import atomic_write, write_npz
 from xjax.core.distributed import is_host0
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.score.encoders.contract import EncoderInputs
-from xjax.score.pretrained.convert import parameter_shapes
-from xjax.score.pretrained.name_embeddings import NameEncoder
-from xjax.score.text_model import NeuralModel
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.encoder import EncoderInputs
+from xjax.networks.pretrained.convert import parameter_shapes
+from xjax.networks.pretrained.name_embeddings import NameEncoder
+from xjax.networks.text_model import NeuralModel
 from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   CONCEPTS,
@@ -29,7 +30,6 @@ from xjax.train.parameters import (
   replace_values,
 )
 from xjax.train.state import TrainState
-from xjax.train.workdir import Workdir
 
 _ENCODER = 'encoder/'
 

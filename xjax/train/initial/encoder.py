@@ -9,28 +9,28 @@ from typing import Any
 
 from absl import logging
 
-from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.config_part import kinds
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Split
 from xjax.data.text.subwords import Subwords
-from xjax.score.encoders.contract import PretrainedConfig
-from xjax.score.pretrained.architecture import (
+from xjax.models.config import Config
+from xjax.models.workdir import Workdir
+from xjax.networks.encoders.encoder import PretrainedConfig
+from xjax.networks.pretrained.architecture import (
   Architecture,
   architecture_of,
   small_encoder,
 )
-from xjax.score.pretrained.convert import parameter_shapes
-from xjax.score.pretrained.model_folder import (
+from xjax.networks.pretrained.convert import parameter_shapes
+from xjax.networks.pretrained.model_folder import (
   ModelFolder,
   check_special_tokens,
   check_vocabulary,
 )
 from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
-from xjax.train.workdir import Workdir
 
 _SPECIAL = 2  # tokens that the tokenizer puts around a text
 SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it

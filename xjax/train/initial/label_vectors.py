@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xjax.config.run import Config
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 from xjax.core.rng import host_generator
@@ -24,11 +23,12 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.score.encoders.bert import STDDEV
-from xjax.score.encoders.contract import EncoderInputs
-from xjax.score.heads.generation.hbgl import FirstVectors
-from xjax.score.heads.generation.levels import Transform
-from xjax.score.heads.generation.pretraining import (
+from xjax.models.config import Config
+from xjax.networks.encoders.bert import STDDEV
+from xjax.networks.encoders.encoder import EncoderInputs
+from xjax.networks.heads.generation.hbgl import FirstVectors
+from xjax.networks.heads.generation.levels import Transform
+from xjax.networks.heads.generation.pretraining import (
   LabelPretraining,
   Segment,
   make_segment,
@@ -36,9 +36,9 @@ from xjax.score.heads.generation.pretraining import (
   pretraining_loss,
   segments_of,
 )
-from xjax.score.pretrained.architecture import Architecture
-from xjax.score.pretrained.language_model import language_transform
-from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.networks.pretrained.architecture import Architecture
+from xjax.networks.pretrained.language_model import language_transform
+from xjax.networks.pretrained.model_folder import ModelFolder
 from xjax.train.initial.warm_start import Taken
 from xjax.train.parameters import (
   PIECE_VECTORS,

@@ -11,7 +11,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Labels, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.score.views.taxonomy_parts import encoded_nodes
+from xjax.networks.views.taxonomy_parts import encoded_nodes
 from xjax.train.parameters import (
   VIEW_NAMES,
   by_path,

@@ -10,9 +10,9 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
 from xjax.core.mesh import put_labels
-from xjax.score.heads.contract import on_labels
-from xjax.score.heads.rows.rounding import random_bits
-from xjax.score.heads.rows.storage import (
+from xjax.networks.heads.head import on_labels
+from xjax.networks.rows.rounding import random_bits
+from xjax.networks.rows.storage import (
   Storage,
   decode_weights,
   encode_weights,

@@ -26,9 +26,11 @@ import numpy as np
 
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.label_trees.frequency import by_frequency
+from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.schema import LabelSpace
-from xjax.score.trees.frequency import by_frequency
-from xjax.score.trees.levels import LabelLevels, load_levels
+from xjax.models.workdir import Workdir, split_step
+from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import (
   complete_steps,
   fault_of,
@@ -46,7 +48,6 @@ from xjax.train.initial.warm_rows import (
   take_rows,
 )
 from xjax.train.initial.words import piece_rows, word_rows
-from xjax.train.inputs import Inputs
 from xjax.train.parameters import (
   DESCRIPTORS,
   GRAPH,
@@ -60,7 +61,6 @@ from xjax.train.parameters import (
   replace_values,
 )
 from xjax.train.state import TrainState, split_frozen
-from xjax.train.workdir import Workdir, split_step
 
 _HEAD = 'head/'
 _COMPUTED = _HEAD, 'views/'  # frozen parameters that each run computes

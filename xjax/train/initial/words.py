@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.word_vectors import read_word_vectors, vector_dim
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.score.encoders.contract import InputConfig
+from xjax.networks.encoders.encoder import InputConfig
 from xjax.train.parameters import (
   WORD_VECTORS,
   by_path,

@@ -21,7 +21,7 @@ from xjax.core.errors import DAMAGE, DataError, UserError
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults, first_line
 from xjax.data.files.json_lines import Fields, find_folder
-from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import (
   Draft,
   RawCorpus,

@@ -23,7 +23,7 @@ from xjax.core.config_part import RATE, SEED, field
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.files.tables import read_table
-from xjax.data.formats.contract import DataConfig, read_document
+from xjax.data.formats.data_config import DataConfig, read_document
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.formats.own.columns import LIST, Columns, RowReader
 from xjax.data.formats.own.reading import (

@@ -16,7 +16,7 @@ from xjax.data.config import OnError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields, open_lines
 from xjax.data.files.tables import FileKind, Table, read_table
-from xjax.data.formats.contract import read_document
+from xjax.data.formats.data_config import read_document
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.draft import (
   TRAIN,

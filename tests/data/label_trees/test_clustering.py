@@ -1,0 +1,127 @@
+"""Balanced k-means: sizes, what is found, and what decides it."""
+
+from hypothesis import given, settings, strategies as st
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.data.label_trees.clustering import balanced_kmeans, unbalanced_kmeans
+
+
+def points(rng, n, d=6):
+  dense = rng.random((n, d)) * (rng.random((n, d)) < 0.6)
+  return sparse.csr_array(dense.astype(np.float32))
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.data(), st.booleans())
+def test_sizes_differ_by_at_most_one(seed, data, spherical):
+  """Also of rows of zeros, and of few members of many rows."""
+  n = data.draw(st.integers(1, 40))
+  k = data.draw(st.integers(1, n))
+  rng = np.random.default_rng(seed)
+  members = rng.permutation(50)[:n]
+  part = balanced_kmeans(points(rng, 50), members, k, 0, spherical=spherical)
+  assert part.shape == (n,) and part.dtype == np.int64
+  sizes = np.bincount(part, minlength=k)
+  assert len(sizes) == k and sizes.max() - sizes.min() <= 1
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.data(), st.booleans())
+def test_without_a_limit_no_cluster_is_empty(seed, data, round_):
+  """Checks clusters whose numbers have no gap, and rows of zeros as well."""
+  n = data.draw(st.integers(1, 40))
+  k = data.draw(st.integers(1, n))
+  rows = points(np.random.default_rng(seed), n)
+  part = unbalanced_kmeans(rows, np.arange(n), k, 0, spherical=round_)
+  assert part.shape == (n,) and part.dtype == np.int64
+  sizes = np.bincount(part)
+  assert len(sizes) <= k and sizes.min() >= 1 and sizes.sum() == n
+  again = unbalanced_kmeans(
+    rows, np.arange(n), k, 0, spherical=round_, workers=3
+  )
+  np.testing.assert_array_equal(part, again)
+
+
+def two_groups(rng, spherical):
+  """Rows of two directions, or of two distances from 0, mixed."""
+  group = rng.permutation(np.arange(40) % 2)
+  dense = 1 + 0.1 * rng.random((40, 6))
+  if spherical:
+    dense[group == 0, :3] *= 0.1
+    dense[group == 1, 3:] *= 0.1
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+  else:
+    dense[group == 1] *= 9
+  return group, sparse.csr_array(dense.astype(np.float32))
+
+
+@pytest.mark.parametrize('spherical', [True, False])
+@pytest.mark.parametrize('seed', range(5))
+def test_two_obvious_clusters_are_found(spherical, seed):
+  group, rows = two_groups(np.random.default_rng(seed), spherical)
+  members = np.arange(40)
+  part = balanced_kmeans(rows, members, 2, seed, spherical=spherical)
+  assert abs(np.corrcoef(part, group)[0, 1]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_near_and_far_groups_are_told_apart(seed):
+  """By distance: by products alone the far ones would draw all others."""
+  for draw in (0, 2, 4):
+    rng = np.random.default_rng(draw)
+    group = rng.permutation(np.arange(60) % 6)
+    centres = rng.random((6, 8)) * rng.choice([1, 3, 9], 6)[:, None]
+    dense = centres[group] + 0.3 * rng.random((60, 8))
+    rows = sparse.csr_array(dense.astype(np.float32))
+    part = balanced_kmeans(rows, np.arange(60), 6, seed, spherical=False)
+    assert len(set(zip(part.tolist(), group.tolist(), strict=True))) == 6
+
+
+def test_those_stay_to_whom_it_matters_most():
+  """Six are nearest to the first of two clusters, which has room for four."""
+  angles = np.array([0, 0.02, 0.04, 0.3, 0.5, 0.6, 1.5, 1.55])
+  dense = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+  rows = sparse.csr_array(dense.astype(np.float32))
+  for seed in range(5):
+    part = balanced_kmeans(rows, np.arange(8), 2, seed)
+    assert (part[:4] == part[0]).all() and (part[4:] == 1 - part[0]).all()
+
+
+@pytest.mark.parametrize('spherical', [True, False])
+def test_the_seed_alone_decides(spherical):
+  rows = points(np.random.default_rng(0), 200, 20)
+  members = np.arange(150)
+  clusterings = [
+    balanced_kmeans(rows, members, 7, seed, spherical=spherical, workers=n)
+    for seed, n in [(1, 1), (1, 1), (1, 2), (1, 5), (2, 1)]
+  ]
+  for same in clusterings[1:4]:
+    np.testing.assert_array_equal(same, clusterings[0])
+  assert (clusterings[4] != clusterings[0]).any()
+
+
+def test_as_many_clusters_as_members():
+  rows = points(np.random.default_rng(0), 9)
+  part = balanced_kmeans(rows, np.arange(2, 9), 7, 0, workers=16)
+  assert sorted(part) == list(range(7))
+
+
+def objective(rows, part, k):
+  """The sum of cosines to the means of clusters."""
+  dense = rows.toarray()
+  sums = np.stack([dense[part == c].sum(axis=0) for c in range(k)])
+  return np.linalg.norm(sums, axis=1).sum()
+
+
+def test_clusters_are_better_than_chance():
+  rng = np.random.default_rng(0)
+  dense = points(rng, 120, 30).toarray()
+  dense /= np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-9)
+  rows = sparse.csr_array(dense)
+  part = balanced_kmeans(rows, np.arange(120), 6, 0)
+  by_chance = [
+    objective(rows, rng.permutation(np.arange(120) % 6), 6) for _ in range(20)
+  ]
+  assert objective(rows, part, 6) > max(by_chance)

@@ -1,0 +1,177 @@
+"""Trees as arrays: numbered by depth, checked, kept, and asked."""
+
+from hypothesis import given, settings, strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.arrays import Arrays
+from xjax.core.errors import DataError
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+
+# Labels 0 and 4 below node 1, which is label 2 itself; 3 and 1 elsewhere.
+PARENT = [1, 5, 1, 6, 5, -1, 4]
+LABEL = [0, 2, 4, 3, -1, -1, 1]
+
+
+def small():
+  return LabelTree.of(PARENT, LABEL, 6)
+
+
+def test_nodes_are_numbered_by_depth_and_siblings_keep_their_order():
+  tree = small()
+  assert tree.label.tolist() == [-1, 2, -1, 0, 4, 1, 3]
+  assert tree.parent.tolist() == [-1, 0, 0, 1, 1, 2, 5]
+  assert tree.first_child.tolist() == [1, 3, 5, 6, 6, 6, 7, 7]
+  assert tree.degree.tolist() == [2, 2, 1, 0, 0, 1, 0]
+  assert tree.levels.tolist() == [0, 1, 3, 6, 7]
+  assert tree.inner.tolist() == [0, 1, 2, 5]
+  assert tree.columns.tolist() == [0, 2, 4, 5, 6]
+  assert len(tree) == 7 and tree.n_labels == 6
+  assert tree.first_child.dtype == tree.label.dtype == np.int32
+
+
+def test_its_shape_is_told():
+  told = '1 - 2 - 3 - 1 nodes by depth, 5 labels, 1 to 2 children'
+  assert str(small()) == told
+  assert str(LabelTree.of([-1], [0], 1)) == '1 nodes by depth, 1 label'
+
+
+def test_the_largest_below():
+  values = np.array([1, 9, -np.inf, 2, 3, 99])  # 5 is not in the tree
+  below = small().largest_below(values).tolist()
+  assert below == [9, 3, 9, 1, 3, 9, 2]
+
+
+def test_the_nodes_that_labels_make_positive():
+  labels, nodes = small().positive()
+  pairs = list(zip(labels.tolist(), nodes.tolist(), strict=True))
+  wanted = {0: [1, 3], 1: [2, 5], 2: [1], 3: [2, 5, 6], 4: [1, 4]}
+  assert pairs == [(x, node) for x, nodes in wanted.items() for node in nodes]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(2, 40))
+def test_any_tree(make_tree, seed, n_nodes):
+  """By its parents alone: everything else follows from them."""
+  tree = make_tree(np.random.default_rng(seed), n_nodes)
+  parent, label = tree.parent.tolist(), tree.label.tolist()
+  assert all(above < node for node, above in enumerate(parent))
+  paths = []
+  for node in range(n_nodes):
+    path = [node]
+    while path[-1]:
+      path.append(parent[path[-1]])
+    paths.append(path)
+  depths = [len(path) - 1 for path in paths]
+  assert depths == sorted(depths) and parent == sorted(parent)
+  starts = [depths.index(depth) for depth in range(max(depths) + 1)]
+  assert tree.levels.tolist() == [*starts, n_nodes]
+  wanted = sorted(
+    (label[node], above)
+    for node in range(n_nodes)
+    for above in paths[node][:-1]
+    if label[node] != NO_LABEL
+  )
+  assert list(zip(*(x.tolist() for x in tree.positive()))) == wanted
+  values = np.random.default_rng(seed).normal(size=tree.n_labels)
+  below = [
+    [
+      values[label[n]]
+      for n in range(n_nodes)
+      if label[n] >= 0 and v in paths[n]
+    ]
+    for v in range(n_nodes)
+  ]
+  assert tree.largest_below(values).tolist() == [max(each) for each in below]
+  again = LabelTree.of(parent, label, tree.n_labels)
+  for name, array in tree.arrays().items():
+    np.testing.assert_array_equal(again.arrays()[name], array)
+
+
+@pytest.mark.parametrize(
+  ('parent', 'label', 'says'),
+  [
+    ([-1, 2, 1], [-1, 0, 1], 'not below the root'),
+    ([-1, 1], [-1, 0], 'not below the root'),
+    ([-1, -1], [0, 1], 'exactly one root'),
+    ([1, 0], [0, 1], 'exactly one root'),
+    ([], [], 'exactly one root'),
+    ([-1, 7], [-1, 0], 'not a node'),
+    ([-1, -2], [-1, 0], 'not a node'),
+    ([-1, 0, 0], [-1, 1, 1], 'a label occurs twice'),
+    ([-1, 0, 0], [-1, 1, -1], 'a leaf of the tree has no label'),
+    ([-1, 0, 0], [-1, 1, 3], r'not in 0\.\.2'),
+    ([-1, 0, 0], [-1, 1, -2], r'not in 0\.\.2'),
+  ],
+)
+def test_what_is_no_tree(parent, label, says):
+  with pytest.raises(DataError, match=says):
+    LabelTree.of(parent, label, 3)
+
+
+def taken(arrays):
+  file_arrays = {f'tree/{name}': array for name, array in arrays.items()}
+  return LabelTree.take(Arrays('model.npz', file_arrays), 'tree')
+
+
+def test_what_is_kept_is_taken():
+  arrays = small().arrays()
+  again = taken(dict(arrays)).arrays()
+  for name, array in arrays.items():
+    np.testing.assert_array_equal(again[name], array)
+    assert np.asarray(again[name]).dtype == array.dtype
+
+
+def changed(name, at, value):
+  def change(arrays):
+    arrays[name] = arrays[name].copy()
+    arrays[name][at] = value
+
+  return change
+
+
+DAMAGE = {
+  'tree/label: missing': lambda a: a.pop('label'),
+  'tree/first_child: is int32': lambda a: a.update(first_child=a['label']),
+  'tree/label: is float64': lambda a: a.update(label=a['label'] * 1.0),
+  'tree/n_labels: is -1': lambda a: a.update(n_labels=np.int64(-1)),
+  r'tree: .* 0\.\.2': lambda a: a.update(n_labels=np.int64(3)),
+  'tree: a label occurs twice': changed('label', 3, 4),
+  'tree: a leaf .* no label': changed('label', 3, NO_LABEL),
+  'tree: these arrays are not a tree': changed('first_child', 0, 0),
+}
+
+
+@pytest.mark.parametrize('says', DAMAGE)
+def test_damaged_arrays(says):
+  arrays = small().arrays()
+  DAMAGE[says](arrays)
+  with pytest.raises(DataError, match=f'model.npz: {says}'):
+    taken(arrays)
+
+
+PLACES = st.lists(st.integers(-1, 7), min_size=6, max_size=6)
+
+
+@settings(max_examples=200)
+@given(PLACES | PLACES.map(sorted))
+def test_first_children_that_are_none(middle):
+  """Whatever they are, what passes is a tree: all paths end at the root."""
+  arrays = small().arrays()
+  arrays['first_child'] = np.array([1, *middle, 7], np.int32)
+  arrays['label'] = np.arange(7, dtype=np.int32)
+  arrays['n_labels'] = np.int64(7)
+  try:
+    tree = taken(arrays)
+  except DataError:
+    return
+  parent = tree.parent
+  assert len(parent) == 7 and (parent < np.arange(7)).all()
+  assert tree.levels[-1] == 7
+
+
+def test_numbers_that_overflow():
+  arrays = small().arrays()
+  arrays['first_child'][2:6] = 2**31 - 1, 2**31 - 1, -(2**31), -(2**31)
+  with pytest.raises(DataError, match='not a tree'):
+    taken(arrays)

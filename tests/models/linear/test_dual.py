@@ -1,0 +1,178 @@
+"""Tests dual coordinate descent on LIBLINEAR's problems, for many labels."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
+from xjax.models.linear.problem import Loss
+
+N, D = 150, 40
+WIDTHS = [1, 5, WIDTH]
+ALL, NONE = 1, 3  # a label of all documents, one of none
+
+
+@pytest.fixture(scope='module')
+def data():
+  """Returns rows with an unused feature and an empty row, and gold labels."""
+  rng = np.random.default_rng(0)
+  dense_ND = rng.gamma(1, 1, (N, D)) * (rng.random((N, D)) < 0.25)
+  gold_NL = rng.random((N, WIDTH)) < rng.uniform(0.02, 0.5, WIDTH)
+  dense_ND[:, :WIDTH] += gold_NL * (rng.random(gold_NL.shape) < 0.7)
+  dense_ND[:, -3] = 0
+  dense_ND[7] = 0
+  dense_ND /= np.maximum(np.linalg.norm(dense_ND, axis=1, keepdims=True), 1e-9)
+  gold_NL[:, ALL], gold_NL[:, NONE] = True, False
+  return sparse.csr_array(dense_ND.astype(np.float32)), gold_NL
+
+
+def solver(loss, c=1.0, eps=1e-3, max_epochs=2000, positive_weight=1.0):
+  return Solver(loss, c, eps, max_epochs, positive_weight)
+
+
+def solve(data, solver, width=WIDTH, seed=0, workspace=None, documents=None):
+  rows, gold_NL = data
+  documents = np.arange(N) if documents is None else documents
+  return solve_block(
+    rows,
+    documents,
+    gold_NL[documents, :width],
+    solver,
+    seed,
+    workspace or Workspace(D),
+  )
+
+
+def objective(rows, positive_N, weights_D, bias, loss, c, positive_weight):
+  sign_N = np.where(positive_N, 1, -1)
+  margins_N = sign_N * (rows @ weights_D + bias)
+  match loss:
+    case Loss.SQUARED_HINGE:
+      losses_N = np.maximum(0, 1 - margins_N) ** 2
+    case Loss.LOGISTIC:
+      losses_N = np.logaddexp(0, -margins_N)
+  costs_N = c * np.where(positive_N, positive_weight, 1)
+  return (weights_D @ weights_D + bias**2) / 2 + costs_N @ losses_N
+
+
+def peer(loss, c, positive_weight):
+  options = {'C': c, 'tol': 1e-6, 'dual': True, 'max_iter': 10**5}
+  options['class_weight'] = {True: positive_weight}
+  if loss is Loss.SQUARED_HINGE:
+    return LinearSVC(random_state=0, **options)
+  return LogisticRegression(solver='liblinear', random_state=0, **options)
+
+
+@pytest.mark.parametrize('loss', Loss)
+@pytest.mark.parametrize(
+  'costs', [(0.1, 1.0), (1.0, 1.0), (10.0, 1.0), (1.0, 4.0), (4.0, 0.25)]
+)
+@pytest.mark.parametrize('width', WIDTHS)
+def test_the_objective_is_that_of_liblinear(data, loss, costs, width):
+  """Checks each label alone; the bias is regularised, as in LIBLINEAR.
+
+  `costs` are c and positive_weight.
+  """
+  rows, gold_NL = data
+  c, positive_weight = costs
+  ours = solver(loss, c, positive_weight=positive_weight)
+  features, weights_FC, bias_C = solve(data, ours, width)
+  assert weights_FC.shape == (len(features), width)
+  for label in set(range(width)) - {ALL, NONE}:
+    positive_N = gold_NL[:, label]
+    model = peer(loss, *costs).fit(rows.astype(np.float64), positive_N)
+    weights = model.coef_[0], model.intercept_[0]
+    least = objective(rows, positive_N, *weights, loss, *costs)
+    weights_D = np.zeros(D)
+    weights_D[features] = weights_FC[:, label]
+    weights = weights_D, bias_C[label]
+    have = objective(rows, positive_N, *weights, loss, *costs)
+    assert have == pytest.approx(least, rel=1e-5)
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_labels_of_all_documents_and_of_none(data, loss):
+  """Checks that the labels' scores are finite and mirror each other."""
+  rows, _ = data
+  features, weights_FC, bias_C = solve(data, solver(loss))
+  scores_NC = rows[:, features] @ weights_FC + bias_C
+  assert scores_NC[:, ALL].min() > 0 > scores_NC[:, NONE].max()
+  np.testing.assert_allclose(
+    scores_NC[:, ALL], -scores_NC[:, NONE], rtol=1e-3, atol=1e-3
+  )
+
+
+def test_features_are_those_of_the_documents(data):
+  rows, _ = data
+  documents = np.array([3, 7, 20, 21])
+  features, _, _ = solve(data, solver(Loss.SQUARED_HINGE), documents=documents)
+  assert features.tolist() == sorted(set(rows[documents].indices.tolist()))
+  assert features.dtype == np.int64
+
+
+def assert_same(one, other):
+  for have, wanted in zip(one, other, strict=True):
+    assert have.dtype == wanted.dtype and have.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_a_workspace_may_be_used_again(data, loss):
+  """Checks that a use with other documents leaves nothing in the workspace."""
+  workspace = Workspace(D)
+  first = solve(data, solver(loss), 5, workspace=workspace)
+  few = np.arange(0, N, 3)
+  solve(data, solver(loss), 9, workspace=workspace, documents=few)
+  assert not workspace.weights.any() and not workspace.used.any()
+  assert_same(solve(data, solver(loss), 5, workspace=workspace), first)
+  assert_same(solve(data, solver(loss), 5), first)
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_the_seed_decides(data, loss):
+  rough = solver(loss, eps=0.1)
+  weights = solve(data, rough, seed=1)
+  assert_same(solve(data, rough, seed=1), weights)
+  other = solve(data, rough, seed=2)
+  assert (other[1] != weights[1]).any()
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_without_documents_nothing_is_learnt(data, loss):
+  none = np.zeros(0, np.int64)
+  features, weights_FC, bias_C = solve(data, solver(loss), 3, documents=none)
+  assert features.shape == (0,) and weights_FC.shape == (0, 3)
+  assert (bias_C == 0).all()
+
+
+def test_it_ends_after_so_many_epochs(data):
+  one = solve(data, solver(Loss.LOGISTIC, eps=1e-9, max_epochs=1))
+  two = solve(data, solver(Loss.LOGISTIC, eps=1e-9, max_epochs=2))
+  assert (one[1] != two[1]).any()
+
+
+def gradient(data, model, loss):
+  """Returns the largest slope of any parameter; 0 at the least objective."""
+  rows, gold_NL = data
+  features, weights_FC, bias_C = model
+  weights_FC, bias_C = weights_FC.astype(float), bias_C.astype(float)
+  own = rows[:, features].astype(float)
+  sign_NC = np.where(gold_NL, 1, -1)
+  margins_NC = sign_NC * (own @ weights_FC + bias_C)
+  match loss:
+    case Loss.SQUARED_HINGE:
+      slope_NC = -2 * sign_NC * np.maximum(0, 1 - margins_NC)
+    case Loss.LOGISTIC:
+      slope_NC = -sign_NC / (1 + np.exp(margins_NC))
+  slopes = [weights_FC + own.T @ slope_NC, bias_C + slope_NC.sum(axis=0)]
+  return max(np.abs(x).max() for x in slopes)
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_a_smaller_eps_gets_nearer(data, loss):
+  far, near, nearest = (
+    gradient(data, solve(data, solver(loss, eps=eps)), loss)
+    for eps in (1e-1, 1e-3, 1e-5)
+  )
+  assert nearest < near / 10 < far / 100

@@ -1,0 +1,267 @@
+"""Nearest documents and their votes, against NumPy in float64."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged
+from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
+
+ROUTES = [
+  {},
+  {'share': 0.0},
+  {'share': 1.0},
+  {'threads': 2},
+  {'threads': 2, 'block': 7, 'queries': 3},
+  {'block': 1, 'queries': 1},
+]
+
+
+def small_numbers(seed, n, dim, density=0.4, lowest=0):
+  """Returns rows of few small numbers: many cosines are equal."""
+  rng = np.random.default_rng(seed)
+  values = rng.integers(lowest, 4, (n, dim)) * (rng.random((n, dim)) < density)
+  return values.astype(np.float32)
+
+
+def by_definition(documents, rows, k, exclude=None):
+  """Sorts all documents by their cosines."""
+  a, b = documents.astype(np.float64), rows.astype(np.float64)
+  lengths = np.outer(np.linalg.norm(b, axis=1), np.linalg.norm(a, axis=1))
+  cosines = (b @ a.T / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+  ids = np.full((len(rows), k), PAD, np.int32)
+  sims = np.full((len(rows), k), -np.inf, np.float32)
+  for i, row in enumerate(cosines):
+    # Cosines are rounded in different orders, but differ by more if not equal.
+    order = np.lexsort((np.arange(len(row)), -np.round(row, 6)))
+    order = [x for x in order if row[x] > 0]
+    if exclude is not None:
+      order = [x for x in order if x != exclude[i]]
+    ids[i, : len(order[:k])] = order[:k]
+    sims[i, : len(order[:k])] = row[order[:k]]
+  return ids, sims
+
+
+def assert_same_lists(found, expected):
+  """Lists may differ where cosines differ by rounding only."""
+  np.testing.assert_array_equal(found[0] == PAD, expected[0] == PAD)
+  np.testing.assert_allclose(found[1], expected[1], atol=2e-7)
+
+
+def assert_equal(found, expected):
+  np.testing.assert_array_equal(found[0], expected[0])
+  np.testing.assert_array_equal(found[1], expected[1])
+
+
+def as_kind(values, dense):
+  return values if dense else sparse.csr_array(values)
+
+
+@pytest.mark.parametrize('lowest', [0, -3])
+@pytest.mark.parametrize('dense', [False, True])
+@pytest.mark.parametrize('k', [1, 5, 70])
+def test_lists_are_those_of_the_definition(dense, lowest, k):
+  documents = small_numbers(0, 60, 12, lowest=lowest)
+  rows = small_numbers(1, 20, 12, lowest=lowest)
+  exclude = np.random.default_rng(2).integers(-1, 60, 20)
+  search = NearestDocuments(as_kind(documents, dense))
+  for left_out in (None, exclude):
+    found = search.nearest(as_kind(rows, dense), k, left_out)
+    assert found[0].dtype == np.int32 and found[1].dtype == np.float32
+    assert found[0].shape == found[1].shape == (20, k)
+    assert_same_lists(found, by_definition(documents, rows, k, left_out))
+
+
+@pytest.mark.parametrize('lowest', [0, -3])
+@pytest.mark.parametrize('dense', [False, True])
+def test_threads_blocks_and_storage_change_no_bit(dense, lowest):
+  documents = as_kind(small_numbers(3, 90, 30, 0.3, lowest), dense)
+  rows = as_kind(small_numbers(4, 25, 30, 0.3, lowest), dense)
+  exclude = np.arange(25) - 1
+  expected = NearestDocuments(documents).nearest(rows, 8, exclude)
+  for options in ROUTES:
+    search = NearestDocuments(documents, **options)
+    assert_equal(search.nearest(rows, 8, exclude), expected)
+    alone = [
+      search.nearest(rows[i : i + 1], 8, exclude[[i]]) for i in range(25)
+    ]
+    assert_equal([np.concatenate(x) for x in zip(*alone)], expected)
+
+
+def test_sparse_rows_and_vectors_have_the_same_lists():
+  documents, rows = small_numbers(5, 50, 9), small_numbers(6, 10, 9)
+  dense = NearestDocuments(documents).nearest(rows, 6)
+  pair = map(sparse.csr_array, (documents, rows))
+  assert_equal(NearestDocuments(next(pair)).nearest(next(pair), 6), dense)
+
+
+@pytest.mark.parametrize('dense', [False, True])
+@pytest.mark.parametrize('options', ROUTES)
+def test_equal_documents_are_in_order_and_have_the_cosine_one(dense, options):
+  rng = np.random.default_rng(7)
+  row = rng.random((1, 40), np.float32)
+  documents = np.concatenate([row] * 9 + [rng.random((3, 40), np.float32)])
+  search = NearestDocuments(as_kind(documents, dense), **options)
+  ids, sims = search.nearest(as_kind(row, dense), 5, np.array([1]))
+  assert ids.tolist() == [[0, 2, 3, 4, 5]] and (sims == 1).all()
+  scaled = search.nearest(as_kind(row * np.float32(2**60), dense), 5)
+  assert scaled[0].tolist() == [[0, 1, 2, 3, 4]] and (scaled[1] == 1).all()
+
+
+@pytest.mark.parametrize('dense', [False, True])
+def test_only_cosines_above_zero_are_listed(dense):
+  documents = np.float32([[0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1e-8, 1]])
+  rows = np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, -1], [1, 1, 0]])
+  search = NearestDocuments(as_kind(documents, dense))
+  ids, sims = search.nearest(as_kind(rows, dense), 3)
+  rest = [PAD, PAD]
+  assert ids.tolist() == [
+    [PAD, *rest],
+    [1, *rest],
+    [3, *rest],  # a cosine of 1e-8 is far below the errors of float32 sums
+    [PAD, *rest],
+    [1, 3, PAD],
+  ]
+  np.testing.assert_allclose(sims[2:, 0], [1e-8, -np.inf, 0.5**0.5], rtol=1e-6)
+  assert (np.isneginf(sims) == (ids == PAD)).all()
+
+
+@pytest.mark.parametrize('lowest', [0, -3])
+@pytest.mark.parametrize('dense', [False, True])
+def test_proposed_documents_are_ranked(dense, lowest):
+  documents = as_kind(small_numbers(8, 40, 10, lowest=lowest), dense)
+  rows = as_kind(small_numbers(9, 6, 10, lowest=lowest), dense)
+  search, exclude = NearestDocuments(documents), np.arange(6)
+  rng = np.random.default_rng(0)
+  every = np.stack([rng.permutation(np.arange(-1, 40)) for _ in range(6)])
+  found = search.nearest_of(rows, every.astype(np.int32), 7, exclude)
+  assert_equal(found, search.nearest(rows, 7, exclude))
+
+
+def test_working_memory_is_left_clean(monkeypatch):
+  rows = as_kind(small_numbers(8, 40, 10), False)
+  search, memory = NearestDocuments(rows), np.zeros(10, np.float32)
+  monkeypatch.setattr(search, '_memory', lambda: memory)
+  found = search.nearest(rows, 3)
+  assert (found[0] != PAD).any() and not memory.any()
+  search.nearest_of(rows, found[0], 2)
+  assert not memory.any()
+
+
+@pytest.mark.parametrize('dense', [False, True])
+def test_few_documents_and_few_rows(dense):
+  rows = as_kind(small_numbers(1, 3, 4, 1.0), dense)
+  none = NearestDocuments(as_kind(np.zeros((0, 4), np.float32), dense))
+  assert (none.nearest(rows, 2)[0] == PAD).all()
+  zeros = NearestDocuments(as_kind(np.zeros((5, 4), np.float32), dense))
+  assert (zeros.nearest(rows, 2)[0] == PAD).all()
+  assert zeros.nearest(rows[:0], 2)[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize('dense', [False, True])
+def test_faults_are_errors(dense):
+  documents = small_numbers(0, 5, 4)
+  search = NearestDocuments(as_kind(documents, dense))
+  with pytest.raises(ValueError, match='have 3 features, not 4'):
+    search.nearest(as_kind(documents[:, :3], dense), 1)
+  with pytest.raises(ValueError, match='sparse if, and only if'):
+    search.nearest(as_kind(documents, not dense), 1)
+  documents[2, 1] = np.nan
+  with pytest.raises(DataError, match='row 2 of features has a value'):
+    NearestDocuments(as_kind(documents, dense))
+
+
+def test_entries_may_be_unsorted_and_repeated():
+  parts = np.float32([2, 1, 1]), np.array([3, 0, 3]), np.array([0, 3])
+  rows = sparse.csr_array(parts, (1, 4))
+  ids, sims = NearestDocuments(rows).nearest(rows, 1)
+  assert ids.tolist() == [[0]] and sims.tolist() == [[1]]
+  other = sparse.csr_array(np.float32([[1, 0, 0, 3]]))
+  assert NearestDocuments(other).nearest(rows, 1)[1].tolist() == [[1]]
+
+
+@hypothesis.given(
+  st.integers(0, 2**32 - 1),
+  st.integers(1, 40),
+  st.integers(1, 12),
+  st.integers(1, 9),
+  st.sampled_from([0, -3]),
+  st.sampled_from(ROUTES),
+)
+@hypothesis.settings(max_examples=60)
+def test_any_rows(seed, n, dim, k, lowest, options):
+  documents = small_numbers(seed, n, dim, lowest=lowest)
+  rows = small_numbers(seed + 1, 5, dim, lowest=lowest)
+  expected = by_definition(documents, rows, k)
+  for dense in (False, True):
+    search = NearestDocuments(as_kind(documents, dense), **options)
+    found = search.nearest(as_kind(rows, dense), k)
+    assert_same_lists(found, expected)
+    listed = found[0] != PAD
+    for ids, sims, real in zip(*found, listed):
+      order = np.lexsort((ids[real], -sims[real]))
+      assert (order == np.arange(real.sum())).all()
+
+
+GOLD = Ragged.of([[0, 2], [2], [], [1, 2], [3]])
+
+
+def votes_of(documents, rows, neighbours, power, exclude=None):
+  search = NearestDocuments(sparse.csr_array(documents))
+  votes = NeighbourVotes(search, GOLD, 4, neighbours=neighbours, power=power)
+  return votes(sparse.csr_array(rows), exclude)
+
+
+@pytest.mark.parametrize('power', [0.0, 1.0, 3.0])
+def test_votes_are_weighted_by_similarity(power):
+  documents = np.float32([[1, 0], [3, 4], [4, 3], [0, 1], [0, 0]])
+  rows = np.float32([[1, 0], [0, 0], [3, 4]])
+  votes = votes_of(documents, rows, 3, power)
+  near, far = 0.8**power, 0.6**power
+  assert votes.dtype == np.float32 and votes.has_sorted_indices
+  total = 1 + near + far
+  ids, sims = NearestDocuments(documents).nearest(rows, 3)
+  assert ids[2].tolist() == [1, 2, 3] and np.isclose(sims[2, 1], 0.96)
+  second = 0.96**power
+  whole = 1 + second + near
+  np.testing.assert_allclose(
+    votes.toarray(),
+    [
+      [1 / total, 0, (1 + far) / total, 0],
+      [0] * 4,
+      [0, near / whole, (1 + near) / whole, 0],
+    ],
+    rtol=1e-6,
+  )
+  assert votes.nnz == 4
+
+
+def test_no_power_makes_all_votes_vanish():
+  documents = np.float32([[1, 1000], [0, 1], [0, 1], [0, 1], [0, 1]])
+  votes = votes_of(documents, np.float32([[1, 0]]), 2, 200.0)
+  assert votes.toarray().tolist() == [[1, 0, 1, 0]]
+
+
+def test_an_excluded_document_has_no_vote():
+  documents = np.float32([[1, 0], [1, 1], [0, 1], [0, 1], [0, 1]])
+  rows = np.float32([[1, 0], [1, 0]])
+  votes = votes_of(documents, rows, 1, 1.0, np.array([PAD, 0]))
+  assert votes.toarray().tolist() == [[1, 0, 1, 0], [0, 0, 1, 0]]
+
+
+@pytest.mark.parametrize('dense', [False, True])
+@pytest.mark.parametrize('lowest', [0, -3])
+def test_lengths_of_rows_change_nothing(dense, lowest):
+  documents = small_numbers(0, 60, 12, lowest=lowest)
+  rows = small_numbers(1, 20, 12, lowest=lowest)
+  expected = NearestDocuments(as_kind(documents, dense)).nearest(
+    as_kind(rows, dense), 9
+  )
+  rng = np.random.default_rng(2)
+  sizes = (np.float32(2) ** rng.integers(-100, 100, n) for n in (60, 20))
+  documents, rows = (x * y[:, None] for x, y in zip((documents, rows), sizes))
+  search = NearestDocuments(as_kind(documents, dense))
+  assert_equal(search.nearest(as_kind(rows, dense), 9), expected)

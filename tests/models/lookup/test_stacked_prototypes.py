@@ -1,0 +1,111 @@
+"""Stacks of models that read the vectors of one encoder."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from tests.fixtures.sparse_runs import config_of
+from xjax.data.config import TextVectorsConfig
+from xjax.judge.predictions import Predictions
+from xjax.models.load import load
+from xjax.models.model_configs import NeighboursModel, PrototypesModel
+from xjax.models.staged.rankers.boosted import BoostedTrees
+from xjax.models.staged.stack_config import (
+  ProposerConfig,
+  StackModel,
+  StackTrain,
+)
+from xjax.models.train_configs import NoTrain
+from xjax.networks.pretrained.text_encoder import TextEncoder
+from xjax.run.fit import fit
+from xjax.run.tag import tag_file
+
+TOKENS = TextVectorsConfig(max_tokens=16)
+
+
+def proposer(name, model):
+  parts = TOKENS, (), model, NoTrain(), 32
+  return ProposerConfig(*parts, name=name, depth=10)
+
+
+def split_texts(corpus, name):
+  split = corpus.split(name)
+  return [split.documents[row].text() for row in range(len(split))]
+
+
+@pytest.fixture(scope='module')
+def stacked(tmp_path_factory):
+  """A stack over vectors, and how many texts its encoder has read."""
+  model = StackModel(
+    (
+      proposer('names', PrototypesModel(centroids=False)),
+      proposer('prototypes', PrototypesModel()),
+      proposer('neighbours', NeighboursModel(neighbours=7)),
+    ),
+    ranker=BoostedTrees(trees=20, leaves=7, rate=0.2, least_pairs=5),
+    folds=3,
+    hidden=0.1,
+  )
+  config = config_of(model, StackTrain())
+  sizes = {'n_train': 200, 'n_dev': 40, 'tokens': TOKENS}
+  config.data = dataclasses.replace(config.data, **sizes)
+  read, vectors = [], TextEncoder.vectors
+
+  def counting(self, texts):
+    read.extend(texts)
+    return vectors(self, texts)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(TextEncoder, 'vectors', counting)
+    result = fit(config, tmp_path_factory.mktemp('stacked') / 'run')
+  return result, read
+
+
+def test_members_of_a_stack_encode_a_text_once(stacked):
+  result, read = stacked
+  train = split_texts(result.corpus, 'train')
+  counts = {text: read.count(text) for text in train}
+  assert counts == {text: train.count(text) for text in train}
+  for text in split_texts(result.corpus, 'dev'):
+    assert read.count(text) == 1
+
+
+def test_members_of_a_stack_have_the_same_encoder(stacked):
+  folder = stacked[0].workdir / 'stages'
+  paths = sorted(folder.glob('*/features/text_vectors.npz'))
+  assert [path.parts[-3] for path in paths] == [
+    'names',
+    'neighbours',
+    'prototypes',
+  ]
+  assert len({path.read_bytes() for path in paths}) == 1
+
+
+def test_a_stack_of_prototypes_predicts(stacked):
+  result, _ = stacked
+  prior = result.prior['dev']['xjax']['all']['P@1']
+  assert result.metrics['dev']['xjax']['all']['P@1'] > prior
+  predictor, texts = load(result.workdir), split_texts(result.corpus, 'dev')
+  path = result.paths['dev'] / 'predictions.npz'
+  dev = Predictions.load(path).lists['all']
+  lists = predictor.lists(texts, 5)
+  np.testing.assert_array_equal(lists.ids, dev.ids[:, :5])
+  np.testing.assert_allclose(lists.scores, dev.scores[:, :5], atol=1e-6)
+  (labels,) = predictor.explain(texts[:1], 2)
+  assert all(label.features and not label.why for label in labels)
+
+
+def test_a_stack_of_prototypes_takes_new_labels(stacked, tmp_path):
+  result, _ = stacked
+  space = result.corpus.label_space
+  name = space.labels[space.held_out[0]].name
+  labels = tmp_path / 'new.jsonl'
+  labels.write_text(json.dumps({'id': 'new', 'name': name}) + '\n')
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text(json.dumps({'text': name}) + '\n')
+  tag_file(result.workdir, str(source), str(output), 40, labels=str(labels))
+  (line,) = output.read_text().splitlines()
+  ids = [label['id'] for label in json.loads(line)['labels']]
+  assert 'new' in ids

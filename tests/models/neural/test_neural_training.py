@@ -1,0 +1,152 @@
+"""Which labels a neural model scores, and which it calibrates by."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests.fixtures.generation import KINDS, SIZES
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import DATA, LABEL, make_mesh
+from xjax.core.mesh_config import MeshConfig
+from xjax.data.load import load_corpus
+from xjax.losses.bce import BCEConfig
+from xjax.models.config import Config
+from xjax.models.neural.neural_training import (
+  NeuralRun,
+  check_mesh,
+  hidden_labels,
+  plan_neural,
+  scored_labels,
+)
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.heads.generation.hbgl import HBGLConfig
+from xjax.networks.heads.generation.radar import RadarConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.text_model import (
+  NeuralModel,
+  initial_biases,
+  smoothed_priors,
+)
+from xjax.run.fit import fit
+from xjax.train.parameters import by_path
+
+COUNTS = np.random.default_rng(0).permutation(
+  [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
+)
+
+
+def config_of(head, seed=0):
+  return Config(seed=seed, model=NeuralModel(head=head))
+
+
+@pytest.mark.parametrize('n', [1, 8, 80])
+def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
+  hidden = hidden_labels(config_of(UnifiedConfig(hidden_labels=n)), COUNTS)
+  assert hidden.dtype == bool and hidden.shape == COUNTS.shape
+  drawn = np.sort(COUNTS[hidden])
+  runs = np.sort(COUNTS[(COUNTS >= 1) & (COUNTS <= 20)]).reshape(n, -1)
+  assert ((runs[:, 0] <= drawn) & (drawn <= runs[:, -1])).all()
+
+
+def test_hidden_labels_follow_from_the_seed_and_the_counts():
+  head = UnifiedConfig(hidden_labels=8)
+  first, again, other = (
+    hidden_labels(config_of(head, seed), COUNTS) for seed in (3, 3, 4)
+  )
+  np.testing.assert_array_equal(first, again)
+  assert (first != other).any()
+  # Labels that are added later change nothing.
+  more = hidden_labels(config_of(head, 3), np.pad(COUNTS, (0, 9)))
+  np.testing.assert_array_equal(more, np.pad(first, (0, 9)))
+
+
+def test_other_heads_hide_no_labels():
+  heads = (
+    LabelAttentionConfig(),
+    OneVsAllConfig(),
+    ZeroShotConfig(),
+    UnifiedConfig(hidden_labels=0),
+  )
+  for head in heads:
+    assert not hidden_labels(config_of(head), COUNTS).any()
+
+
+def test_held_out_labels_are_scored_by_descriptors_alone(config):
+  space = load_corpus(config.data, config.seed).label_space
+  assert (space.n_trained, space.n_held_out) == (14, 2)
+  for head, n_labels in (
+    (LabelAttentionConfig(), 14),
+    (OneVsAllConfig(), 14),
+    (ZeroShotConfig(), 16),
+    (UnifiedConfig(), 16),
+  ):
+    assert scored_labels(NeuralModel(head=head), space) == n_labels
+
+
+@pytest.mark.parametrize(
+  ('head', 'at_priors'),
+  [
+    (LabelAttentionConfig(), True),  # the run sets its biases
+    (HBGLConfig(), True),  # it gets the priors when it is built
+    (HBGLConfig(priors=False), False),
+    (RadarConfig(), False),
+  ],
+)
+def test_biases_start_at_priors_if_the_head_wants_it(config, head, at_priors):
+  space = load_corpus(config.data, config.seed).label_space
+  n = space.n_trained
+  model = NeuralModel(NoEmbedding(), BertConfig(), head=head)
+  train = dataclasses.replace(config.train, loss=BCEConfig())
+  config = dataclasses.replace(config, model=model, train=train)
+  mesh = make_mesh(MeshConfig())
+  architecture = architecture_of(SIZES | KINDS['bert'], 'sizes')
+  plan = plan_neural(config, space, SIZES['vocab_size'], mesh, architecture)
+  with jax.set_mesh(mesh):
+    bias = by_path(plan.init(jax.random.key(0)).params)['head/bias'][:n]
+  priors = smoothed_priors(space.train_counts[:n], space.n_train)
+  expected = initial_biases(priors) if at_priors else np.zeros(n)
+  np.testing.assert_allclose(bias, expected, rtol=1e-6)
+
+
+def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):
+  head = dataclasses.replace(described_config.model.head, hidden_labels=15)
+  model = dataclasses.replace(described_config.model, head=head)
+  config = dataclasses.replace(described_config, model=model)
+  says = r'^model.head.hidden_labels=15: must be from 0 to \d+, the number of '
+  with pytest.raises(ConfigError, match=says):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_scorers_look_for_the_recall_that_is_asked_for(config):
+  assert config.eval.recall == 1
+  judging = dataclasses.replace(config.eval, recall=0.5)
+  config = dataclasses.replace(config, eval=judging)
+  corpus = load_corpus(config.data, config.seed)
+  mesh = make_mesh(MeshConfig())
+  plan = plan_neural(config, corpus.label_space, 50, mesh)
+  run = NeuralRun(config, corpus, None, None, mesh, plan)
+  assert run.scorer().recall == 0.5
+
+
+@pytest.mark.parametrize('count', [6, 5, 7])
+def test_rows_on_all_devices_divide_among_them(count):
+  """Those of a head whose rows lie on the label axis alone need not."""
+  devices = np.array(jax.devices()[:count])[:, None]
+  mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
+  config = config_of(OneVsAllConfig())
+  config.train.batch_size = config.eval.batch_size = 60 * 7
+  if count == 6:
+    check_mesh(config, mesh)
+  else:
+    with pytest.raises(ConfigError, match=f'{count} devices, .* divide 1536'):
+      check_mesh(config, mesh)
+  config.model.head = LabelAttentionConfig()
+  check_mesh(config, mesh)

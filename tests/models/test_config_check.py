@@ -1,0 +1,394 @@
+"""Configs that cannot work are refused, field by field."""
+
+from collections.abc import Iterator
+import copy
+import dataclasses
+
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import FeatureFilesConfig, TokensConfig
+from xjax.data.formats.data_config import DataConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.losses.loss import LabelWeightsConfig, LossConfig
+from xjax.models.config import Config
+from xjax.models.config_check import check_config, field_fault
+from xjax.models.model_configs import ExactMatchModel, ModelConfig
+from xjax.models.staged.stages_config import StageShortlist
+from xjax.models.train_configs import NoTrain, TrainConfig
+from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
+from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.head import DescriptorHeadConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.unified import UnifiedConfig
+from xjax.networks.heads.zero_shot import ZeroShotConfig
+from xjax.networks.label_graph import GraphLayers, Joining
+from xjax.networks.pooling import MeanConfig, NoPooling, PoolingConfig
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import (
+  ByOptimizer,
+  FusedAdagrad,
+  FusedAdam,
+  FusedSGD,
+  RowsConfig,
+)
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.optimizer_config import (
+  Adam,
+  AdamW,
+  AverageConfig,
+  EMAConfig,
+  OptimizerConfig,
+)
+
+
+def broken(path: str, value: object, whole: Config | None = None) -> Config:
+  config = copy.deepcopy(whole or Config())
+  *holders, name = path.split('.')
+  holder = config
+  for part in holders:
+    holder = getattr(holder, part)
+  setattr(holder, name, value)
+  return config
+
+
+def test_defaults_pass():
+  check_config(Config())
+  check_config(Config(data=Eurlex57kData(dir='somewhere')))
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('seed', 1.5, 'must be int'),
+    ('seed', True, 'must be int'),
+    ('seed', -1, 'from 0 to 4294967295'),
+    ('seed', 2**32, 'from 0 to 4294967295'),
+    ('train.steps', 10**30, 'a finite number of at most 64 bits'),
+    ('model.embedding.init_scale', float('inf'), 'at least 0'),
+    ('eval.propensity', (float('nan'), 1.0), 'a finite number'),
+    ('eval.propensity', (0.5,), 'must be two numbers, A of at least 0'),
+    ('eval.propensity', (0.5, 0.0), 'must be two numbers, A of at least 0'),
+    ('train.learning_rate', '0.1', 'must be float'),
+    ('train.learning_rate', 0.0, 'above 0'),
+    ('train.learning_rate', float('nan'), 'above 0'),
+    ('train.learning_rate', float('inf'), 'above 0'),
+    ('train.optimizer.b2', 1.0, 'below 1'),
+    ('train.steps', 0, 'at least 1'),
+    ('train.optimizer', 'adam', 'must be OptimizerConfig'),
+    ('train.accumulate', 3, 'must divide config.train.batch_size=64'),
+    ('train.warmup', 2000, 'at most config.train.steps=1000'),
+    ('train.optimizer', OptimizerConfig(), 'one of Adam, AdamW'),
+    ('train.optimizer.weight_decay', 0.1, 'no such field'),
+    ('train.best_metric', 'RP@5', 'slice/metric'),
+    ('train.best_metric', 'all/RP5', 'slice/metric'),
+    ('train.best_metric', 'tail/RP@5', 'slice/metric'),
+    ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
+    ('train.best_metric', 'all/RP@05', 'slice/metric'),
+    ('train.best_metric', 'all/macro-F1@k[]', 'slice/metric'),
+    ('data.tokens', None, 'must be TokensConfig'),
+    ('data', DataConfig(), 'one of Eurlex57kData, HtcData, '),
+    (
+      'data.tokens',
+      TokensConfig(),
+      'one of AutoTfidfConfig, FeatureFilesConfig, GivenFeaturesConfig, Sub',
+    ),
+    (
+      'model',
+      ModelConfig(),
+      'one of AutoModel, EnsembleModel, ExactMatchModel, LinearModel',
+    ),
+    (
+      'model.embedding',
+      InputConfig(),
+      'one of EmbeddingConfig, FeaturesConfig, ',
+    ),
+    ('model.encoder', EncoderConfig(), 'one of BertConfig, BiGRUConfig, '),
+    ('model.pooling', PoolingConfig(), 'one of ClsConfig, MeanConfig, '),
+    ('model.head', DescriptorHeadConfig(), 'of UnifiedConfig, ZeroShotConfig'),
+    ('train', TrainConfig(), 'one of AutoTrain, LinearTrain, NeuralTrain'),
+    ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, S'),
+    (
+      'train.rows',
+      RowsConfig(),
+      'one of ByOptimizer, FusedAdagrad, FusedAdam, FusedSGD',
+    ),
+    ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),
+    (
+      'train.label_weights',
+      LabelWeightsConfig(),
+      'one of ClassBalancedWeights, Even',
+    ),
+    ('train.average', AverageConfig(), 'one of EMAConfig, NoAverage, SWA'),
+    ('data.tokens.buckets', (), 'ascending'),
+    ('data.tokens.buckets', (64, 32, 512), 'ascending'),
+    ('data.tokens.buckets', (64, 128), 'max_tokens=512'),
+    ('data.tokens.buckets', (64, 512.0), 'a tuple of int'),
+    ('data.tokens.buckets', 512, 'a tuple of int'),
+    ('data.zones', 'header', 'a tuple of str'),
+    ('data.zones', ('header', 'header'), 'a zone occurs twice'),
+    ('data.labels', '', 'corpus, all, or a file'),
+    ('data.hold_out_labels', -1, 'at least 0'),
+    ('data.n_train', 0, 'at least 1'),
+    ('model.embedding.dropout', 1.0, 'below 1'),
+    ('model.head.chunk', 0, 'at least 1'),
+    ('eval.ks', (5, 100), 'config.eval.depth=50'),
+    ('eval.calibration', 'platt', 'Method.AUTO or NONE or TEMP'),
+    ('mesh.label', 0, '-1 for the rest'),
+    ('train.stepz', 3, 'did you mean steps'),
+    ('data.directory', 'x', 'no such field; did you mean dir'),
+  ],
+)
+def test_a_faulty_field_is_named(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value))
+  message = str(raised.value)
+  assert f'config.{path}' in message
+  assert says in message
+  assert '\n' not in message
+
+
+@pytest.mark.parametrize(
+  'metric',
+  [
+    *('all/PSP@5', 'few/macro-F1@5', 'all/macro-F1@5[1-9]', 'zero/Hit@1'),
+    *('all/coverage@5', 'all/coverage[a=0.5]@5', 'all/R-Precision'),
+    *('all/entropy@5', 'frequent/PSnDCG@10', 'all/weighted-F1'),
+  ],
+)
+def test_every_metric_of_a_run_may_choose_its_best_step(metric):
+  check_config(broken('train.best_metric', metric))
+
+
+@pytest.mark.parametrize(
+  ('metric', 'says'),
+  [
+    ('all/PSP5', 'similar metrics are '),
+    ('all/macro-f1@5', 'similar metrics are macro-F1@5'),
+    ('all/ILD@5', 'slice/metric'),  # takes vectors of labels
+    ('all/weighted@5', 'slice/metric'),
+    ('all/micro-F1-tuned', 'slice/metric'),  # tuned after training
+    ('all/P@k', 'slice/metric'),
+    ('all/macro-F1@5[bogus]', 'slice/metric'),
+    ('all/coverage[a=0.9]@5', 'slice/metric'),
+    ('all/Hit@7', 'config.eval.ks'),
+  ],
+)
+def test_other_metrics_may_not(metric, says):
+  with pytest.raises(ConfigError, match='config.train.best_metric') as raised:
+    check_config(broken('train.best_metric', metric))
+  assert says in str(raised.value)
+
+
+MATCH = Config(model=ExactMatchModel(), train=NoTrain())
+
+
+def test_exact_match_has_no_training():
+  check_config(MATCH)
+  for config in (
+    dataclasses.replace(MATCH, train=NeuralTrain()),
+    dataclasses.replace(Config(), train=NoTrain()),
+  ):
+    with pytest.raises(ConfigError, match='does not go with') as raised:
+      check_config(config)
+    assert str(raised.value).startswith('config.train=')
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('model.alt', 1, 'must be bool'),
+    ('eval.ks', (5, 100), 'config.eval.depth=50'),
+    ('data.tokens.by_zone', True, 'reads zones as one text'),
+    (
+      'data.tokens',
+      FeatureFilesConfig(),
+      'ExactMatchModel(...) reads only Words',
+    ),
+    ('train.steps', 3, 'no such field'),
+  ],
+)
+def test_faults_of_exact_match(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value, MATCH))
+  assert f'config.{path}' in str(raised.value)
+  assert says in str(raised.value)
+
+
+def numbers(holder: object, path: str = '') -> Iterator[str]:
+  for field in dataclasses.fields(holder):
+    value = getattr(holder, field.name)
+    if dataclasses.is_dataclass(value):
+      yield from numbers(value, f'{path}{field.name}.')
+    elif isinstance(value, int | float):
+      yield path + field.name
+
+
+@pytest.mark.parametrize('path', list(numbers(Config())))
+def test_every_number_has_a_range(path):
+  with pytest.raises(ConfigError, match=f'config.{path}=-2'):
+    check_config(broken(path, -2))
+
+
+FUSED = Config(
+  model=NeuralModel(
+    pooling=MeanConfig(),
+    head=OneVsAllConfig(storage=Storage.FLOAT8, bottleneck=64),
+  ),
+  train=NeuralTrain(rows=FusedSGD(momentum=0.9)),
+)
+
+
+def test_rows_that_training_changes_by_themselves():
+  for rows in (FusedSGD(), FusedAdagrad()):
+    for storage in Storage:
+      config = broken('train.rows', rows, FUSED)
+      check_config(broken('model.head.storage', storage, config))
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('train.rows', ByOptimizer(), 'the optimizer trains only float32 weights'),
+    ('train.accumulate', 2, 'rows are changed once per batch'),
+    ('train.average', EMAConfig(), 'must be NoAverage()'),
+    ('train.rows.learning_rate', 0.0, 'above 0'),
+    ('train.rows.momentum', 1.0, 'from 0 to below 1'),
+    ('train.rows.weight_decay', -0.1, 'at least 0'),
+    ('train.rows', FusedAdagrad(eps=0.0), 'above 0'),
+    ('model.head.storage', 'float8', 'Storage.FLOAT32 or BFLOAT16 or'),
+    ('model.head.bottleneck', -1, 'at least 0'),
+  ],
+)
+def test_faults_of_rows_that_training_changes(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value, FUSED))
+  assert says in str(raised.value)
+  assert str(raised.value).startswith('config.')
+
+
+LISTED = Config(
+  model=NeuralModel(shortlist=StageShortlist()),
+  train=NeuralTrain(rows=FusedAdam()),
+)
+
+
+def test_rows_of_any_head_need_shortlists_in_training():
+  check_config(LISTED)
+  config = broken('model.shortlist.in_training', False, LISTED)
+  with pytest.raises(ConfigError, match='only the labels on shortlists'):
+    check_config(config)
+
+
+@pytest.mark.parametrize(
+  ('head', 'pooling'),
+  [(AdaptiveConfig(), MeanConfig()), (ZeroShotConfig(), NoPooling())],
+)
+def test_heads_without_label_rows_leave_them_to_the_optimizer(head, pooling):
+  config = broken('model.pooling', pooling, broken('model.head', head, LISTED))
+  check_config(broken('train.rows', ByOptimizer(), config))
+  with pytest.raises(ConfigError) as raised:
+    check_config(config)
+  assert f'{type(head).__name__}(...) has no rows' in str(raised.value)
+  assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+  ('head', 'says'),
+  [
+    (
+      UnifiedConfig(graph=GraphLayers(joining=Joining.CONCAT)),
+      'model.head.graph.joining=concat: needs config.model.head=ZeroShotConfig',
+    ),
+    (
+      ZeroShotConfig(graph=GraphLayers(joining=Joining.CONCAT, queries=True)),
+      'model.head.graph.queries=True: needs config.model.head.graph.joining=ad',
+    ),
+    (UnifiedConfig(graph=GraphLayers(dropout=1.0)), 'graph.dropout=1.0'),
+    (UnifiedConfig(graph=GraphLayers(width=-1)), 'graph.width=-1'),
+  ],
+)
+def test_faults_of_graphs(head, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken('model.head', head))
+  assert says in str(raised.value)
+
+
+def test_the_graph_is_trained_by_the_optimizer():
+  config = broken('model.head', UnifiedConfig(graph=GraphLayers()), LISTED)
+  check_config(broken('train.rows', ByOptimizer(), config))
+  with pytest.raises(ConfigError, match='must not read the parents of labels'):
+    check_config(config)
+
+
+def test_every_fault_has_its_line():
+  config = Config(seed=-1, data=SyntheticData(n_train=0))
+  config.train.steps = 'many'
+  with pytest.raises(ConfigError) as raised:
+    check_config(config)
+  assert len(str(raised.value).splitlines()) == 3
+
+
+def test_not_a_config():
+  with pytest.raises(ConfigError, match='must return a Config, not dict'):
+    check_config({})
+
+
+def test_integers_are_floats():
+  assert faults('train.clip_value', 5) == faults('train.clip_value', 5.0) == ''
+  assert 'config.train.clip_value' in faults('train.clip_value', True)
+  assert 'config.train.clip_value' in faults('train.clip_value', '5')
+
+
+def test_an_outlier_is_no_smaller_than_recent_gradients():
+  for ratio in (0.0, 1.0, 5.0):
+    assert faults('train.clip_outliers', ratio) == ''
+  for ratio in (0.5, -1.0, float('inf')):
+    fault = faults('train.clip_outliers', ratio)
+    assert fault.endswith('must be 0 or at least 1')
+
+
+def faults(path: str, value: object) -> str:
+  try:
+    check_config(broken(path, value))
+  except ConfigError as error:
+    return str(error)
+  return ''
+
+
+def test_weight_decay_is_for_adamw_alone():
+  for optimizer in (Adam(), AdamW(), AdamW(weight_decay=0.1)):
+    assert faults('train.optimizer', optimizer) == ''
+  config = broken('train.optimizer', Adam())
+  assert 'no such field' in field_fault(config, 'train.optimizer.weight_decay')
+  config = broken('train.optimizer', AdamW())
+  assert field_fault(config, 'train.optimizer.weight_decay') is None
+
+
+@pytest.mark.parametrize(
+  ('path', 'says'),
+  [
+    ('train.learning_rat', 'did you mean learning_rate'),
+    ('trian.steps', 'config.trian: no such field; did you mean train'),
+    ('train.steps.more', 'config.train.steps has no fields of its own'),
+    ('eval.qqqqqq', 'the fields are batch_size, depth, ks'),
+    ('data.n_trian', 'did you mean n_train'),
+    (
+      'train.label_weights',
+      'config.train.label_weights: another class can only be chosen',
+    ),
+    ('mesh', 'config.mesh: set its fields (data, label) one by one'),
+  ],
+)
+def test_field_faults_are_told_their_neighbours(path, says):
+  assert says in field_fault(Config(), path)
+
+
+def test_known_fields_pass():
+  config = Config()
+  for field in dataclasses.fields(config.train):
+    parts = dataclasses.is_dataclass(getattr(config.train, field.name))
+    fault = field_fault(config, f'train.{field.name}')
+    assert (fault is None) != parts

@@ -1,0 +1,376 @@
+import dataclasses
+import json
+
+import pytest
+
+from xjax.core.config_part import ConfigPart, kinds
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import MeshConfig
+from xjax.data.config import (
+  AutoTfidfConfig,
+  GivenFeaturesConfig,
+  Norm,
+  OnError,
+  TextVectorsConfig,
+  TfidfConfig,
+  TokensConfig,
+  WordsConfig,
+)
+from xjax.data.formats.data_config import DataConfig
+from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.own.own import OwnData
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.data.label_trees.frequency import FrequencyTree
+from xjax.data.label_trees.tree_config import TreeConfig
+from xjax.judge.calibration import Method
+from xjax.losses.focal import FocalConfig
+from xjax.losses.label_weights import ClassBalancedWeights
+from xjax.losses.loss import LabelWeightsConfig, LossConfig
+from xjax.losses.sequence import SequenceLossConfig
+from xjax.losses.softmax import SoftmaxConfig
+from xjax.models.config import Config, EvalConfig, shrink
+from xjax.models.config_json import diff, from_json, load_config, to_json
+from xjax.models.linear.problem import SolverConfig
+from xjax.models.model_configs import (
+  AutoModel,
+  EnsembleModel,
+  ExactMatchModel,
+  ModelConfig,
+  NamesModel,
+  NeighboursModel,
+  PrototypesModel,
+)
+from xjax.models.staged.stack_config import StackModel, StackTrain
+from xjax.models.staged.stages_config import MatchedModel
+from xjax.models.train_configs import (
+  AutoTrain,
+  NoTrain,
+  TrainConfig,
+)
+from xjax.networks.encoders.bilstm import BiLSTMConfig
+from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
+from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.heads.adaptive import AdaptiveConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
+from xjax.networks.heads.cascade import CascadeConfig
+from xjax.networks.heads.generation.hbgl import HBGLConfig
+from xjax.networks.heads.generation.radar import RadarConfig
+from xjax.networks.heads.head import DescriptorConfig, HeadConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import MeanConfig, PoolingConfig
+from xjax.networks.rows.storage import Storage
+from xjax.networks.rows.update import FusedAdagrad, FusedAdam, RowsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
+from xjax.train.optimizer_config import Adam, AdamW, AverageConfig, SWAConfig
+
+
+def rich():
+  return Config(
+    seed=3,
+    data=JsonlData(
+      dir='/d',
+      zones=('title', 'body'),
+      on_error=OnError.SKIP,
+      tokens=WordsConfig(max_tokens=32, buckets=(8, 32)),
+    ),
+    train=NeuralTrain(
+      learning_rate=0.1 + 0.2,
+      schedule=Schedule.COSINE,
+      optimizer=AdamW(weight_decay=0.1),
+      compute_dtype=Dtype.BFLOAT16,
+      rates=('encoder/*=0.1', 'pooling/*=0.5'),
+      freeze=('embedding/*',),
+      loss=FocalConfig(gamma=1.5),
+      label_weights=ClassBalancedWeights(beta=0.99),
+      average=SWAConfig(start=500, every=100),
+    ),
+    eval=EvalConfig(ks=(1, 5), calibration=Method.PLATT),
+    mesh=MeshConfig(data=2, label=4),
+  )
+
+
+LEAVES = HtcData(dir='/d', htc=HtcConfig('my.taxonomy', HtcLabels.LEAVES))
+ROWS = Config(
+  model=NeuralModel(
+    pooling=MeanConfig(), head=OneVsAllConfig(storage=Storage.COMPENSATED)
+  ),
+  train=NeuralTrain(rows=FusedAdagrad(eps=1e-6), loss=SoftmaxConfig()),
+)
+CONFIGS = {
+  'default': Config(),
+  'rich': rich(),
+  'taxonomy': Config(data=LEAVES),
+  'rows': ROWS,
+  'raw text': Config(data=XcRepoData()),
+  'features': Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))
+  ),
+  'tfidf': Config(data=JsonlData(tokens=TfidfConfig(max_ngram=5))),
+  'exact match': Config(model=ExactMatchModel(alt=True), train=NoTrain()),
+}
+
+
+@pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS)
+def test_round_trip_through_a_file(tmp_path, config):
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps(to_json(config)))
+  again = load_config(path)
+  assert again == config
+  assert type(again.data) is type(config.data)
+  assert diff(config, again) == []
+
+
+def test_kinds_stand_in_the_json():
+  written = to_json(rich())
+  assert written['data']['kind'] == 'JsonlData'
+  assert written['data']['tokens']['kind'] == 'WordsConfig'
+  assert written['model']['encoder']['kind'] == 'BiGRUConfig'
+  assert written['data']['on_error'] == 'skip'
+  assert written['train']['rates'] == ['encoder/*=0.1', 'pooling/*=0.5']
+  assert written['train']['loss']['kind'] == 'FocalConfig'
+  assert written['train']['average'] == {
+    'kind': 'SWAConfig',
+    'start': 500,
+    'every': 100,
+  }
+  assert 'kind' not in written['mesh']
+
+
+# The tags of kinds in config.json were these before they were class names.
+EARLIER = {
+  DataConfig: 'synthetic eurlex57k jsonl xc_repo xc_features htc',
+  TokensConfig: 'words subwords feature_files tfidf given_features',
+  ModelConfig: 'neural exact_match linear label_tree',
+  InputConfig: 'embedding features no_embedding',
+  EncoderConfig: 'no_encoder bigru cnn han bert',
+  PoolingConfig: 'no_pooling mean self_attention cls',
+  HeadConfig: 'label_attention one_vs_all zero_shot unified',
+  TrainConfig: 'gradient none linear_train tree_train',
+  LossConfig: 'bce focal squared_hinge softmax',
+  RowsConfig: 'by_optimizer fused_sgd fused_adagrad',
+  LabelWeightsConfig: 'even_weights class_balanced propensity',
+  AverageConfig: 'no_average ema swa',
+  SolverConfig: 'blocks liblinear on_devices',
+  TreeConfig: 'cluster_tree complete_tree huffman_tree taxonomy_tree',
+  DescriptorConfig: 'descriptor',
+}
+# These kinds had no such tags.
+LATER = {
+  AdaptiveConfig,
+  AttentionMLPConfig,
+  AutoModel,
+  AutoTfidfConfig,
+  AutoTrain,
+  BiLSTMConfig,
+  CascadeConfig,
+  EnsembleModel,
+  FrequencyTree,
+  FusedAdam,
+  HBGLConfig,
+  MatchedModel,
+  NamesModel,
+  NeighboursModel,
+  OwnData,
+  PrototypesModel,
+  RadarConfig,
+  SequenceLossConfig,
+  StackModel,
+  StackTrain,
+  TextVectorsConfig,
+  XLNetConfig,
+}
+
+
+@pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
+def test_earlier_tags_are_read(base):
+  tags = EARLIER[base].split()
+  read = [type(from_json({'kind': tag}, base)) for tag in tags]
+  assert len(set(read)) == len(tags) - ('liblinear' in tags)
+  assert all(issubclass(kind, base) and not kind.abstract for kind in read)
+  every = kinds(base) or (base,)
+  shipped = {k for k in every if k.__module__.startswith('xjax.')}
+  assert set(read) == shipped - LATER
+
+
+def test_adams_settings_of_earlier_runs_are_read():
+  earlier = {'kind': 'gradient', 'b1': 0.8, 'weight_decay': 0.1}
+  adam = from_json({**earlier, 'optimizer': 'adam'}, TrainConfig)
+  assert adam.optimizer == Adam(b1=0.8)
+  assert from_json(earlier, TrainConfig).optimizer == Adam(b1=0.8)
+  adamw = from_json({**earlier, 'optimizer': 'adamw'}, TrainConfig)
+  assert adamw.optimizer == AdamW(b1=0.8, weight_decay=0.1)
+
+
+@pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
+def test_fields_stand_in_the_order_of_their_class(base):
+  """Checks that inherited fields come first: callers give them by position."""
+  for kind in kinds(base):
+    own = vars(kind).get('__annotations__', {})
+    names = [field.name for field in dataclasses.fields(kind)]
+    inherited = {f.name for b in kind.__bases__ for f in dataclasses.fields(b)}
+    added = [name for name in own if name in names and name not in inherited]
+    assert [name for name in names if name in added] == added
+    assert names[: len(names) - len(added)] == [
+      name for name in names if name not in added
+    ]
+
+
+def test_rows_and_their_storage_stand_in_the_json():
+  written = to_json(ROWS)
+  assert written['model']['head']['storage'] == 'compensated'
+  assert written['train']['rows'] == {
+    'kind': 'FusedAdagrad',
+    'learning_rate': 0.05,
+    'eps': 1e-6,
+    'weight_decay': 0.0,
+  }
+  small = shrink(ROWS)
+  assert small.train.rows == ROWS.train.rows
+  assert small.model.head.storage is Storage.COMPENSATED
+
+
+def test_models_that_are_not_trained_shrink():
+  config = CONFIGS['exact match']
+  small = shrink(config)
+  assert (small.model, small.train) == (config.model, config.train)
+  assert isinstance(small.data, SyntheticData)
+  written = to_json(small)
+  assert written['model'] == {'kind': 'ExactMatchModel', 'alt': True}
+  assert written['train'] == {'kind': 'NoTrain'}
+
+
+def test_the_earlier_name_of_a_field_of_shortlists():
+  shortlist = {'kind': 'RunShortlist', 'size': 7, 'trained': False}
+  model = {'kind': 'NeuralModel', 'shortlist': shortlist}
+  found = from_json({'model': model}).model.shortlist
+  assert (found.size, found.in_training) == (7, False)
+
+
+def test_absent_fields_take_their_defaults():
+  assert from_json({'seed': 4}) == Config(seed=4)
+
+
+@pytest.mark.parametrize(
+  'value, says',
+  [
+    ({'sed': 1}, "'sed'"),
+    ({'train': {'kind': 'gradient', 'stps': 1}}, "'train.stps'"),
+    ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
+    ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
+    ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'JsonlData\', '),
+    (
+      {'model': {'kind': 'neural', 'head': {'chunk': 4}}},
+      'model.head: has no "kind"',
+    ),
+    ({'seed': '1'}, 'seed: expected'),
+    (
+      {'train': {'kind': 'gradient', 'schedule': 'square'}},
+      "'constant', 'linear', 'cosine'",
+    ),
+    ({'eval': {'ks': [1, 'a']}}, 'eval.ks'),
+    ({'mesh': 3}, 'mesh: expected an object'),
+    ([], 'config: expected an object'),
+  ],
+)
+def test_wrong_json_is_named(value, says):
+  with pytest.raises(ConfigError, match=says):
+    from_json(value)
+
+
+def test_damaged_file_is_a_data_error(tmp_path):
+  path = tmp_path / 'config.json'
+  with pytest.raises(DataError, match='config.json'):
+    load_config(path)
+  path.write_text('{"seed": ')
+  with pytest.raises(DataError, match='config.json'):
+    load_config(path)
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('[' * 100_000, 'nested too deeply'),
+    ('{"seed": ' * 100_000, 'nested too deeply'),
+    ('{"eval": {"recall": Infinity}}', 'not JSON: Infinity'),
+    ('{"eval": {"recall": 1e999}}', 'config.eval.recall=inf: must be above 0'),
+    ('{"eval": {"recall": NaN}}', 'not JSON: NaN'),
+    ('{"eval": {"depth": 0}}', 'config.eval.depth=0: must be at least 1'),
+    ('{"data": {"kind": ["JsonlData"]}}', "data: unknown kind \\['JsonlData'"),
+    ('{"seed": 18446744073709551616}', 'config.seed=.* from 0 to'),
+    ('{"seed": ' + '9' * 5000 + '}', 'a number is too long'),
+  ],
+)
+def test_a_config_that_no_run_wrote_is_one_error(tmp_path, text, says):
+  path = tmp_path / 'config.json'
+  path.write_text(text)
+  with pytest.raises(DataError, match=f'config.json: cannot .*{says}'):
+    load_config(path)
+
+
+def test_diff_names_paths_and_what_may_change():
+  old = Config()
+  new = dataclasses.replace(
+    old,
+    seed=1,
+    data=dataclasses.replace(old.data, dir='/x'),
+    train=dataclasses.replace(old.train, steps=7, batch_size=8),
+    mesh=MeshConfig(data=1, label=2),
+  )
+  found = {d.path: (d.old, d.new, d.may_change) for d in diff(old, new)}
+  assert found == {
+    'seed': (0, 1, False),
+    'data.dir': ('', '/x', True),
+    'train.batch_size': (64, 8, False),
+    'train.steps': (1000, 7, True),
+    'mesh.data': (-1, 1, True),
+    'mesh.label': (1, 2, True),
+  }
+  assert str(diff(old, new)[0]) == 'seed: 0 -> 1'
+
+
+def test_diff_of_other_kinds():
+  old, new = Config(data=SyntheticData()), Config(data=JsonlData())
+  paths = [d.path for d in diff(old, new)]
+  assert paths[0] == 'data.kind'
+  assert 'data.n_train' in paths
+  assert not diff(old, new)[0].may_change
+
+
+def sizes(value, path=''):
+  if dataclasses.is_dataclass(value):
+    for field in dataclasses.fields(value):
+      yield from sizes(getattr(value, field.name), f'{path}.{field.name}')
+  elif isinstance(value, tuple):
+    for item in value:
+      yield from sizes(item, path)
+  elif type(value) is int:
+    yield path, value
+
+
+def test_shrink_is_small_and_keeps_the_kinds():
+  small = shrink(rich())
+  vocabulary = {'.data.tokens.max_words'}
+  assert [p for p, n in sizes(small) if n > 16 and p not in vocabulary] == []
+  assert small.train.steps == 2
+  assert isinstance(small.data, SyntheticData)
+  assert small.train.optimizer == AdamW(weight_decay=0.1)
+  assert small.train.compute_dtype is Dtype.BFLOAT16
+  assert type(small.model) is type(rich().model)
+  assert small.train.average == SWAConfig(start=1, every=1)
+  assert small.train.loss == rich().train.loss
+
+
+def test_two_kinds_of_one_name_are_refused():
+  class Twice(ConfigPart, abstract=True):
+    pass
+
+  for module in ('mine', 'yours'):
+    type('Same', (Twice,), {'__module__': module})
+  with pytest.raises(
+    ConfigError, match='called Same, in the modules mine and yours'
+  ):
+    kinds(Twice)

@@ -1,0 +1,235 @@
+"""A frozen encoder that computes vectors of texts: its file and its folder."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.fixtures.encoders import SIZES, write_encoder
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import TextVectorsConfig
+from xjax.models.text_vectors import (
+  TextVectors,
+  check_folder,
+  dense_rows,
+)
+
+TEXTS = ['pa te ko', '', 'Directive 2003/87/EC of the lube', 'te ' * 40]
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  path = tmp_path_factory.mktemp('encoder') / 'model'
+  write_encoder(path, pooler=True)
+  return str(path)
+
+
+@pytest.fixture(scope='module')
+def fitted(folder):
+  return TextVectors.fit(TextVectorsConfig(folder, max_tokens=16), [])
+
+
+@pytest.fixture(scope='module')
+def saved(fitted, tmp_path_factory):
+  path = tmp_path_factory.mktemp('saved') / 'text_vectors.npz'
+  fitted.save(path)
+  return path
+
+
+def test_vectors_are_rows_in_which_no_entry_is_left_out(fitted):
+  rows = fitted(TEXTS)
+  dim = SIZES['hidden_size']
+  assert rows.shape == (4, dim) and fitted.n_features == dim
+  assert rows.dtype == np.float32 and rows.nnz == 4 * dim
+  assert rows.indices.dtype == rows.indptr.dtype == np.int32
+  assert rows.has_sorted_indices
+  np.testing.assert_allclose(rows.multiply(rows).sum(axis=1), 1, atol=1e-6)
+  with_zero = np.array([[0, 1, 0], [2, 0, 3]], np.float32)
+  np.testing.assert_array_equal(dense_rows(with_zero).toarray(), with_zero)
+  assert dense_rows(with_zero).nnz == 6 and fitted([]).shape == (0, dim)
+
+
+def test_a_loaded_encoder_computes_the_same_bits(fitted, saved, tmp_path):
+  again = TextVectors.load(saved)
+  assert again.digest == fitted.digest
+  expected, rows = fitted(TEXTS), again(TEXTS)
+  np.testing.assert_array_equal(rows.toarray(), expected.toarray())
+  again.save(tmp_path / 'again.npz')
+  assert (tmp_path / 'again.npz').read_bytes() == saved.read_bytes()
+
+
+def test_the_folder_is_not_needed_any_more(folder, saved, monkeypatch):
+  monkeypatch.setattr('xjax.networks.pretrained.model_folder.find_model', None)
+  assert TextVectors.load(saved)(TEXTS).shape == (4, SIZES['hidden_size'])
+
+
+def test_all_that_decides_vectors_is_in_the_digest(fitted, folder, tmp_path):
+  digests = {fitted.digest}
+  longer = TextVectorsConfig(folder, max_tokens=17)
+  digests.add(TextVectors.fit(longer, []).digest)
+  for name, words in (('sizes', 'of the'), ('words', 'of the the sea')):
+    sizes = {'layer_norm_eps': 0.1} if name == 'sizes' else {}
+    write_encoder(tmp_path / name, True, words, **sizes)
+    other = TextVectorsConfig(str(tmp_path / name), max_tokens=16)
+    digests.add(TextVectors.fit(other, []).digest)
+  assert len(digests) == 4
+
+
+def test_a_pooler_does_not_count(fitted, tmp_path):
+  write_encoder(tmp_path / 'model', pooler=False)
+  config = TextVectorsConfig(str(tmp_path / 'model'), max_tokens=16)
+  assert 'pooling/dense/kernel' not in fitted._weights
+  assert TextVectors.fit(config, []).n_features == fitted.n_features
+
+
+def test_without_a_folder_a_small_encoder_is_made():
+  config = TextVectorsConfig(max_tokens=16)
+  vectors = TextVectors.fit(config, TEXTS)
+  assert vectors.digest == TextVectors.fit(config, TEXTS).digest
+  rows = vectors(TEXTS).toarray()
+  np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+  assert not np.allclose(rows[0], rows[2])
+
+
+def as_bytes(value):
+  return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def sizes_with(arrays, **sizes):
+  before = json.loads(arrays['sizes'].tobytes())
+  return arrays | {'sizes': as_bytes(before | sizes)}
+
+
+WORD = 'encoder/embeddings/word'
+FAULTS = {
+  'sizes are missing': (
+    lambda x: {name: y for name, y in x.items() if name != 'sizes'},
+    'sizes: missing',
+  ),
+  'a weight is missing': (
+    lambda x: {name: y for name, y in x.items() if name != WORD},
+    f'{WORD}: missing',
+  ),
+  'a weight has another shape': (
+    lambda x: x | {WORD: x[WORD][:, 1:]},
+    f'{WORD}: is float32 ',
+  ),
+  'a weight has another type': (
+    lambda x: x | {WORD: x[WORD].astype(np.float64)},
+    f'{WORD}: is float64 ',
+  ),
+  'a weight is not finite': (
+    lambda x: x | {WORD: np.where(x[WORD] > 1, np.nan, x[WORD])},
+    f'{WORD}: is not finite',
+  ),
+  'sizes are not JSON': (
+    lambda x: x | {'sizes': x['sizes'][1:]},
+    'sizes: cannot be read: not JSON',
+  ),
+  'sizes are no object': (
+    lambda x: x | {'sizes': as_bytes([1])},
+    'sizes: cannot be read: a list, not a JSON object',
+  ),
+  'sizes of another encoder': (
+    lambda x: sizes_with(x, num_hidden_layers=2),
+    'encoder/layers/1/.*: missing',
+  ),
+  'sizes that cannot be': (
+    lambda x: sizes_with(x, hidden_size=-8),
+    'sizes: "hidden_size" is -8',
+  ),
+  'the tokenizer is not UTF-8': (
+    lambda x: x | {'tokenizer': x['tokenizer'] + 128},
+    'tokenizer: cannot be read: ',
+  ),
+  'the tokenizer lacks its model': (
+    lambda x: x | {'tokenizer': as_bytes({})},
+    'tokenizer: the tokenizer cannot be used',
+  ),
+  'the tokenizer has more words than the encoder': (
+    lambda x: sizes_with(x, vocab_size=9),
+    'tokenizer: the tokenizer has .* ids but the word table has 9 rows',
+  ),
+  'more tokens than the encoder reads': (
+    lambda x: x | {'max_tokens': np.int64(21)},
+    'max_tokens: is 21; the encoder reads at most 20 tokens',
+  ),
+  'no token besides special tokens': (
+    lambda x: x | {'max_tokens': np.int64(2)},
+    'max_tokens: is 2; max_tokens must be more than 2',
+  ),
+  'an unknown array': (
+    lambda x: x | {'more': np.zeros(2)},
+    'more: unknown array',
+  ),
+}
+
+
+@pytest.mark.parametrize('fault', FAULTS)
+def test_damage_is_one_error_with_the_file_and_the_array(
+  saved, tmp_path, fault
+):
+  damage, message = FAULTS[fault]
+  with np.load(saved, allow_pickle=False) as file:
+    arrays = dict(file)
+  path = tmp_path / 'text_vectors.npz'
+  np.savez(path, **damage(arrays))
+  with pytest.raises(DataError, match=f'text_vectors.npz: {message}') as raised:
+    TextVectors.load(path)
+  assert '\n' not in str(raised.value)
+
+
+def test_a_file_that_is_cut_or_missing_is_an_error(saved, tmp_path):
+  path = tmp_path / 'text_vectors.npz'
+  with pytest.raises(DataError, match='text_vectors.npz: no such file'):
+    TextVectors.load(path)
+  path.write_bytes(saved.read_bytes()[:-50])
+  with pytest.raises(DataError, match='text_vectors.npz: cannot be read'):
+    TextVectors.load(path)
+
+
+def test_folders_are_checked_without_their_weights(folder, monkeypatch):
+  monkeypatch.setattr(
+    'xjax.networks.pretrained.model_folder.ModelFolder.parameters', None
+  )
+  model, tokenizer = check_folder(TextVectorsConfig(folder, max_tokens=20))
+  assert str(model.path) == folder and tokenizer.n_special == 2
+
+
+@pytest.mark.parametrize(
+  ('max_tokens', 'says'),
+  [
+    (21, 'the encoder reads at most 20 tokens'),
+    (2, 'max_tokens must be more than 2, the number of special tokens'),
+  ],
+)
+def test_an_encoder_reads_so_many_tokens_at_most(folder, max_tokens, says):
+  with pytest.raises(ConfigError) as raised:
+    check_folder(TextVectorsConfig(folder, max_tokens))
+  assert str(raised.value).startswith(
+    f'config.data.tokens.max_tokens={max_tokens}: {folder}: {says}'
+  )
+
+
+def test_folders_with_faults_are_an_error(folder, tmp_path):
+  with pytest.raises(DataError, match='neither a folder nor the name'):
+    check_folder(TextVectorsConfig(str(tmp_path / 'absent')))
+  write_encoder(tmp_path / 'model', pooler=False)
+  config = TextVectorsConfig(str(tmp_path / 'model'), max_tokens=16)
+  weights = tmp_path / 'model' / 'model.safetensors'
+  whole = weights.read_bytes()
+  weights.write_bytes(whole[:-4])
+  with pytest.raises(DataError, match='model.safetensors'):
+    check_folder(config)
+  weights.write_bytes(whole)
+  check_folder(config)
+  sizes = json.loads((tmp_path / 'model' / 'config.json').read_text())
+  (tmp_path / 'model' / 'tokenizer.json').unlink()
+  with pytest.raises(DataError, match='tokenizer.json'):
+    check_folder(config)
+  sizes['vocab_size'] = 4
+  write_encoder(tmp_path / 'other', pooler=False)
+  (tmp_path / 'other' / 'config.json').write_text(json.dumps(sizes))
+  config.folder = str(tmp_path / 'other')
+  with pytest.raises(DataError, match='the word table has 4 rows'):
+    check_folder(config)

@@ -1,0 +1,208 @@
+"""Tests label trees as scorers: weights, slices, allowed labels, scales."""
+
+import numpy as np
+import pytest
+
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.label_trees.complete import complete_tree
+from xjax.data.sparse_documents import SparseBatches
+from xjax.judge.predictions import Lists
+from xjax.models.trees.tree_scorer import TreeScorer
+from xjax.models.trees.tree_search import Link, Squash, TreeSearch
+
+N, L, K = 7, 27, 6
+KINDS = {Link.SIGMOID: ScoreKind.LOGIT, Link.L3_HINGE: ScoreKind.MARGIN}
+RNG = np.random.default_rng(0)
+WEIGHTS_L = RNG.choice([0, 0.5, 1, 2], L).astype(np.float32)
+ALLOWED_L = RNG.random(L) < 0.6
+ALLOWED_BL = RNG.random((N, L)) < 0.6
+SLICES = (RNG.random(L) < 0.3, np.zeros(L, bool))
+MORE = 4  # number of labels that no tree has
+
+
+@pytest.fixture(scope='module')
+def models(make_model):
+  rng = np.random.default_rng(0)
+  return [make_model(rng, complete_tree(L, arity)) for arity in (3, 5)]
+
+
+@pytest.fixture(scope='module')
+def rows(make_rows):
+  return make_rows(np.random.default_rng(1), N)
+
+
+def batch_of(rows):
+  gold = Ragged.of([()] * rows.shape[0])
+  (batch,) = SparseBatches(
+    lambda own: rows[own], gold, batch_size=rows.shape[0]
+  )
+  return batch
+
+
+def scorer_of(models, link, exact=True, beam=2, workers=1):
+  searches = [TreeSearch(model.tree, model.weights, link) for model in models]
+  return TreeScorer(
+    searches, KINDS[link], beam=beam, exact=exact, workers=workers
+  )
+
+
+def logs_of(weights_L):
+  with np.errstate(divide='ignore'):
+    return np.log(weights_L.astype(float))
+
+
+def logit(log_p):
+  return log_p - np.log(-np.expm1(log_p))
+
+
+def check(ids_K, scores_K, wanted):
+  """Compares a list with (ids, scores), which may be shorter."""
+  ids, scores = wanted
+  assert ids_K.tolist() == ids + [PAD] * (K - len(ids))
+  np.testing.assert_allclose(scores_K[: len(ids)], scores, rtol=2e-6)
+  assert (scores_K[len(ids) :] == -np.inf).all()
+
+
+@pytest.mark.parametrize('link', KINDS)
+@pytest.mark.parametrize('allowed', [None, ALLOWED_L, ALLOWED_BL], ids=np.ndim)
+def test_lists_of_scores_and_of_slices(models, rows, link, allowed):
+  (model, _), scorer = models, scorer_of(models[:1], link)
+  mask = allowed
+  if allowed is not None:
+    more = np.ones((*allowed.shape[:-1], MORE), bool)
+    mask = np.concatenate([allowed, more], axis=-1)
+  ids, scores = scorer.topk(batch_of(rows), K, slices=SLICES, allowed=mask)
+  assert ids.shape == scores.shape == (3, N, K)
+  assert ids.dtype == np.int32 and scores.dtype == np.float32
+  for i, row_D in enumerate(rows.toarray().astype(float)):
+    own_L = np.broadcast_to(True if allowed is None else allowed, (N, L))[i]
+    for g, slice_L in enumerate([np.ones(L, bool), *SLICES]):
+      logs = logs_of(slice_L & own_L)
+      found, _, shown = model.best(row_D, link, K, logs)
+      if link is Link.SIGMOID:
+        shown = logit(np.array(shown))
+      check(ids[g, i], scores[g, i], (found, shown))
+
+
+@pytest.mark.parametrize('link', KINDS)
+def test_weights_are_of_probabilities(models, rows, link):
+  """Checks that margins are weighted as probabilities by a given sigmoid."""
+  (model, _), scorer = models, scorer_of(models[:1], link)
+  weights = np.append(WEIGHTS_L, np.ones(MORE, np.float32))
+  for sigmoid in ((1.0, 0.0), (2.0, 1.5)):
+    ids, scores = scorer.topk(batch_of(rows), K, weights, sigmoid=sigmoid)
+    squash = None if link is Link.SIGMOID else Squash(*sigmoid)
+    for i, row_D in enumerate(rows.toarray().astype(float)):
+      found, keys, _ = model.best(row_D, link, K, logs_of(WEIGHTS_L), squash)
+      check(ids[0, i], scores[0, i], (found, keys))
+
+
+def test_what_scores_are(models):
+  plt, xr = (scorer_of(models, link) for link in KINDS)
+  assert plt.score_kind is ScoreKind.LOGIT and plt.assigned_above is None
+  assert xr.score_kind is ScoreKind.MARGIN and xr.assigned_above == -1
+  assert plt.n_labels == xr.n_labels == L
+  flat = TreeSearch(models[0].tree, models[0].weights, Link.NONE)
+  options = {'beam': 1, 'exact': False, 'workers': 1}
+  margins = TreeScorer([flat], ScoreKind.MARGIN, **options)
+  logits = TreeScorer([flat], ScoreKind.LOGIT, **options)
+  assert margins.assigned_above == 0 and logits.assigned_above is None
+  assert margins.selected_by == 'beam=1'
+  whole = TreeScorer([flat], ScoreKind.LOGIT, **(options | {'exact': True}))
+  assert whole.selected_by == 'exact'
+
+
+def test_logits_do_not_saturate(models, rows):
+  """Checks that logits have an order where probabilities round to 1."""
+  scorer = scorer_of(models[:1], Link.SIGMOID)
+  _, scores = scorer.topk(batch_of(rows * np.float32(64)), K)
+  best = scores[0, :, 0]
+  assert np.isfinite(scores).all()
+  assert best.max() > 40  # 1 / (1 + exp(-40)) is 1
+  assert len(np.unique(best)) > N / 2
+
+
+def test_beams_may_find_fewer_labels(models, rows):
+  """Checks that only labels below the opened nodes are listed."""
+  scorer = scorer_of(models[:1], Link.SIGMOID, exact=False, beam=1)
+  ids, scores = scorer.topk(batch_of(rows), K)
+  assert (ids[0, :, :3] != PAD).all() and (ids[0, :, 3:] == PAD).all()
+  assert ((scores == -np.inf) == (ids == PAD)).all()
+
+
+@pytest.mark.parametrize('n_trees', [1, 2])
+@pytest.mark.parametrize('exact', [False, True])
+def test_workers_do_not_matter(models, rows, n_trees, exact):
+  lists = [
+    scorer_of(models[:n_trees], Link.L3_HINGE, exact, 2, workers).topk(
+      batch_of(rows), K, WEIGHTS_L, SLICES
+    )
+    for workers in (1, 2, N + 3)
+  ]
+  for ids, scores in lists[1:]:
+    assert ids.tobytes() == lists[0][0].tobytes()
+    assert scores.tobytes() == lists[0][1].tobytes()
+
+
+@pytest.mark.parametrize('link', KINDS)
+def test_trees_together(models, rows, link):
+  """Checks means of trees; the lists are long enough for all labels."""
+  scorer = scorer_of(models, link)
+  ids, scores = scorer.topk(batch_of(rows), K + 1)
+  for i, row_D in enumerate(rows.toarray().astype(float)):
+    sums_L = np.zeros(L)
+    for model in models:
+      labels, _, each = model.best(row_D, link, L)
+      sums_L[labels] += np.exp(each)
+    means_L = np.log(sums_L / 2)
+    best = np.argsort(-means_L, kind='stable')[: K + 1]
+    wanted = logit(means_L) if link is Link.SIGMOID else means_L
+    np.testing.assert_allclose(scores[0, i], wanted[best], rtol=1e-5)
+    np.testing.assert_allclose(wanted[ids[0, i]], wanted[best], rtol=1e-9)
+
+
+def test_rows_that_only_fill_a_batch(models, rows):
+  gold = Ragged.of([()] * N)
+  scorer = scorer_of(models[:1], Link.SIGMOID, workers=2)
+  whole, _ = scorer.topk(batch_of(rows), K)
+  *_, last = SparseBatches(lambda own: rows[own], gold, batch_size=5)
+  ids, _ = scorer.topk(last, K)
+  assert ids.shape == (1, 5, K)
+  np.testing.assert_array_equal(ids[0, : N - 5], whole[0, 5:])
+
+
+@pytest.mark.parametrize('link', KINDS)
+@pytest.mark.parametrize('n_trees', [1, 2])
+@pytest.mark.parametrize('exact', [False, True])
+def test_a_label_has_one_score_in_all_lists_of_a_document(
+  models, rows, link, n_trees, exact
+):
+  """Checks overlapping slices with lists that are too short for all labels."""
+  scorer = scorer_of(models[:n_trees], link, exact, beam=1)
+  slices = (*SLICES, ALLOWED_L)
+  for weights in (None, WEIGHTS_L):
+    ids, scores = scorer.topk(batch_of(rows), 2, weights, slices)
+    alone = scorer.topk(batch_of(rows), 2, weights)
+    assert ids[:1].tobytes() == alone[0].tobytes()
+    assert scores[:1].tobytes() == alone[1].tobytes()
+    several = 0
+    for document in range(N):
+      own_ids, own = ids[:, document].ravel(), scores[:, document].ravel()
+      for label in set(own_ids[own_ids != PAD].tolist()):
+        listed = own[own_ids == label]
+        assert len(set(listed.tolist())) == 1
+        several += len(listed) > 1
+    assert several  # otherwise the test would check nothing
+    merged = np.sort(Lists.merge(list(map(Lists, ids, scores))).ids, axis=1)
+    assert ((np.diff(merged) > 0) | (merged[:, 1:] == PAD)).all()
+
+
+def test_weights_of_labels_are_averages_over_trees(models):
+  features, labels = np.array([0, 7, 29]), np.array([3, PAD, 26])
+  alone = [
+    scorer_of([model], Link.SIGMOID).feature_weights(features, labels)
+    for model in models
+  ]
+  found_DK = scorer_of(models, Link.SIGMOID).feature_weights(features, labels)
+  assert np.any(alone[0] != alone[1])
+  np.testing.assert_allclose(found_DK, (alone[0] + alone[1]) / 2)

@@ -1,0 +1,216 @@
+"""XLNet: one layer by hand, padding, packing, dropout, recomputation."""
+
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.networks.encoders import xlnet as module
+from xjax.networks.encoders.xlnet import (
+  XLNet,
+  XLNetConfig,
+  relative_attention,
+  relative_positions,
+)
+from xjax.networks.heads.head import TokenFeatures
+from xjax.networks.pooling import Cls, ClsConfig
+from xjax.networks.pretrained.architecture import Activation, XLNetArchitecture
+
+D, HEADS = 16, 4
+ARCHITECTURE = XLNetArchitecture(
+  vocab_size=50,
+  dim=D,
+  layers=2,
+  heads=HEADS,
+  inner=24,
+  activation=Activation.GELU,
+  norm_eps=1e-12,
+  pad_id=0,
+)
+LENGTHS = [7, 3, 5, 1, 4]
+RATE = 0.3
+DEFAULT = XLNetConfig()
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(graphdef, params, ids_TB, segments_TB, key):
+  rngs = None if key is None else nnx.Rngs(dropout=key)
+  return nnx.merge(graphdef, params)(ids_TB, segments_TB, rngs)
+
+
+def run(encoder, ids_TB, segments_TB, key=None):
+  return np.asarray(_run(*nnx.split(encoder), ids_TB, segments_TB, key))
+
+
+def built(config=DEFAULT, **options):
+  """Returns an encoder whose biases and norms are random as well."""
+  encoder = XLNet(ARCHITECTURE, config, rngs=nnx.Rngs(0), **options)
+  graphdef, params = nnx.split(encoder)
+  rng = np.random.default_rng(1)
+  params = jax.tree.map(
+    lambda x: x + jnp.asarray(rng.normal(0, 0.2, x.shape), x.dtype), params
+  )
+  return nnx.merge(graphdef, params)
+
+
+def documents(width=8, left=False):
+  """Returns ids_TB and real_TB, padded after or before the documents."""
+  ids = np.zeros((len(LENGTHS), width), np.int32)
+  rng = np.random.default_rng(0)
+  for row, n in zip(ids, LENGTHS):
+    row[width - n if left else 0 :][:n] = rng.integers(5, 50, n)
+  return ids.T, (ids != 0).T
+
+
+def close(one, other, atol=1e-5):
+  np.testing.assert_allclose(one, other, rtol=0, atol=atol)
+
+
+def test_padding_on_either_side_changes_nothing():
+  encoder = built()
+  ids_TB, real_TB = documents()
+  states = run(encoder, ids_TB, real_TB)
+  assert (states[~real_TB] == 0).all()
+  close(run(encoder, np.where(real_TB, ids_TB, 9), real_TB), states)
+  close(run(encoder, *documents(12))[:8], states)
+  left = run(encoder, *documents(12, left=True))
+  for row, n in enumerate(LENGTHS):
+    close(left[12 - n :, row], states[:n, row])
+  alone = ids_TB[:3, 1:2]
+  close(run(encoder, alone, alone != 0)[:, 0], states[:3, 1])
+
+
+def test_documents_of_a_packed_row_do_not_see_one_another():
+  encoder = built()
+  ids_TB, real_TB = documents()
+  states = run(encoder, ids_TB, real_TB)
+  packed = np.concatenate([ids_TB[:n, row] for row, n in enumerate(LENGTHS)])
+  segments = np.repeat(np.arange(1, 6), LENGTHS)
+  padded = [np.append(x, [0, 0])[:, None] for x in (packed, segments)]
+  rows = run(encoder, *(x.astype(np.int32) for x in padded))[:, 0]
+  assert (rows[-2:] == 0).all()
+  close(rows[:-2], states.swapaxes(0, 1)[real_TB.T])
+
+
+def test_the_order_of_tokens_and_the_last_one_matter():
+  encoder = built()
+  ids = np.array([[7], [8], [9], [9]], np.int32)
+  turned = run(encoder, ids[::-1], ids > 0)[::-1]
+  assert np.abs(run(encoder, ids, ids > 0) - turned).max() > 0.01
+  # Two equal tokens differ by their position and by their segment.
+  first, last = run(encoder, ids, ids > 0)[2:, 0]
+  assert np.abs(first - last).max() > 0.01
+
+
+def by_hand(inputs_BTX, offset_keys, biases, lengths):
+  """Computes the attention token by token, in float64."""
+  u, v, w, segment = (np.asarray(x, np.float64) for x in biases)
+  batch, tokens, _ = inputs_BTX.shape
+  shape = batch, tokens, 3, HEADS, D // HEADS
+  parts = np.asarray(inputs_BTX, np.float64).reshape(shape)
+  keys = np.asarray(offset_keys, np.float64).reshape(-1, HEADS, D // HEADS)
+  out = np.zeros((batch, tokens, D))
+  for b, n in enumerate(lengths):
+    query, key, value = np.moveaxis(parts[b, :n], 1, 0)
+    for i in range(n):
+      score = np.zeros((n, HEADS))
+      for j in range(n):
+        s = segment[int((i == n - 1) != (j == n - 1))]
+        terms = (query[i] + u) * key[j] + (query[i] + w) * s
+        terms += (query[i] + v) * keys[tokens - (i - j)]
+        score[j] = terms.sum(axis=1) / (D // HEADS) ** 0.5
+      weight = np.exp(score - score.max(axis=0))
+      weight /= weight.sum(axis=0)
+      out[b, i] = np.einsum('jn,jnd->nd', weight, value).reshape(D)
+  return out
+
+
+@pytest.mark.parametrize('group', [1, HEADS])
+def test_attention_by_hand(group, monkeypatch):
+  monkeypatch.setattr(module, 'heads_per_group', lambda heads, entries: group)
+  rng = np.random.default_rng(0)
+
+  def normal(*shape):
+    return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+  lengths, size = [5, 2, 1], (HEADS, D // HEADS)
+  inputs, keys = normal(3, 5, 3 * D), normal(10, D)
+  biases = [*(normal(*size) for _ in range(3)), normal(2, *size)]
+  real_BT = np.arange(5) < np.array(lengths)[:, None]
+  out = jax.jit(relative_attention)(inputs, keys, biases, jnp.asarray(real_BT))
+  wanted = by_hand(inputs, keys, biases, lengths)
+  close(np.asarray(out)[real_BT], wanted[real_BT])
+  assert np.isfinite(out).all()
+
+
+def test_positions_are_sinusoids_of_differences():
+  rows = np.asarray(relative_positions(3, 4))
+  assert rows.shape == (6, 4)
+  for row, difference in zip(rows, (3, 2, 1, 0, -1, -2)):
+    angles = difference / np.array([1.0, 100.0])
+    close(row, [*np.sin(angles), *np.cos(angles)], 1e-6)
+
+
+@pytest.mark.thorough
+def test_recomputed_layers_are_the_same_and_gradients_are_finite():
+  ids_TB, real_TB = documents()
+  # The last document only fills the batch.
+  real_TB[:, -1] = False
+  ids_TB, real_TB = jnp.asarray(ids_TB), jnp.asarray(real_TB)
+
+  def loss(params, graphdef):
+    encoder = nnx.merge(graphdef, params)
+    h = encoder(ids_TB, real_TB, nnx.Rngs(dropout=jax.random.key(7)))
+    return jnp.square(h).sum() + h[:, :, 0].sum()
+
+  results = []
+  for remat in (False, True):
+    config = XLNetConfig(dropout=RATE, attention_dropout=RATE, remat=remat)
+    graphdef, params = nnx.split(built(config))
+    step = jax.jit(jax.value_and_grad(loss), static_argnums=1)
+    results.append(step(params, graphdef))
+  for one, other in zip(*map(jax.tree.leaves, results)):
+    assert np.isfinite(one).all()
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+  # Every parameter has a gradient.
+  assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(results[0][1]))
+
+
+@pytest.mark.parametrize('part', ['dropout', 'attention_dropout'])
+def test_dropout_follows_from_the_key(part):
+  rates = {'dropout': 0.0, 'attention_dropout': 0.0, part: 0.5}
+  encoder = built(XLNetConfig(**rates))
+  first, again, other = (
+    run(encoder, *documents(), jax.random.key(seed)) for seed in (0, 0, 1)
+  )
+  assert (first == again).all()
+  assert not np.allclose(first, other)
+  assert not np.allclose(first, run(encoder, *documents()))
+
+
+def test_bfloat16_is_near():
+  exact = run(built(), *documents())
+  near = run(built(dtype=jnp.bfloat16), *documents())
+  assert near.dtype == jnp.bfloat16
+  difference = np.abs(near.astype(np.float32) - exact)
+  assert difference.max() < 0.1 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize('pooler', [False, True])
+def test_the_summary_is_that_of_the_last_token(pooler):
+  hidden_BTD = np.random.default_rng(0).normal(size=(3, 4, D))
+  lengths_B = np.array([4, 2, 0], np.int32)
+  hidden_BTD *= (np.arange(4) < lengths_B[:, None])[:, :, None]
+  hidden_BTD = jnp.asarray(hidden_BTD, jnp.float32)
+  pooling = Cls(D, ClsConfig(pooler=pooler), rngs=nnx.Rngs(0))
+  at_last = TokenFeatures(hidden_BTD, jnp.asarray(lengths_B), True)
+  wanted = np.stack([hidden_BTD[0, 3], hidden_BTD[1, 1], np.zeros(D)])
+  if pooler:
+    wanted = np.tanh(wanted @ pooling.dense.kernel[...])
+  close(pooling(at_last, None), wanted)
+  at_first = TokenFeatures(hidden_BTD, jnp.asarray(lengths_B))
+  first_BD = np.asarray(hidden_BTD[:, 0])
+  close(at_first.summary_BD, first_BD, 0)

@@ -1,0 +1,109 @@
+"""Cuts hierarchies into segments whose labels are read at once."""
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.fixtures.generation import hierarchy, make_model, mesh_of
+from xjax.core.errors import ConfigError
+from xjax.core.types import PAD
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
+from xjax.networks.heads.generation.pretraining import (
+  make_segment,
+  pretrained_nodes,
+  pretraining_loss,
+  segments_of,
+)
+
+
+@pytest.fixture(scope='module')
+def nodes():
+  return pretrained_nodes(hierarchy())
+
+
+def pairs(nodes, segment, matrix):
+  """The pairs of different ids for which a matrix is True, without order."""
+  ids = ['root' if n is None else nodes.ids[n] for n in matrix_nodes(segment)]
+  ids = ids[len(ids) - len(matrix) :]
+  return {
+    frozenset((ids[i], ids[j])) for i, j in zip(*np.nonzero(matrix)) if i != j
+  }
+
+
+def matrix_nodes(segment):
+  return [None, *segment.nodes_X[segment.nodes_X != PAD].tolist()]
+
+
+def test_concepts_that_are_no_ancestors_are_left_out(nodes):
+  assert list(nodes.ids) == [*'abcdefghi', 'x']
+  assert nodes.n_labels == 9
+
+
+def test_a_node_sees_its_parents_and_children(nodes):
+  (whole,) = segments_of(nodes, 512)
+  segment = make_segment(nodes, whole, len(whole))
+  edges = 'ac ad ae be bx xf cg ch'.split()
+  expected = {frozenset(edge) for edge in edges}
+  expected |= {frozenset(('root', root)) for root in 'abi'}
+  assert pairs(nodes, segment, segment.sees) == expected
+  assert segment.sees.diagonal().all()
+  by_id = dict(zip([nodes.ids[n] for n in whole], segment.levels_X))
+  assert by_id == dict(zip('abcdefghix', [1, 1, 2, 2, 2, 3, 3, 3, 1, 2]))
+
+
+def test_leaves_with_a_common_parent_are_together(nodes):
+  (whole,) = segments_of(nodes, 512)
+  segment = make_segment(nodes, whole, len(whole))
+  # i is the only leaf below the root, and f the only one below x.
+  expected = {frozenset('de'), frozenset('gh')}
+  assert pairs(nodes, segment, segment.together) == expected
+
+
+@pytest.mark.parametrize('limit', [3, 4, 6])
+def test_segments_have_all_labels_and_their_first_parents(nodes, limit):
+  parts = segments_of(nodes, limit)
+  assert len(parts) > 1 and max(map(len, parts)) <= limit
+  assert {n for part in parts for n in part.tolist()} == set(range(10))
+  for part in parts:
+    for node in part.tolist():
+      above = nodes.first_parents[node]
+      assert above == PAD or above in part
+    segment = make_segment(nodes, part, limit)
+    assert (segment.nodes_X[len(part) :] == PAD).all()
+    assert segment.sees[1 + len(part) :].sum() == limit - len(part)
+
+
+def test_a_path_longer_than_a_segment_is_an_error(nodes):
+  says = "config.model.head.pretraining.segment=2: .* down to 'f' has 3 nodes"
+  with pytest.raises(ConfigError, match=says):
+    segments_of(nodes, 2)
+
+
+def test_many_labels_below_one_root_have_few_nodes_twice():
+  labels = [Label('top', 'top')]
+  labels += [Label(str(i), str(i), parents=('top',)) for i in range(2000)]
+  nodes = pretrained_nodes(Hierarchy.of(labels))
+  parts = segments_of(nodes, 512)
+  assert [len(part) for part in parts] == [512, 512, 512, 468]
+
+
+def test_without_a_mask_nothing_is_learnt(nodes):
+  (whole,) = segments_of(nodes, 512)
+  segment = jax.tree.map(jnp.asarray, make_segment(nodes, whole, 12))
+  rows = jnp.asarray(np.random.default_rng(0).normal(size=(12, 16)), 'float32')
+  # The padded entries are masked too, but are no nodes.
+  masked = jnp.broadcast_to(jnp.arange(12) >= 10, (2, 12))
+  with jax.set_mesh(mesh_of()):
+    graphdef, params = nnx.split(make_model())
+
+    def total(rows):
+      model = nnx.merge(graphdef, params)
+      parts = model.encoder, model.head.transform, model.head.special[...]
+      return pretraining_loss(rows, *parts, segment, masked, [None] * 3)
+
+    loss, gradient = jax.jit(jax.value_and_grad(total))(rows)
+  assert loss == 0
+  assert not np.asarray(gradient).any()

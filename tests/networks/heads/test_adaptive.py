@@ -1,0 +1,355 @@
+"""Tests the adaptive head against the paper's equations, written in NumPy."""
+
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import DATA, LABEL
+from xjax.core.types import PAD
+from xjax.data.config import WordsConfig
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.label_trees.frequency import by_frequency
+from xjax.losses.bce import BCE, bce
+from xjax.losses.focal import FocalConfig
+from xjax.losses.label_weights import PropensityWeights
+from xjax.losses.loss import Reduction
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.adaptive import (
+  AdaptiveConfig,
+  logit_of_product,
+  places,
+)
+from xjax.networks.heads.head import HeadInputs, split_head
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.heads.streaming import head_loss
+from xjax.networks.pooling import NoPooling, SelfAttentionConfig
+from xjax.networks.rows.update import FusedSGD
+from xjax.networks.text_model import NeuralModel
+from xjax.networks.topk import dense_topk, head_topk
+from xjax.train.neural_train import NeuralTrain
+
+B, D, L = 8, 8, 300
+MEAN = BCE(reduction=Reduction.MEAN_LABELS)
+CUTOFFS = 100, 180
+STARTS, STOPS = (0, *CUTOFFS), (*CUTOFFS, L)
+
+COUNTS = np.random.default_rng(1).integers(0, 40, L)
+ORDER = sorted(range(L), key=lambda x: (-COUNTS[x], x))
+# Documents with gold labels in the head, in tails, in both, and nowhere; the
+# last row only fills the batch.
+PARTS = (0,), (0, 1, 1), (0, 0), (1,), (), (0,), (0,), (0, 1)
+
+
+def mesh_of(shape):
+  devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
+  return jax.sharding.Mesh(devices, (DATA, LABEL))
+
+
+def draw(parts=PARTS):
+  """Returns documents, gold labels, and the mask of a batch."""
+  rng = np.random.default_rng(0)
+  document_BD = rng.normal(size=(B, D)).astype(np.float32)
+  positives = np.full((B, 5), PAD, np.int32)
+  for row, of_row in enumerate(parts):
+    gold = [ORDER[rng.integers(STARTS[i], STOPS[i])] for i in of_row]
+    positives[row, : len(gold)] = gold
+  positives[2, 3:] = positives[2, 0], L + 3  # a second time; not of this head
+  mask_B = np.arange(B) < B - 1
+  return tuple(map(jnp.asarray, (document_BD, positives, mask_B)))
+
+
+def make(mesh=(1, 1), n_labels=L, **fields):
+  config = AdaptiveConfig(**{'chunk': 48, 'cutoffs': CUTOFFS} | fields)
+  none_L = np.zeros(n_labels, bool)
+  counts_L = COUNTS[:n_labels]
+  inputs = HeadInputs(D, n_labels, None, ~none_L, none_L, D, counts_L)
+  with jax.set_mesh(mesh_of(mesh)):
+    return config.build(inputs, nnx.Rngs(0))
+
+
+def by_name(state):
+  flat = nnx.to_flat_state(state)
+  return {'/'.join(map(str, path)): x for path, x in flat}
+
+
+def wide(head):
+  """Returns all parameters as float64 arrays, by path."""
+  params = by_name(nnx.state(head, nnx.Param))
+  return {name: np.asarray(x[...], np.float64) for name, x in params.items()}
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def reference(params, document_BD):
+  """Returns the roots' probabilities, and [B, labels] of each part."""
+  parts = [sigmoid(document_BD @ params['frequent'].T)]
+  roots = sigmoid(document_BD @ params['roots'].T)
+  for i in range(len(CUTOFFS)):
+    part = functools.partial('tails/{}/{}'.format, i)
+    x = document_BD @ params[part('reduce')]
+    x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    x = x * params[part('norm/scale')] + params[part('norm/bias')]
+    below = sigmoid(np.maximum(x, 0) @ params[part('rows')].T)
+    parts.append(roots[:, i : i + 1] * below)
+  return roots, parts
+
+
+def reference_loss(params, document_BD, positives_BP, mask_B, is_mean=True):
+  """Returns the loss of Ye et al., Section 3.3, document by document."""
+  roots, parts = reference(params, document_BD)
+  total = 0.0
+  for row in np.flatnonzero(mask_B):
+    places = {ORDER.index(x) for x in positives_BP[row] if 0 <= x < L}
+    terms = []
+    for i, part in enumerate(parts):
+      if i and not any(STARTS[i] <= x < STOPS[i] for x in places):
+        terms.append(-np.log(1 - roots[row, i - 1]))
+        continue
+      for at, p in enumerate(part[row]):
+        gold = STARTS[i] + at in places
+        terms.append(-np.log(p if gold else 1 - p))
+    total += sum(terms) / (len(terms) if is_mean else 1)
+  return total
+
+
+@functools.cache
+def run(mesh=(1, 1), parts=PARTS, change=lambda head: None, rule=MEAN):
+  """Returns the loss, and its gradients by parameters and documents."""
+  document_BD, positives_BP, mask_B = draw(parts)
+  with jax.set_mesh(mesh_of(mesh)):
+    head = make(mesh)
+    change(head)
+    graphdef, trained, frozen = nnx.split(head, nnx.Not(is_place), ...)
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1))
+    def loss(trained, document_BD):
+      head = nnx.merge(graphdef, trained, frozen)
+      features = head.prepare(document_BD)
+      return head.loss(features, positives_BP, mask_B, rule)
+
+    total, grads = jax.block_until_ready(loss(trained, document_BD))
+  return float(total), by_name(grads[0]), np.asarray(grads[1])
+
+
+def is_place(path, variable):
+  return path[-1] == 'place'
+
+
+def scored(mesh=(1, 1), **options):
+  with jax.set_mesh(mesh_of(mesh)):
+    graphdef, params = nnx.split(make(mesh))
+
+    @jax.jit
+    def topk(params, document_BD):
+      head = nnx.merge(graphdef, params)
+      return head_topk(head, head.prepare(document_BD), **{'k': L} | options)
+
+    lists = jax.block_until_ready(topk(params, draw()[0]))
+  return jax.tree.map(np.asarray, lists)
+
+
+@functools.cache
+def dense_logits():
+  head = make()
+  rows = {'place': head.place[:L]}
+  score = jax.jit(lambda x: head.logits(head.prepare(x), rows))
+  return np.asarray(score(draw()[0]))
+
+
+def test_scores_are_logits_of_the_paper_s_probabilities():
+  head = make()
+  _, parts = reference(wide(head), np.asarray(draw()[0], np.float64))
+  p_BL = np.concatenate(parts, axis=1)[:, np.argsort(ORDER)]
+  np.testing.assert_allclose(dense_logits(), np.log(p_BL / (1 - p_BL)), 1e-4)
+
+
+def test_logits_of_products_neither_overflow_nor_are_rounded():
+  at = np.array([-200, -60, -3, 0.0, 4, 60, 200])
+  a, b = map(np.ravel, np.meshgrid(at, at))
+  logits = logit_of_product(*(jnp.asarray(x, jnp.float32) for x in (a, b)))
+  against = np.logaddexp(np.logaddexp(-a, -b), -a - b)
+  np.testing.assert_allclose(logits, -against, rtol=1e-5, atol=1e-6)
+  grad = jax.vmap(jax.grad(logit_of_product, (0, 1)))
+  slopes = np.array(grad(*(jnp.asarray(x, jnp.float32) for x in (a, b))))
+  assert np.isfinite(slopes).all() and (slopes >= 0).all()
+
+
+@pytest.mark.parametrize('rule', [MEAN, bce])
+def test_the_loss_is_the_paper_s(rule):
+  """The paper takes the mean; a sum has the same terms."""
+  total, _, _ = run(rule=rule)
+  inputs = (np.asarray(x) for x in draw())
+  wanted = reference_loss(wide(make()), *inputs, rule is MEAN)
+  np.testing.assert_allclose(total, wanted, rtol=1e-5)
+
+
+def test_gradients_are_slopes_of_the_paper_s_loss():
+  _, grads, d_document = run()
+  params = wide(make())
+  document_BD, positives_BP, mask_B = (np.asarray(x) for x in draw())
+  inputs = params | {'document': document_BD}
+  rng = np.random.default_rng(3)
+  assert grads.keys() == params.keys() - {'place'}
+  for name in [*grads, 'document']:
+    ours = d_document if name == 'document' else np.asarray(grads[name][...])
+    along = rng.normal(size=ours.shape)
+    ends = []
+    for step in (1e-5, -1e-5):
+      moved = inputs | {name: inputs[name] + step * along}
+      document_BD = moved.pop('document')
+      ends.append(reference_loss(moved, document_BD, positives_BP, mask_B))
+    slope = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose((ours * along).sum(), slope, 1e-3, err_msg=name)
+
+
+def test_a_row_that_only_fills_the_batch_gets_no_gradient():
+  assert not run()[2][-1].any()
+
+
+def test_a_tail_that_no_document_needs_is_not_computed():
+  """Its rows could be NaN: only its root is read."""
+
+  def spoil(head):
+    rows = head.tails[1].rows
+    rows[...] = jnp.full(rows.shape, jnp.nan)
+
+  parts = (*PARTS[:-1], (0, 2))  # the last row only fills the batch
+  total, grads, _ = run(parts=parts, change=spoil)
+  plain = run(parts=parts)
+  assert total == plain[0]
+  assert not np.asarray(grads['tails/1/rows'][...]).any()
+  assert np.asarray(grads['tails/0/rows'][...]).any()
+  assert np.asarray(grads['roots'][...]).all()
+  needed = run(parts=(*PARTS[:-2], (2,), ()), change=spoil)
+  assert np.isnan(needed[0])
+
+
+def test_a_mesh_gives_the_same_loss():
+  total, grads, d_document = run((2, 4))
+  wanted, wanted_grads, wanted_document = run()
+  np.testing.assert_allclose(total, wanted, rtol=1e-6)
+  np.testing.assert_allclose(d_document, wanted_document, 1e-5, 1e-6)
+  for name, x in wanted_grads.items():
+    np.testing.assert_allclose(grads[name][...], x[...], 1e-5, 1e-6, name)
+
+
+@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
+def test_streaming_selects_what_all_logits_do(mesh):
+  ids, scores = scored(mesh)
+  wanted_ids, wanted = dense_topk(jnp.asarray(dense_logits()), L)
+  np.testing.assert_allclose(scores, wanted, 1e-5, 1e-5)
+  near = np.abs(np.diff(wanted, axis=-1, append=-np.inf)) < 1e-4
+  near |= np.roll(near, 1, axis=-1)
+  np.testing.assert_array_equal(ids[~near], np.asarray(wanted_ids)[~near])
+  allowed = jnp.arange(L) % 3 == 0
+  ids, _ = scored(mesh, k=5, slices=(allowed,))
+  assert (ids[1] % 3 == 0).all()
+
+
+def test_a_shortlist_is_scored_by_rows_gathered_for_each_document():
+  head = make()
+  ids_BA = np.random.default_rng(5).integers(0, L, (B, 7))
+  rows = {'place': head.place[...][ids_BA]}
+
+  def one(document_D, rows):
+    return head.logits(head.prepare(document_D[None]), rows)[0]
+
+  scores = jax.jit(jax.vmap(one))(draw()[0], rows)
+  wanted = np.take_along_axis(dense_logits(), ids_BA, axis=1)
+  np.testing.assert_allclose(scores, wanted, 1e-5, 1e-5)
+
+
+def test_rare_labels_have_shorter_rows():
+  head = make()
+  assert [x.rows.shape for x in head.tails] == [(80, D // 2), (120, D // 4)]
+  shapes = {name: x.shape for name, x in by_name(nnx.state(head)).items()}
+  assert shapes.pop('place') == (make().place.shape)
+  assert shapes['frequent'] == (100, D) and shapes['roots'] == (2, D)
+  weights = sum(np.prod(shape) for shape in shapes.values())
+  assert weights < 0.6 * L * D  # one-vs-all: L D, and L biases
+  rows = split_head(head).rows
+  assert list(nnx.to_pure_dict(rows)) == ['place']
+  assert make(last_width=6).tails[-1].rows.shape == (120, 6)
+  assert make(cutoffs=()).starts == (0, 150)
+
+
+def test_labels_are_sorted_by_frequency_and_then_by_index():
+  assert by_frequency(np.array([1, 5, 0, 5])).tolist() == [1, 3, 0, 2]
+  assert places(np.array([1, 5, 0, 5])).tolist() == [2, 0, 3, 1]
+  assert by_frequency(COUNTS).tolist() == ORDER
+  assert make().place[:L].tolist() == np.argsort(ORDER).tolist()
+
+
+def test_a_single_label_has_no_tail():
+  head = make(n_labels=1, cutoffs=())
+  assert len(head.tails) == 0 and head.frequent.shape == (1, D)
+  rows = {'place': head.place[:1]}
+  assert head.logits(head.prepare(draw()[0]), rows).shape == (B, 1)
+
+
+def test_other_heads_have_the_streamed_loss():
+  document_BD, positives_BP, mask_B = draw()
+  none_L = np.zeros(L, bool)
+  inputs = HeadInputs(D, L, None, ~none_L, none_L, D)
+  with jax.set_mesh(mesh_of((1, 1))):
+    head = OneVsAllConfig().build(inputs, nnx.Rngs(0))
+    arguments = head, document_BD, positives_BP, mask_B, bce
+    wanted = jax.jit(lambda: head_loss(*arguments))()
+    assert jax.jit(lambda: head.loss(*arguments[1:]))() == wanted
+
+
+def config(pooling=None, train=None, **fields):
+  model = NeuralModel(
+    EmbeddingConfig(dim=4),
+    pooling=pooling or SelfAttentionConfig(),
+    head=AdaptiveConfig(**fields),
+  )
+  train = train or NeuralTrain(steps=1)
+  return Config(
+    data=SyntheticData(tokens=WordsConfig()), model=model, train=train
+  )
+
+
+@pytest.mark.parametrize(
+  ('wrong', 'message'),
+  [
+    (config(cutoffs=(0, 4)), r'head.cutoffs=\(0, 4\): must ascend, from at'),
+    (config(cutoffs=(4, 4)), r'head.cutoffs=\(4, 4\): must ascend'),
+    (config(last_width=-1), 'last_width=-1: must be at least 0'),
+    (config(pooling=NoPooling()), 'needs a pooling'),
+    (
+      config(train=NeuralTrain(steps=1, loss=FocalConfig())),
+      r'train.loss=FocalConfig.*: config.model.head=AdaptiveConfig.*BCEConfig',
+    ),
+    (
+      config(train=NeuralTrain(steps=1, label_weights=PropensityWeights())),
+      'label_weights=.*needs EvenWeights',
+    ),
+    (
+      config(train=NeuralTrain(steps=1, rows=FusedSGD())),
+      'needs config.model.head=OneVsAllConfig',
+    ),
+  ],
+)
+def test_configs_that_it_cannot_use(wrong, message):
+  with pytest.raises(ConfigError, match=message):
+    check_config(wrong)
+
+
+def test_cutoffs_beyond_the_labels():
+  check_config(config(cutoffs=(4, 300)))
+  AdaptiveConfig(cutoffs=(4, 299)).check_labels(300)
+  with pytest.raises(ConfigError, match='less than the number of labels, 300;'):
+    AdaptiveConfig(cutoffs=(4, 300)).check_labels(300)
+  with pytest.raises(ConfigError, match='less than the number of labels, 300;'):
+    make(cutoffs=(4, 300))

@@ -1,0 +1,187 @@
+import re
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.networks.encoders.bert import Bert, BertConfig
+from xjax.networks.pretrained.architecture import architecture_of
+from xjax.networks.pretrained.convert import (
+  from_hugging_face,
+  parameter_shapes,
+  to_hugging_face,
+)
+from xjax.train.parameters import by_path
+
+D, F, V = 4, 6, 11
+TINY = architecture_of(
+  {
+    'model_type': 'bert',
+    'vocab_size': V,
+    'hidden_size': D,
+    'num_hidden_layers': 2,
+    'num_attention_heads': 2,
+    'intermediate_size': F,
+    'max_position_embeddings': 5,
+  },
+  'c',
+)
+LAYER = 'encoder.layer.1.'
+
+
+def params_of(pooler=True):
+  rng = np.random.default_rng(0)
+  return {
+    path: rng.normal(size=shape).astype(np.float32)
+    for path, shape in parameter_shapes(TINY, pooler).items()
+  }
+
+
+def tensors_of(pooler=True):
+  return to_hugging_face(params_of(pooler), TINY, 'ours')
+
+
+def same(one, other):
+  return one.keys() == other.keys() and all(
+    np.array_equal(one[name], other[name]) for name in one
+  )
+
+
+def fault(tensors):
+  with pytest.raises(DataError, match='^m: ') as error:
+    from_hugging_face(tensors, TINY, 'm')
+  return str(error.value)
+
+
+def test_parameters_are_those_of_the_encoder():
+  like = nnx.eval_shape(lambda: Bert(TINY, BertConfig(), rngs=nnx.Rngs(0)))
+  shapes = {
+    f'encoder/{path}': x.shape
+    for path, x in by_path(nnx.state(like, nnx.Param)).items()
+  }
+  assert shapes == parameter_shapes(TINY)
+  pooled = parameter_shapes(TINY, pooler=True)
+  assert {p: pooled[p] for p in pooled.keys() - shapes.keys()} == {
+    'pooling/dense/kernel': (D, D),
+    'pooling/dense/bias': (D,),
+  }
+
+
+def test_names_and_axes_are_theirs():
+  params, tensors = params_of(), tensors_of()
+  assert len(tensors) == 5 + 2 * 16 + 2
+  assert tensors['embeddings.word_embeddings.weight'].shape == (V, D)
+  kernel = params['encoder/layers/1/attention/inputs/kernel']
+  for part, name in enumerate(('query', 'key', 'value')):
+    tensor = tensors[f'{LAYER}attention.self.{name}.weight']
+    assert np.array_equal(tensor, kernel[:, part * D : (part + 1) * D].T)
+    assert tensor.flags.c_contiguous
+  assert tensors[f'{LAYER}intermediate.dense.weight'].shape == (F, D)
+  assert np.array_equal(
+    tensors[f'{LAYER}output.dense.weight'],
+    params['encoder/layers/1/ffn/output/kernel'].T,
+  )
+  assert np.array_equal(
+    tensors['embeddings.LayerNorm.weight'],
+    params['encoder/embeddings/norm/scale'],
+  )
+  assert np.array_equal(
+    tensors['pooler.dense.weight'], params['pooling/dense/kernel'].T
+  )
+
+
+@pytest.mark.parametrize('pooler', [True, False])
+@pytest.mark.parametrize('prefix', ['', 'bert.', 'roberta.'])
+def test_back_and_forth_is_the_same(prefix, pooler):
+  tensors = {prefix + name: x for name, x in tensors_of(pooler).items()}
+  params = from_hugging_face(tensors, TINY, 'm')
+  assert same(params, params_of(pooler))
+  assert all(x.dtype == np.float32 for x in params.values())
+  assert same(to_hugging_face(params, TINY, 'ours'), tensors_of(pooler))
+
+
+def test_parameters_of_jax_and_of_the_rest_of_a_model():
+  params = {path: jnp.asarray(x) for path, x in params_of(False).items()}
+  params['head/kernel'] = jnp.ones((D, 3))
+  converted = to_hugging_face(params, TINY, 'ours')
+  assert same(converted, tensors_of(False))
+  assert not any(isinstance(x, jax.Array) for x in converted.values())
+
+
+@pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_any_floats_become_float32(dtype):
+  tensors = {name: x.astype(dtype) for name, x in tensors_of().items()}
+  params = from_hugging_face(tensors, TINY, 'm')
+  expected = from_hugging_face(
+    {name: x.astype(np.float32) for name, x in tensors.items()}, TINY, 'm'
+  )
+  assert same(params, expected)
+  assert all(x.dtype == np.float32 for x in params.values())
+
+
+def test_harmless_extras_and_old_names():
+  tensors = {}
+  for name, x in tensors_of().items():
+    old = name.replace('LayerNorm.weight', 'LayerNorm.gamma')
+    tensors['bert.' + old.replace('LayerNorm.bias', 'LayerNorm.beta')] = x
+  assert 'bert.embeddings.LayerNorm.gamma' in tensors
+  for extra in (
+    'bert.embeddings.position_ids',
+    'cls.predictions.bias',
+    'cls.seq_relationship.weight',
+    'lm_head.decoder.weight',
+    'classifier.out_proj.weight',
+    'qa_outputs.bias',
+  ):
+    tensors[extra] = np.arange(3)
+  assert same(from_hugging_face(tensors, TINY, 'm'), params_of())
+
+
+def test_one_error_lists_all():
+  tensors = tensors_of()
+  del tensors['embeddings.word_embeddings.weight']
+  del tensors['pooler.dense.bias']
+  tensors['encoder.layer.2.output.dense.bias'] = np.zeros(D, np.float32)
+  tensors['odd\x1b[2J'] = np.zeros(D, np.float32)
+  tensors['bert.embeddings.LayerNorm.bias'] = np.zeros(D, np.float32)
+  tensors[f'{LAYER}output.dense.weight'] = np.zeros((F, D), np.float32)
+  tensors[f'{LAYER}output.dense.bias'] = np.zeros(D, np.int32)
+  assert fault(tensors).splitlines()[1:] == [
+    '  missing: embeddings.word_embeddings.weight, pooler.dense.bias',
+    '  unexpected: bert.embeddings.LayerNorm.bias (the same as '
+    'embeddings.LayerNorm.bias), encoder.layer.2.output.dense.bias, '
+    r'odd\u001b[2J',
+    f'  wrong: {LAYER}output.dense.weight is [6, 4], not [4, 6], '
+    f'{LAYER}output.dense.bias is int32, not of a floating type',
+  ]
+
+
+def test_endless_lists_are_counted():
+  tensors = {f't{i}': np.zeros(1, np.float32) for i in range(1200)}
+  assert 't999, and 200 more' in fault(tensors_of() | tensors)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -1e300])
+def test_values_are_finite(value):
+  tensors = tensors_of()
+  tensors['pooler.dense.bias'] = np.array([0, value, 0, 0])
+  assert 'not finite' in fault(tensors)
+  assert fault(tensors).endswith('in: pooler.dense.bias')
+
+
+def test_our_own_faults_are_told_as_well():
+  params = params_of()
+  del params['encoder/embeddings/type']
+  params['encoder/odd'] = np.zeros(3)
+  params['pooling/dense/kernel'] = np.zeros((D, 2 * D))
+  said = re.escape(
+    '  missing: encoder/embeddings/type\n'
+    '  unexpected: encoder/odd\n'
+    '  wrong: pooling/dense/kernel is [4, 8], not [4, 4]'
+  )
+  with pytest.raises(DataError, match=said):
+    to_hugging_face(params, TINY, 'ours')

@@ -1,0 +1,119 @@
+"""Vectors of texts from an encoder that is not trained."""
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.data.text.subwords import Subwords
+from xjax.networks.encoders.bert import BertConfig
+from xjax.networks.encoders.encoder import EncoderInputs
+from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.pretrained.architecture import architecture_of, small_encoder
+from xjax.networks.pretrained.text_encoder import TextEncoder
+
+WORDS = 'fishing rights in the sea of ports and airports'.split()
+LONGEST = 14
+KINDS = {'bert': BertConfig, 'xlnet': XLNetConfig}
+
+
+@pytest.fixture(scope='module', params=KINDS)
+def encoder(request):
+  config = KINDS[request.param]()
+  tokenizer = Subwords.fit(
+    [' '.join(WORDS)], summary_last=request.param == 'xlnet'
+  )
+  sizes = small_encoder(config.architecture, len(tokenizer), LONGEST)
+  inputs = EncoderInputs(0, jnp.float32, architecture_of(sizes, 'here'))
+  # Fresh weights are small, so all vectors would be alike.
+  graphdef, params = nnx.split(config.build(inputs, nnx.Rngs(0)))
+  params = jax.tree.map(lambda x: x * 5, params)
+  return TextEncoder(tokenizer, nnx.merge(graphdef, params), LONGEST)
+
+
+def texts_of(n):
+  """Texts of 0 to 19 words."""
+  rng = np.random.default_rng(0)
+  return [' '.join(rng.choice(WORDS, rng.integers(20))) for _ in range(n)]
+
+
+def by_hand(encoder, text):
+  """One text without padding: the mean of all states, of length 1."""
+  ids = jnp.asarray(encoder.tokenizer.encode(text, encoder.max_tokens))[:, None]
+  read = nnx.jit(lambda module, ids: module(ids, ids >= 0, None))
+  states = read(encoder.encoder, ids)
+  mean = np.asarray(states)[:, 0].mean(axis=0)
+  return mean / np.linalg.norm(mean)
+
+
+def test_a_vector_is_the_mean_of_the_states_of_all_tokens(encoder):
+  texts = ['sea', 'fishing ports', 'ports of the sea', ' '.join(WORDS)]
+  texts += texts_of(150)
+  vectors = encoder.vectors(texts)
+  assert vectors.dtype == np.float32
+  assert vectors.shape == (len(texts), encoder.dim)
+  for row in range(4):
+    expected = by_hand(encoder, texts[row])
+    np.testing.assert_allclose(vectors[row], expected, atol=1e-5)
+  cosines = vectors[:4] @ vectors[:4].T - np.eye(4)
+  assert cosines.max() < 1 - 1e-4
+
+
+def test_vectors_have_length_1(encoder):
+  norms = np.linalg.norm(encoder.vectors(texts_of(150)), axis=1)
+  np.testing.assert_allclose(norms, 1, atol=1e-6)
+
+
+def test_a_vector_does_not_depend_on_the_other_texts(encoder):
+  texts = texts_of(150)
+  vectors = encoder.vectors(texts)
+  for row in (0, 17, 149):
+    (alone,) = encoder.vectors([texts[row]])
+    np.testing.assert_allclose(vectors[row], alone, atol=1e-6)
+  some = np.arange(3, 13)
+  few = encoder.vectors([texts[row] for row in some])
+  np.testing.assert_allclose(vectors[some], few, atol=1e-6)
+
+
+def test_the_order_of_texts_does_not_matter(encoder):
+  texts = texts_of(150)
+  order = np.random.default_rng(1).permutation(len(texts))
+  mixed = encoder.vectors([texts[row] for row in order])
+  np.testing.assert_allclose(mixed, encoder.vectors(texts)[order], atol=1e-6)
+
+
+def test_empty_texts_have_the_vector_of_the_special_tokens(encoder):
+  vectors = encoder.vectors(['', ' \n', 'sea', ''])
+  np.testing.assert_allclose(vectors[0], by_hand(encoder, ''), atol=1e-5)
+  np.testing.assert_allclose(vectors[[1, 3]], vectors[[0, 0]], atol=1e-6)
+  assert not np.allclose(vectors[2], vectors[0])
+  assert encoder.vectors([]).shape == (0, encoder.dim)
+
+
+@pytest.mark.parametrize('max_tokens', [5, LONGEST])
+def test_texts_are_cut_to_max_tokens(encoder, max_tokens):
+  short = TextEncoder(encoder.tokenizer, encoder.encoder, max_tokens)
+  room = max_tokens - encoder.tokenizer.n_special
+  words = WORDS * 9
+  texts = [' '.join(words[:n]) for n in (room - 1, room, room + 1, len(words))]
+  less, cut, longer, longest = short.vectors(texts)
+  np.testing.assert_allclose([longer, longest], [cut, cut], atol=1e-6)
+  np.testing.assert_allclose(cut, by_hand(short, texts[-1]), atol=1e-5)
+  assert not np.allclose(less, cut, atol=1e-4)
+
+
+def test_few_programs_are_compiled(encoder, monkeypatch):
+  shapes = []
+  program, params = encoder._program
+
+  def noting(params, ids_BT, lengths_B):
+    shapes.append(ids_BT.shape)
+    return program(params, ids_BT, lengths_B)
+
+  monkeypatch.setitem(encoder.__dict__, '_program', (noting, params))
+  encoder.vectors(texts_of(150))
+  encoder.vectors(texts_of(9))
+  encoder.vectors(['sea'])
+  assert {rows for rows, _ in shapes} <= {1, 16, 128}
+  assert {width for _, width in shapes} == {8, LONGEST}

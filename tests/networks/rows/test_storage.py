@@ -1,0 +1,109 @@
+"""Tests how rows are stored, and how a head scores with stored rows."""
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.mesh import DATA, LABEL, padded_labels
+from xjax.networks.heads.head import split_head
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.rows.rounding import random_bits
+from xjax.networks.rows.storage import (
+  Storage,
+  decode_weights,
+  encode_weights,
+)
+
+B, D, L = 4, 6, 150
+SPACING = {
+  Storage.FLOAT32: 0.0,
+  Storage.BFLOAT16: 2.0**-7,
+  Storage.COMPENSATED: 2.0**-7,
+  Storage.FLOAT8: 2.0**-3,
+}  # at most, as a share of the number
+
+
+def stored(storage):
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:1])[None], (DATA, LABEL))
+  with jax.set_mesh(mesh):
+    return OneVsAll(L, D, chunk=64, storage=storage, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize(
+  ('storage', 'dtype', 'size'),
+  [
+    (Storage.FLOAT32, jnp.float32, 4),
+    (Storage.BFLOAT16, jnp.bfloat16, 2),
+    (Storage.COMPENSATED, jnp.bfloat16, 2),
+    (Storage.FLOAT8, jnp.uint8, 1),
+  ],
+)
+def test_bytes_of_a_weight(storage, dtype, size):
+  assert storage.dtype == dtype and storage.bytes == size
+  head = stored(storage)
+  assert head.kernel.dtype == dtype and head.bias.dtype == jnp.float32
+  assert head.kernel.shape == (padded_labels(L), D)
+  assert hasattr(head, 'exponent') == (storage is Storage.FLOAT8)
+  rows = nnx.to_pure_dict(split_head(head).rows)
+  per_label = sum(row.nbytes for row in rows.values()) / padded_labels(L)
+  assert per_label == D * size + 4 + (storage is Storage.FLOAT8)
+
+
+def values():
+  rng = np.random.default_rng(0)
+  sizes = 10.0 ** rng.integers(-5, 3, (L, 1))
+  return jnp.asarray(sizes * rng.normal(size=(L, D)), jnp.float32)
+
+
+@pytest.mark.parametrize('storage', Storage)
+def test_stored_and_back(storage):
+  values_LD = values()
+  bits_LD = random_bits(jnp.uint32(0), jnp.arange(L, dtype=jnp.int32), D)
+  arrays = encode_weights(storage, values_LD, bits_LD)
+  again_LD = decode_weights(arrays, jnp.float32)
+  assert again_LD.dtype == jnp.float32
+  off_LD = np.abs(again_LD - values_LD)
+  # E4M3 subnormals are 2^-9 apart; each row is scaled to a largest over 224.
+  least_L1 = np.abs(values_LD).max(axis=1, keepdims=True) * 2.0**-9 / 224
+  floor_L1 = least_L1 if storage is Storage.FLOAT8 else 0
+  bound_LD = np.maximum(SPACING[storage] * np.abs(values_LD), floor_L1)
+  assert (off_LD <= bound_LD).all()
+  # Stored weights do not change when they are stored again with other bits.
+  again = decode_weights(
+    encode_weights(storage, again_LD, ~bits_LD), jnp.float32
+  )
+  np.testing.assert_array_equal(again, again_LD)
+
+
+@pytest.mark.parametrize('storage', [Storage.BFLOAT16, Storage.FLOAT8])
+def test_small_numbers_are_exact_as_bfloat16(storage):
+  head = stored(storage)
+  rows = nnx.to_pure_dict(split_head(head).rows)
+  half = decode_weights(rows, jnp.bfloat16)
+  assert half.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(
+    np.asarray(half, np.float32), decode_weights(rows, jnp.float32)
+  )
+
+
+@pytest.mark.parametrize('storage', Storage)
+def test_a_head_scores_by_what_is_stored(storage):
+  head = stored(storage)
+  rows = nnx.to_pure_dict(split_head(head).rows)
+  kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)
+  length = np.linalg.norm(kernel_LD[:L], axis=1).mean()
+  assert 0.7 < length < 1.3
+  document_BD = np.random.default_rng(1).normal(size=(B, D)).astype(np.float32)
+  logits_BL = head.logits(jnp.asarray(document_BD), rows)
+  np.testing.assert_allclose(logits_BL, document_BD @ kernel_LD.T, 1e-5, 1e-5)
+
+
+def test_storages_begin_with_the_same_rows():
+  plain_LD = np.asarray(stored(Storage.FLOAT32).kernel[...])
+  for storage in (Storage.BFLOAT16, Storage.FLOAT8):
+    rows = nnx.to_pure_dict(split_head(stored(storage)).rows)
+    mean_D = (np.asarray(decode_weights(rows, jnp.float32)) - plain_LD).mean()
+    error = SPACING[storage] * np.abs(plain_LD).mean() / np.sqrt(plain_LD.size)
+    assert np.abs(mean_D) < 2 * error

@@ -1,0 +1,346 @@
+from flax import nnx, struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.mesh import DATA, LABEL, padded_labels
+from xjax.core.types import AS_LOGITS, PAD
+from xjax.networks.heads.head import Head
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.topk import dense_topk, head_topk, narrowed_topk
+
+B, L, K = 8, 300, 7
+MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
+
+
+def mesh_of(data, label):
+  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
+  return jax.sharding.Mesh(devices, (DATA, LABEL))
+
+
+@struct.dataclass
+class Row:
+  at_B: jax.Array
+
+
+class Given(Head):
+  """A head that knows all scores; padded rows have the highest scores."""
+
+  def __init__(self, scores_BL, chunk):
+    self.n_labels, self.chunk = scores_BL.shape[1], chunk
+    rows = padded_labels(self.n_labels) - self.n_labels
+    padded = np.pad(scores_BL.T, [(0, rows), (0, 0)], constant_values=99)
+    self.scores_LB = nnx.Param(jnp.asarray(padded), out_sharding=(LABEL, None))
+
+  def logits(self, features, chunk):
+    return chunk['scores_LB'][:, features.at_B].T
+
+
+@struct.dataclass
+class Chosen:
+  at_B: jax.Array
+  label_B: jax.Array
+
+
+class GivenOne(Given):
+  """Scores only the best label of those that may be in a list."""
+
+  shortlist_size = 1
+
+  def __init__(self, scores_BL, chunk):
+    super().__init__(scores_BL, chunk)
+    ids_L = jnp.arange(padded_labels(self.n_labels))
+    self.ids_L = nnx.Param(ids_L, out_sharding=(LABEL,))
+
+  def narrowed(self, features, logs):
+    scores_BL = self.scores_LB[: self.n_labels, features.at_B].T
+    weighted_BL = jax.nn.log_sigmoid(scores_BL) + logs[..., : self.n_labels]
+    return Chosen(features.at_B, weighted_BL.argmax(axis=1))
+
+  def logits(self, features, chunk):
+    chosen_BC = chunk['ids_L'] == features.label_B[:, None]
+    return jnp.where(chosen_BC, super().logits(features, chunk), -jnp.inf)
+
+
+def draw(n_labels=L, kinds=12):
+  """Returns scores with many ties."""
+  rng = np.random.default_rng(0)
+  return rng.integers(-kinds, kinds, (B, n_labels)).astype(np.float32) / 4
+
+
+def streamed(
+  scores_BL, k=K, mesh=(1, 1), chunk=48, sigmoid=AS_LOGITS, **filters
+):
+  with jax.set_mesh(mesh_of(*mesh)):
+    graphdef, params = nnx.split(Given(scores_BL, chunk))
+
+    @jax.jit
+    def run(params, at_B, filters):
+      head = nnx.merge(graphdef, params)
+      return head_topk(head, Row(at_B), k, sigmoid=sigmoid, **filters)
+
+    best = run(params, jnp.arange(B), jax.tree.map(jnp.asarray, filters))
+    return jax.tree.map(np.asarray, jax.block_until_ready(best))
+
+
+def by_definition(scores_BL, k, may_BL):
+  """Sorts all labels, best first; the lower index wins ties."""
+  ids = np.full((B, k), PAD, np.int32)
+  scores = np.full((B, k), -np.inf, np.float32)
+  for i in range(B):
+    order = np.argsort(-scores_BL[i], kind='stable')
+    order = order[may_BL[i, order] & (scores_BL[i, order] > -np.inf)][:k]
+    ids[i, : len(order)] = order
+    scores[i, : len(order)] = scores_BL[i, order]
+  return ids, scores
+
+
+def assert_same(found, expected):
+  np.testing.assert_array_equal(found[0], expected[0])
+  np.testing.assert_array_equal(found[1], expected[1])
+
+
+EVERYTHING = np.ones((B, L), bool)
+
+
+@pytest.mark.parametrize('chunk', [1, 7, 100, 299, 5000])
+def test_chunks_change_nothing(chunk):
+  scores = draw()
+  ids, found = streamed(scores, chunk=chunk)
+  assert ids.shape == found.shape == (1, B, K)
+  assert_same((ids[0], found[0]), by_definition(scores, K, EVERYTHING))
+
+
+@pytest.mark.parametrize('mesh', MESHES)
+def test_meshes_and_filters(mesh):
+  scores = draw()
+  rng = np.random.default_rng(1)
+  slices = tuple(rng.random((2, L)) < 0.5)
+  allowed_BL = rng.random((B, L)) < 0.7
+  ids, found = streamed(scores, mesh=mesh, slices=slices, allowed=allowed_BL)
+  for g, may in enumerate([EVERYTHING, *slices]):
+    expected = by_definition(scores, K, may & allowed_BL)
+    assert_same((ids[g], found[g]), expected)
+  dense = dense_topk(
+    jnp.asarray(scores),
+    K,
+    slices=tuple(map(jnp.asarray, slices)),
+    allowed=jnp.asarray(allowed_BL),
+  )
+  assert_same((ids, found), dense)
+
+
+@pytest.mark.parametrize('mesh', MESHES)
+def test_fewer_labels_than_k(mesh):
+  scores = draw(n_labels=5)
+  allowed = np.array([True, True, False, True, False])
+  ids, found = streamed(scores, mesh=mesh, allowed=allowed)
+  np.testing.assert_array_equal(np.sort(ids[0])[:, 4:], [[0, 1, 3]] * B)
+  np.testing.assert_array_equal(ids[0, :, 3:], PAD)
+  np.testing.assert_array_equal(found[0, :, 3:], -np.inf)
+
+
+def test_filters_longer_than_the_head():
+  scores = draw()
+  long = np.ones(L + 40, bool)
+  ids, found = streamed(scores, slices=(long,), allowed=long)
+  assert_same((ids[1], found[1]), by_definition(scores, K, EVERYTHING))
+  with pytest.raises(
+    ValueError,
+    match='the last axis of allowed_L has the length 299, which is less than '
+    'the number of labels, 300',
+  ):
+    streamed(scores, allowed=long[:299])
+
+
+@pytest.mark.parametrize('mesh', MESHES)
+def test_weights(mesh):
+  scores = draw()
+  weights = np.random.default_rng(2).random(L).astype(np.float32)
+  weights[::3] = 0
+  ids, found = streamed(scores, mesh=mesh, weights=weights)
+  probability = 1 / (1 + np.exp(-scores.astype(np.float64)))
+  product = np.take_along_axis(probability * weights, ids[0], axis=1)
+  best = -np.sort(-probability * weights, axis=1)[:, :K]
+  np.testing.assert_allclose(product, best, rtol=1e-5)
+  np.testing.assert_allclose(found[0], np.log(best), atol=1e-5)
+  assert (ids[0] % 3 > 0).all()
+
+
+@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
+def test_weights_multiply_the_probabilities_of_margins(mesh):
+  scores, (a, b) = draw(), (1.7, -0.4)
+  weights = np.random.default_rng(2).random(L).astype(np.float32)
+  given = {'weights': weights, 'sigmoid': (a, b)}
+  ids, found = streamed(scores, mesh=mesh, **given)
+  gains = weights / (1 + np.exp(-(a * scores.astype(np.float64) + b)))
+  best = -np.sort(-gains, axis=1)[:, :K]
+  np.testing.assert_allclose(
+    np.take_along_axis(gains, ids[0], axis=1), best, rtol=1e-5
+  )
+  np.testing.assert_allclose(found[0], np.log(best), atol=1e-5)
+  assert (ids != streamed(scores, mesh=mesh, weights=weights)[0]).any()
+  dense = dense_topk(
+    jnp.asarray(scores), K, **given | {'weights': jnp.asarray(weights)}
+  )
+  np.testing.assert_array_equal(dense[0], ids)
+
+
+def test_weight_0_is_never_selected():
+  weights = np.zeros(L, np.float32)
+  weights[[4, 200]] = 1e-30
+  ids, _ = streamed(draw(), weights=weights)
+  np.testing.assert_array_equal(np.sort(ids[0])[:, -2:], [[4, 200]] * B)
+  np.testing.assert_array_equal(ids[0, :, 2:], PAD)
+
+
+def test_weights_rank_where_probabilities_saturate():
+  scores = np.zeros((B, L), np.float32)
+  scores[:, 3], scores[:, 7] = 30, 31
+  ids, _ = streamed(scores, k=2, weights=np.ones(L, np.float32))
+  np.testing.assert_array_equal(ids[0], [[7, 3]] * B)
+
+
+def test_no_array_has_documents_and_all_labels():
+  with jax.set_mesh(mesh_of(1, 1)):
+    graphdef, params = nnx.split(Given(draw(), 48))
+
+    def run(params, at_B, mask_L):
+      head = nnx.merge(graphdef, params)
+      return head_topk(head, Row(at_B), K, slices=(mask_L,), allowed=mask_L)
+
+    text = str(jax.make_jaxpr(run)(params, jnp.arange(B), jnp.ones(L, bool)))
+  # The given scores themselves are [L, B].
+  assert f'{padded_labels(L)},{B}]' in text and f'{B},48]' in text
+  for width in (L, padded_labels(L)):
+    assert f'[{B},{width}' not in text and f',{B},{width}' not in text
+
+
+LARGE, D = 200_000, 4
+
+
+@pytest.fixture(scope='module')
+def large():
+  """Returns whole numbers, so that scores are exact and many are equal."""
+  rng = np.random.default_rng(3)
+  kernel_LD = rng.integers(-4, 5, (LARGE, D)).astype(np.float32)
+  document_BD = rng.integers(-4, 5, (B, D)).astype(np.float32)
+  scores_BL = document_BD @ kernel_LD.T
+  assert len(np.unique(scores_BL)) < 200
+  return kernel_LD, document_BD, scores_BL
+
+
+def select(large, mesh, chunk, **filters):
+  kernel_LD, document_BD, _ = large
+  with jax.set_mesh(mesh_of(*mesh)):
+    head = OneVsAll(LARGE, D, chunk=chunk, rngs=nnx.Rngs(0))
+    rows = padded_labels(LARGE) - LARGE
+    head.kernel[...] = np.pad(
+      kernel_LD, [(0, rows), (0, 0)], constant_values=99
+    )
+    graphdef, params = nnx.split(head)
+
+    @jax.jit
+    def run(params, document_BD, filters):
+      head = nnx.merge(graphdef, params)
+      return head_topk(head, document_BD, 50, **filters)
+
+    given = jax.tree.map(jnp.asarray, (document_BD, filters))
+    return jax.tree.map(np.asarray, jax.block_until_ready(run(params, *given)))
+
+
+LAYOUTS = [
+  ((1, 1), 700),
+  ((1, 1), 4096),
+  ((1, 1), LARGE),
+  ((8, 1), 30_001),
+  ((2, 4), 2000),
+  ((1, 8), 9000),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('mesh, chunk', LAYOUTS)
+def test_a_large_label_space(large, mesh, chunk):
+  rng = np.random.default_rng(4)
+  slices = tuple(rng.random((2, LARGE)) < [[0.5], [1e-4]])
+  allowed_BL = rng.random((B, LARGE)) < 0.7
+  ids, scores = select(large, mesh, chunk, slices=slices, allowed=allowed_BL)
+  for g, may in enumerate([np.ones(LARGE, bool), *slices]):
+    expected = by_definition(large[2], 50, may & allowed_BL)
+    assert_same((ids[g], scores[g]), expected)
+  assert (ids[2, :, -1] == PAD).all()  # about 14 labels
+
+
+@pytest.mark.parametrize('mesh, chunk', [((1, 1), 4096), ((2, 4), 9000)])
+def test_a_large_label_space_with_weights(large, mesh, chunk):
+  rng = np.random.default_rng(5)
+  weights = rng.choice(np.float32([0, 0.5, 1, 2]), LARGE)
+  allowed_L = rng.random(LARGE) < 0.7
+  found = select(large, mesh, chunk, weights=weights, allowed=allowed_L)
+  ranked = jax.nn.log_sigmoid(large[2]) + jnp.log(weights)
+  may_BL = np.broadcast_to(allowed_L, (B, LARGE))
+  expected = by_definition(np.asarray(ranked), 50, may_BL)
+  assert_same(jax.tree.map(lambda x: x[0], found), expected)
+
+
+@pytest.mark.parametrize('n_slices', [0, 4])
+@pytest.mark.parametrize('n_labels', [3_000_000, 3_000_100])
+def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
+  documents, dim, chunk, k = 32, 4, 8192, 50
+
+  def run(params, document_BD, slices, allowed_BL):
+    head = nnx.merge(graphdef, params)
+    return head_topk(head, document_BD, k, slices=slices, allowed=allowed_BL)
+
+  def make():
+    return OneVsAll(n_labels, dim, chunk=chunk, rngs=nnx.Rngs(0))
+
+  with jax.set_mesh(mesh_of(1, 1)):
+    graphdef, params = nnx.split(nnx.eval_shape(make))
+    mask_L = jax.ShapeDtypeStruct((n_labels,), bool)
+    given = (
+      jax.ShapeDtypeStruct((documents, dim), jnp.float32),
+      (mask_L,) * n_slices,
+      jax.ShapeDtypeStruct((documents, n_labels), bool),
+    )
+    program = jax.jit(run).lower(params, *given).compile()
+  logits = 4 * documents * chunk
+  lists = (1 + n_slices) * documents * k * (4 + 4)
+  # The program holds the lists so far, the new lists, and copies of both.
+  held = program.memory_analysis().temp_size_in_bytes
+  assert logits < held < 2 * logits + 4 * lists
+
+
+@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
+@pytest.mark.parametrize('rows', [1, B])
+def test_each_list_has_the_labels_that_the_head_chooses_for_it(mesh, rows):
+  """The filters have different lengths."""
+  rng, scores = np.random.default_rng(2), draw()
+  weights = rng.random(padded_labels(L)).astype(np.float32)
+  slices = tuple(rng.random((2, padded_labels(L))) < 0.5)
+  allowed = rng.random((rows, L)) < 0.7
+  filters = {
+    'weights': weights,
+    'slices': slices,
+    'allowed': allowed if rows > 1 else allowed[0],
+  }
+  with jax.set_mesh(mesh_of(*mesh)):
+    graphdef, params = nnx.split(GivenOne(scores, 48))
+
+    @jax.jit
+    def run(params, at_B, filters):
+      head = nnx.merge(graphdef, params)
+      return narrowed_topk(head, Row(at_B), 2, **filters)
+
+    best = run(params, jnp.arange(B), jax.tree.map(jnp.asarray, filters))
+    ids, values = jax.tree.map(np.asarray, jax.block_until_ready(best))
+  weighted = np.array(jax.nn.log_sigmoid(scores) + np.log(weights[:L]))
+  for g, may in enumerate([np.ones(L, bool), *slices]):
+    want = by_definition(
+      weighted, 1, may[:L] & np.broadcast_to(allowed, (B, L))
+    )
+    np.testing.assert_array_equal(ids[g, :, :1], want[0])
+    np.testing.assert_allclose(values[g, :, :1], want[1], 1e-6)
+    assert (ids[g, :, 1] == PAD).all()

@@ -1,0 +1,261 @@
+"""Views of HGCLR: which words they keep, and how the views are compared."""
+
+import copy
+import dataclasses
+import math
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.configs import quickstart
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
+from xjax.core.mesh_config import MeshConfig
+from xjax.core.types import PAD, Batch
+from xjax.data.config import SubwordsConfig
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label
+from xjax.models.config import Config
+from xjax.models.config_check import check_config
+from xjax.networks.encoders.encoder import NoEmbedding
+from xjax.networks.encoders.xlnet import XLNetConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.pooling import ClsConfig, NoPooling
+from xjax.networks.rows.update import FusedSGD
+from xjax.networks.views.hierarchy_views import HierarchyViews, contrast_losses
+from xjax.networks.views.label_encoder import _between
+from xjax.networks.views.view import ViewInputs
+from xjax.train.parameters import by_path, from_paths
+
+B, T, D, WORDS, L = 4, 5, 8, 20, 6
+TREE = Hierarchy.of(
+  [Label(str(i), parents=(str(p),)) for i, p in enumerate([6, 0, 0, 6, 3, 3])],
+  [Label('6')],
+)
+
+
+@pytest.fixture(autouse=True)
+def on_one_device():
+  with jax.set_mesh(make_mesh(MeshConfig(), 1)):
+    yield
+
+
+def views_of(dtype=jnp.float32, flat=False, seed=0, hierarchy=TREE, **fields):
+  """Random views; if `flat`, label vectors do not depend on other labels."""
+  config = HierarchyViews(heads=2, name_tokens=3, **fields)
+  inputs = ViewInputs(D, D, dtype, hierarchy)
+  graphdef, params = nnx.split(config.build(inputs, nnx.Rngs(0)))
+  rng, values = np.random.default_rng(seed), {}
+  for path, x in by_path(params).items():
+    if x.dtype == jnp.float32:
+      x = jnp.asarray(rng.normal(size=x.shape), jnp.float32)
+      if flat and path.startswith('labels/output'):
+        x = jnp.zeros_like(x)
+    values[path] = x
+  pieces = rng.integers(PAD, WORDS, values['labels/pieces'].shape)
+  values['labels/pieces'] = jnp.asarray(pieces, jnp.int32)
+  return nnx.merge(graphdef, from_paths(params, values))
+
+
+def drawn(gold):
+  """Documents, one of them without words, and a table of word vectors."""
+  rng = np.random.default_rng(1)
+  lengths = np.array([5, 3, 1, 0], np.int32)
+  tokens = rng.integers(2, WORDS, (B, T)).astype(np.int32)
+  tokens[np.arange(T) >= lengths[:, None]] = 0
+  batch = Batch(
+    tokens_BT=jnp.asarray(tokens),
+    lengths_B=jnp.asarray(lengths),
+    positives_BP=jnp.asarray(np.array(gold, np.int32)),
+    mask_B=jnp.ones(B, bool),
+    doc_B=jnp.arange(B, dtype=jnp.int32),
+  )
+  return batch, jnp.asarray(rng.normal(size=(WORDS, D)), jnp.float32)
+
+
+def importance(views, gold):
+  batch, table = drawn(gold)
+  words = table[batch.tokens_BT].astype(views.dtype)
+  compute = jax.jit(lambda *arrays: views.importance(*arrays))
+  return np.asarray(compute(words, table, batch.positives_BP))
+
+
+ALL = [range(L)] * B
+SOME = [[0, 1, PAD], [2, 5, 3], [4, PAD, PAD], [PAD, PAD, PAD]]
+OTHERS = [[2, 3, 4, 5], [0, 1, 4, PAD], [0, 1, 2, 3], [PAD] * 4]
+
+
+@pytest.mark.parametrize('segment', [512, 4])
+def test_a_word_chooses_one_label_with_probability_1(segment):
+  views = views_of(segment=segment)
+  assert len(views.labels.nodes[...]) == (1 if segment == 512 else 2)
+  np.testing.assert_allclose(importance(views, ALL), 1, 1e-5)
+  some, others = importance(views, SOME), importance(views, OTHERS)
+  assert (some[:3] > 0).all() and (some[:3] < 1).all()
+  assert (some[3] == 0).all()  # the document has no gold label
+  rest = importance(views, [[PAD], [PAD], [5], [PAD]])
+  whole = some + others + rest
+  np.testing.assert_allclose(whole[[0, 1, 2]], 1, 1e-5)
+
+
+def test_parts_change_only_which_labels_attend_to_each_other():
+  flat = [importance(views_of(flat=True, segment=n), SOME) for n in (512, 4)]
+  np.testing.assert_allclose(*flat, 1e-5)
+  cut = [importance(views_of(segment=n), SOME) for n in (512, 4)]
+  assert np.abs(cut[0] - cut[1]).max() > 1e-3
+  again = importance(views_of(segment=7), SOME)  # seven nodes fit
+  np.testing.assert_array_equal(again, cut[0])
+
+
+def test_the_taxonomy_matters():
+  orphans = Hierarchy.of([Label(str(i)) for i in range(L)])
+  other = importance(views_of(hierarchy=orphans), SOME)
+  assert np.abs(other - importance(views_of(), SOME)).max() > 1e-3
+
+
+def test_words_above_the_threshold_are_kept_with_the_gradient_of_importance():
+  views = views_of(threshold=0.4)
+  batch, table = drawn(SOME)
+  weight = np.random.default_rng(2).normal(size=(B, T)).astype(np.float32)
+
+  def kept(table):
+    kept_BT = views.kept(batch, table, None)
+    return (kept_BT * weight).sum(), kept_BT
+
+  def soft(table):
+    words = table[batch.tokens_BT]
+    return (views.importance(words, table, batch.positives_BP) * weight).sum()
+
+  grad, kept_BT = jax.jit(jax.grad(kept, has_aux=True))(table)
+  expected = importance(views, SOME) > 0.4
+  assert 0 < expected.sum() < expected.size
+  np.testing.assert_array_equal(kept_BT, expected)
+  wanted = jax.jit(jax.grad(soft))(table)
+  assert np.abs(wanted).max() > 1e-3
+  np.testing.assert_allclose(grad, wanted, 1e-5, 1e-6)
+
+
+def test_the_key_of_the_step_decides_the_noise():
+  views, (batch, table) = views_of(segment=4, threshold=0.2), drawn(SOME)
+  draw = jax.jit(lambda key: views.kept(batch, table, nnx.Rngs(dropout=key)))
+  draws = [np.asarray(draw(jax.random.key(seed))) for seed in (1, 1, 2)]
+  np.testing.assert_array_equal(draws[0], draws[1])
+  assert (draws[0] != draws[2]).any()
+
+
+def test_sixteen_bits_are_enough():
+  wide, narrow = views_of(), views_of(dtype=jnp.bfloat16)
+  expected, result = importance(wide, SOME), importance(narrow, SOME)
+  assert result.dtype == np.float32
+  np.testing.assert_allclose(result, expected, 0, 0.1)
+  points = jnp.ones((B, D), jnp.bfloat16)
+  loss = narrow.loss(points, points, jnp.ones(B, bool), nnx.Rngs(dropout=0))
+  assert loss.dtype == jnp.float32 and np.isfinite(loss)
+
+
+def test_the_edges_between_two_nodes_are_those_of_the_tree():
+  # 0 above 1 and 2; 2 above 3; 4 alone. The root is above 0 and 4.
+  paths = [[0], [1, 0], [2, 0], [3, 2, 0], [4]]
+  is_above = np.zeros((5, 5), np.float32)
+  for node, path in enumerate(paths):
+    is_above[node, path] = 1
+  edge = np.array([1, 2, 4, 8, 16], np.float32)
+  distance = _between(jnp.asarray(is_above), jnp.ones(5))
+  assert np.asarray(distance[3]).tolist() == [2, 3, 1, 0, 4]
+  sums = _between(jnp.asarray(is_above), jnp.asarray(edge))
+  assert np.asarray(sums[3]).tolist() == [12, 14, 8, 0, 29]
+  np.testing.assert_array_equal(sums, sums.T)
+
+
+def test_two_documents_by_hand():
+  points = jnp.asarray([[[3, 0], [0, 2]], [[1, 0], [1, 0]]], jnp.float32)
+  losses = contrast_losses(points, jnp.ones(2, bool), 0.5)
+  e = math.exp
+  # The cosines to the other view of the document, and to the other documents.
+  expected = [
+    [math.log(e(2) + e(0) + e(2)) - 2, math.log(e(0) + 2 * e(0))],
+    [math.log(e(2) + e(0) + e(2)) - 2, math.log(e(0) + 2 * e(2))],
+  ]
+  np.testing.assert_allclose(losses, expected, 1e-5)
+
+
+def test_rows_that_fill_the_batch_are_compared_with_nothing():
+  rng = np.random.default_rng(0)
+  points = rng.normal(size=(2, 6, D)).astype(np.float32)
+  mask = np.array([1, 1, 0, 1, 0, 0], bool)
+  points[:, -1] = 0
+
+  def total(points, mask):
+    losses = contrast_losses(points, mask, 0.7)
+    return losses.sum(), losses
+
+  slope = jax.jit(jax.grad(total, has_aux=True))
+  grad, losses = slope(points, mask)
+  kept, alone = slope(points[:, mask], mask[mask])
+  np.testing.assert_allclose(losses[:, mask], alone, 1e-5)
+  np.testing.assert_allclose(grad[:, mask], kept, 1e-5, 1e-6)
+  assert not np.any(losses[:, ~mask]) and not np.any(grad[:, ~mask])
+  assert not np.any(slope(points, np.zeros(6, bool))[1])
+  single = np.arange(6) == 1
+  np.testing.assert_allclose(slope(points, single)[1], 0, atol=1e-6)
+
+
+def test_heads_must_divide_the_size_of_a_word_vector():
+  inputs = ViewInputs(D, D, jnp.float32, TREE)
+  with pytest.raises(ConfigError, match='views.heads=3: must divide 8'):
+    HierarchyViews(heads=3).build(inputs, nnx.Rngs(0))
+
+
+def changed(**parts) -> Config:
+  """The quickstart of HGCLR with other parts of the model."""
+  config = copy.deepcopy(quickstart.get_config('hgclr'))
+  config.model = dataclasses.replace(config.model, **parts)
+  return config
+
+
+def by_zone() -> Config:
+  config = changed()
+  config.data.tokens.by_zone = True
+  return config
+
+
+def packed() -> Config:
+  config = changed(embedding=NoEmbedding(), encoder=XLNetConfig())
+  config.model.pooling = ClsConfig()
+  config.data.tokens = SubwordsConfig(max_tokens=16, buckets=(16,), packed=True)
+  return config
+
+
+def fused() -> Config:
+  config = changed()
+  config.train.rows = FusedSGD()
+  return config
+
+
+@pytest.mark.parametrize(
+  ('config', 'says'),
+  [
+    (
+      changed(pooling=NoPooling(), head=LabelAttentionConfig()),
+      'needs a config.model.pooling',
+    ),
+    (packed(), 'must not have by_zone=True or packed=True'),
+    (packed(), r'needs config.model.encoder=BertConfig\(...\) or '),
+    (by_zone(), 'one row of words or pieces for each document'),
+    (fused(), r'needs config.train.rows=ByOptimizer\(\)'),
+  ],
+)
+def test_what_views_cannot_work_with_is_refused(config, says):
+  where = r'config.model.views=HierarchyViews\(...\): .*'
+  with pytest.raises(ConfigError, match=where + says):
+    check_config(config)
+
+
+def test_one_message_says_which_rows_views_need():
+  with pytest.raises(ConfigError) as raised:
+    check_config(fused())
+  assert 'needs config.train.rows=ByOptimizer()' in str(raised.value)
+  assert 'must not read the parents of labels' not in str(raised.value)

@@ -1,0 +1,319 @@
+"""A server answers like the model, and every fault is a JSON error."""
+
+import concurrent.futures
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from hypothesis import given, settings, strategies as st
+import pytest
+from tests.run.serving.conftest import Client, SlowService, serving
+
+import xjax
+from xjax.core.errors import ConfigError, DataError
+from xjax.run.serve.limits import Limits
+from xjax.run.serve.server import bind
+
+FIELDS = 'documents text zones id labels k threshold explain'.split()
+TEXTS = ['a cat and a dog', 'one horse', 'nothing known']
+
+
+def test_answers_are_those_of_the_model(client, linear_run):
+  model = xjax.load(linear_run)
+  documents = [{'id': f'd{i}', 'text': t} for i, t in enumerate(TEXTS)]
+  status, answer = client.predict({'documents': documents, 'k': 3})
+  assert status == 200
+  assert [line['id'] for line in answer['predictions']] == ['d0', 'd1', 'd2']
+  for line, labels in zip(
+    answer['predictions'], model.predict(TEXTS, k=3), strict=True
+  ):
+    assert line['labels'] == [label._asdict() for label in labels]
+
+
+def test_one_document_needs_no_list(client):
+  status, answer = client.predict({'text': 'a cat', 'k': 2})
+  assert status == 200
+  (line,) = answer['predictions']
+  assert [len(line['labels']), line['labels'][0]['id']] == [2, 'cat']
+
+
+@pytest.mark.parametrize('threshold', ['tuned', 0.3, 0, 1])
+def test_thresholds_are_those_of_the_model(client, linear_run, threshold):
+  model = xjax.load(linear_run)
+  body = {'documents': TEXTS, 'k': 6, 'threshold': threshold}
+  status, answer = client.predict(body)
+  assert status == 200
+  assert [
+    [label['id'] for label in line['labels']] for line in answer['predictions']
+  ] == [
+    [label.id for label in labels]
+    for labels in model.predict(TEXTS, k=6, threshold=threshold)
+  ]
+
+
+def test_explanations_are_those_of_the_model(client, linear_run):
+  body = {'documents': TEXTS[:1], 'k': 2, 'explain': 1}
+  status, answer = client.predict(body)
+  assert status == 200
+  labels = xjax.load(linear_run).explain(TEXTS[:1], k=2, words=1)[0]
+  assert [
+    [word['word'] for word in label['why']]
+    for label in answer['predictions'][0]['labels']
+  ] == [[word.word for word in label.why] for label in labels]
+  assert labels[0].why[0].word in ('cat', 'dog')
+
+
+def test_the_page_shades_words(client):
+  status, page, headers = client.send('GET', '/')
+  assert status == 200
+  assert headers['content-type'] == 'text/html; charset=utf-8'
+  assert b'<textarea' in page
+  body = {'documents': ['a <b>cat</b>'], 'k': 1}
+  status, answer = client.json('POST', '/shaded', body)
+  assert status == 200
+  assert '&lt;b&gt;' in answer['html'][0]
+  assert '<b>' not in answer['html'][0]
+  assert 'class="word a' in answer['html'][0]
+
+
+def test_lists_may_be_shorter_than_usual(service):
+  short = SlowService(service, 0.0)
+  short.max_k, short.facts = 3, {**service.facts, 'max_k': 3}
+  with serving(short) as client:
+    status, answer = client.predict({'text': 'a cat'})
+    assert (status, len(answer['predictions'][0]['labels'])) == (200, 3)
+    assert b'max="3" value="3"' in client.send('GET', '/')[1]
+
+
+def test_labels_are_listed_in_pages(client, linear_run):
+  model = xjax.load(linear_run)
+  status, answer = client.json('GET', '/labels?offset=1&limit=2')
+  assert (status, answer['total']) == (200, 6)
+  assert [x['id'] for x in answer['labels']] == list(model.labels.ids)[1:3]
+  assert answer['labels'][0]['train_count'] > 0
+  assert client.json('GET', '/labels?offset=99')[1]['labels'] == []
+
+
+def test_the_health_says_what_is_served(client):
+  status, answer = client.json('GET', '/health')
+  assert status == 200
+  assert (answer['status'], answer['labels']) == ('ok', 6)
+
+
+def test_the_health_has_the_tuned_threshold_as_a_probability(
+  client, linear_run
+):
+  least = client.json('GET', '/health')[1]['tuned_threshold']
+  assert 0 < least < 1
+  model = xjax.load(linear_run)
+  assigned = model.predict(['a cat and a dog'], k=6, threshold='tuned')[0]
+  others = model.predict(['a cat and a dog'], k=6)[0][len(assigned) :]
+  assert min(label.score for label in assigned) >= least
+  assert all(label.score < least for label in others)
+
+
+def test_metrics_count_requests(client):
+  def count() -> float:
+    text = client.send('GET', '/metrics')[1].decode()
+    values = dict(line.rsplit(' ', 1) for line in text.splitlines())
+    return float(values['xjax_requests_total{code="200",path="/predict"}'])
+
+  client.predict({'text': 'a'})
+  before = count()
+  client.predict({'text': 'a'})
+  assert count() == before + 1
+
+
+@pytest.mark.parametrize(
+  ('body', 'message'),
+  [
+    ({'documents': []}, 'documents: must be a list of one or more'),
+    ({'documents': 'a text'}, 'documents: must be a list'),
+    ({'documents': [3]}, r'documents\[0\]: must be a text'),
+    ({'documents': ['a', {'txt': 'b'}]}, r'documents\[1\]: no field'),
+    ({'documents': ['a'], 'K': 3}, "'K' is not a field of a request"),
+    ({'text': 'a', 'k': 0}, 'k: must be an integer from 1 to 50'),
+    ({'text': 'a', 'k': 51}, 'k: must be an integer from 1 to 50'),
+    ({'text': 'a', 'k': 2.0}, 'k: must be an integer'),
+    ({'text': 'a', 'k': True}, 'k: must be an integer'),
+    ({'text': 'a', 'threshold': 'best'}, "threshold: must be 'tuned' or"),
+    ({'text': 'a', 'threshold': '0.5'}, "threshold: must be 'tuned' or"),
+    ({'text': 'a', 'threshold': 1.5}, 'threshold=1.5: must be'),
+    ({'text': 'a', 'treshold': 0.5}, "'treshold' does not belong here"),
+    ({'documents': [{'text': 'a', 'k': 3}]}, "'k' does not belong here"),
+    ({'text': 'a', 'threshold': [1]}, 'threshold'),
+    ({'text': 'a', 'explain': -1}, 'explain: must be an integer'),
+    ({'text': ['a']}, 'text'),
+    ({}, 'body: no field'),
+    ([], 'not a JSON object'),
+  ],
+)
+def test_a_wrong_field_is_named(client, body, message):
+  status, answer = client.predict(body)
+  assert status == 400
+  assert list(answer) == ['error']
+  with pytest.raises(AssertionError, match=message):
+    raise AssertionError(answer['error'])
+
+
+@pytest.mark.parametrize(
+  'body',
+  [b'', b'{', b'\xff', b'[' * 100_000, b'{"text": NaN}'],
+)
+def test_a_body_that_is_no_json_is_an_error(client, body):
+  status, text, _ = client.send('POST', '/predict', body)
+  assert status == 400
+  assert json.loads(text)['error'].startswith('body: ')
+
+
+def test_unknown_paths_and_methods_are_json_errors(client):
+  assert client.json('GET', '/nothing')[0] == 404
+  status, answer = client.json('PUT', '/predict')
+  assert status == 405
+  assert 'POST /predict' in answer['error']
+  assert client.json('GET', '/labels?limit=x')[0] == 400
+
+
+def test_too_many_documents_are_refused(service):
+  with serving(service, Limits(documents=3)) as client:
+    status, answer = client.predict({'documents': ['a'] * 4})
+    assert (status, 'at most 3' in answer['error']) == (413, True)
+    assert client.predict({'documents': ['a'] * 3})[0] == 200
+
+
+def test_a_long_body_is_refused_after_it_was_sent(service):
+  with serving(service, Limits(body=1 << 20)) as client:
+    status, answer = client.predict({'text': 'a' * (8 << 20)})
+    assert (status, 'longer than 1 MiB' in answer['error']) == (413, True)
+    assert client.predict({'text': 'a' * 1000})[0] == 200
+
+
+def test_long_bodies_keep_nobody_waiting(service):
+  parses, go = threading.Semaphore(0), threading.Event()
+
+  class Parsing(SlowService):
+    def parse(self, body, *more):
+      if len(body) > 1 << 17:
+        parses.release()
+        go.wait(30)
+      return super().parse(body, *more)
+
+  with serving(Parsing(service, 0.0)) as client:
+    body = {'documents': ['a cat ' * 2000] * 50, 'k': 1}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+      answers = [pool.submit(client.predict, body) for _ in range(4)]
+      try:
+        parses.acquire()
+        assert client.predict({'text': 'a'})[0] == 200
+        assert not any(answer.done() for answer in answers)
+      finally:
+        go.set()
+      assert [answer.result()[0] for answer in answers] == [200] * 4
+
+
+def test_an_answer_that_takes_too_long_is_an_error(service):
+  slow = SlowService(service, 1.0)
+  with serving(slow, Limits(seconds=0.2)) as client:
+    status, answer = client.predict({'text': 'a'})
+    assert (status, 'no answer within' in answer['error']) == (503, True)
+    slow.seconds = 0.0
+
+
+def test_a_failure_says_no_more_than_that(service, caplog):
+  class Failing(SlowService):
+    def answer(self, questions):
+      raise DataError('/secret: is damaged')
+
+  with serving(Failing(service, 0)) as client:
+    status, answer = client.predict({'text': 'a'})
+    assert status == 500
+    assert 'secret' in caplog.text
+    assert 'secret' not in json.dumps(answer)
+    assert client.json('GET', '/health')[0] == 200
+
+
+def test_many_clients_share_batches(service):
+  slow = SlowService(service, 0.05)
+  with serving(slow) as client:
+    body = {'documents': TEXTS, 'k': 1}
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+      answers = list(pool.map(client.predict, [body] * 48))
+    assert all(answer == answers[0] for answer in answers)
+    text = client.send('GET', '/metrics')[1].decode()
+    values = dict(line.rsplit(' ', 1) for line in text.splitlines())
+    assert float(values['xjax_batch_documents_sum']) == 48 * len(TEXTS)
+    assert float(values['xjax_batch_documents_count']) < 24
+
+
+@pytest.mark.fuzzed
+@settings(deadline=None)
+@given(st.data())
+def test_any_body_is_answered_with_json(client, data):
+  values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda x: (
+      st.lists(x, max_size=3)
+      | st.dictionaries(st.sampled_from(FIELDS) | st.text(), x, max_size=4)
+    ),
+    max_leaves=8,
+  )
+  whole = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, values))
+  body = data.draw(
+    st.binary(max_size=200) | (whole | values).map(lambda x: json.dumps(x))
+  )
+  path = data.draw(st.sampled_from(['/predict', '/shaded']))
+  body = body if isinstance(body, bytes) else body.encode()
+  status, text, headers = client.send('POST', path, body)
+  answer = json.loads(text)
+  assert headers['content-type'] == 'application/json'
+  assert status in (200, 400, 413)
+  assert (status != 200) == ('error' in answer)
+
+
+FIELDS = (
+  'documents',
+  'text',
+  'zones',
+  'id',
+  'labels',
+  'k',
+  'threshold',
+  'explain',
+)
+
+
+def test_an_address_in_use_is_an_error():
+  with bind('127.0.0.1', 0) as listener:
+    listener.listen()
+    port = listener.getsockname()[1]
+    with pytest.raises(ConfigError, match='choose another port'):
+      bind('127.0.0.1', port)
+  with pytest.raises(ConfigError, match='cannot listen there'):
+    bind('no.such.host.invalid', 1)
+
+
+@pytest.mark.thorough
+def test_sigterm_answers_what_waits_and_exits_with_0(linear_run):
+  command = [sys.executable, '-m', 'xjax', 'serve', '--port=0']
+  process = subprocess.Popen(
+    [*command, f'--workdir={linear_run}'], stderr=subprocess.PIPE, text=True
+  )
+  with process:
+    line = next(x for x in process.stderr if x.startswith('serving on '))
+    client = Client(int(line.split(':')[2].split('/')[0]))
+    body = {'documents': ['a cat and a dog'] * 1000, 'k': 6}
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+      future = pool.submit(client.predict, body)
+      time.sleep(0.02)
+      process.send_signal(signal.SIGTERM)
+      status, answer = future.result(30)
+    assert status == 200
+    assert len(answer['predictions']) == 1000
+    rest = process.stderr.read()
+    assert process.wait(30) == 0
+    assert 'Traceback' not in rest
+    with pytest.raises(OSError):
+      client.predict(body)

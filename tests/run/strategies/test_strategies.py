@@ -1,0 +1,397 @@
+"""Compares strategies with their definitions over dense probabilities."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
+from xjax.run.strategies.ranked_documents import RankedDocuments
+from xjax.run.strategies.strategies import (
+  BoundedRandomStrategy,
+  CoverageStrategy,
+  Greedy,
+  StandardStrategy,
+  WeightedStrategy,
+  choose,
+  document_order,
+)
+
+N, L = 60, 40
+KINDS = list(ScoreKind)
+SIGMOID = (1.7, -0.4)  # makes probabilities of margins
+
+
+class DenseScorer:
+  """Knows the scores of all documents, and ranks labels by sorting them."""
+
+  assigned_above = None
+  selected_by = 'exact'
+
+  def __init__(self, scores_NL, kind):
+    self.scores_NL, self.score_kind = scores_NL.astype(np.float32), kind
+    self.n_labels = scores_NL.shape[1]
+    self.asked = 0
+
+  def topk(
+    self,
+    batch,
+    k,
+    weights=None,
+    slices=(),
+    allowed=None,
+    sigmoid=AS_LOGITS,
+  ):
+    assert not slices and allowed is None
+    scores_BL = self.scores_NL[batch.positives_BP[:, 0]]
+    if weights is not None:
+      assert weights.dtype == np.float32 and weights.max() == 1
+      weights = weights[: self.n_labels]
+      if self.score_kind is ScoreKind.PROBABILITY:
+        scores_BL = np.where(weights > 0, weights * scores_BL, -np.inf)
+      else:
+        a, b = np.float32(sigmoid)
+        with np.errstate(divide='ignore'):
+          logs_L = np.log(weights)
+        scores_BL = logs_L - np.logaddexp(np.float32(0), -(a * scores_BL + b))
+    self.asked += int(batch.mask_B.sum())
+    best_BL = np.argsort(-scores_BL, axis=1, kind='stable')[:, :k]
+    found_BK = np.take_along_axis(scores_BL, best_BL, 1)
+    ids_BK = np.where(found_BK == -np.inf, PAD, best_BL).astype(np.int32)
+    fill = [(0, 0), (0, k - ids_BK.shape[1])]
+    return (
+      np.pad(ids_BK, fill, constant_values=PAD)[None],
+      np.pad(found_BK, fill, constant_values=-np.inf)[None],
+    )
+
+
+def batches_of(size):
+  """Makes batches out of order and padded; gold has the row numbers."""
+
+  def batches(rows_N):
+    places = np.arange(len(rows_N))[::-1]
+    for start in range(0, len(rows_N), size):
+      doc_B = np.full(size, PAD, np.int32)
+      some = places[start : start + size]
+      doc_B[: len(some)] = some
+      row_B = np.where(doc_B == PAD, 0, rows_N[doc_B])
+      yield Batch(None, None, row_B[:, None], doc_B != PAD, doc_B)
+
+  return batches
+
+
+def logits(seed, n=N, n_labels=L, scale=2.0):
+  """Returns logits of frequent and rare labels; no two logits are equal."""
+  rng = np.random.default_rng(seed)
+  drawn = scale * rng.standard_normal((n, n_labels))
+  drawn -= rng.exponential(scale, n_labels)
+  return drawn.astype(np.float32)
+
+
+def ranked(logits_NL, kind, size=7, known=5):
+  """Returns documents whose scores of this kind mean the given logits."""
+  scores_NL = logits_NL.astype(np.float64)
+  match kind:
+    case ScoreKind.MARGIN:
+      scores_NL = (scores_NL - SIGMOID[1]) / SIGMOID[0]
+    case ScoreKind.PROBABILITY:
+      scores_NL = 1 / (1 + np.exp(-scores_NL))
+  scorer = DenseScorer(scores_NL, kind)
+  n = len(logits_NL)
+  documents = RankedDocuments(scorer, batches_of(size), n, SIGMOID)
+  lists = documents.topk(np.arange(n), known) if known else None
+  scorer.asked = 0
+  return RankedDocuments(scorer, batches_of(size), n, SIGMOID, lists)
+
+
+def probabilities(documents):
+  """Returns the probabilities that the scores mean, float64 [N, L]."""
+  scores_NL = documents.scorer.scores_NL.astype(np.float64)
+  match documents.scorer.score_kind:
+    case ScoreKind.LOGIT:
+      return 1 / (1 + np.exp(-scores_NL))
+    case ScoreKind.MARGIN:
+      return 1 / (1 + np.exp(-(SIGMOID[0] * scores_NL + SIGMOID[1])))
+    case ScoreKind.PROBABILITY:
+      return scores_NL
+
+
+def log_misses(documents):
+  """Returns log(1 - p), float64 [N, L]; exact even where p rounds to 1."""
+  scores_NL = documents.scorer.scores_NL.astype(np.float64)
+  match documents.scorer.score_kind:
+    case ScoreKind.LOGIT:
+      return -np.logaddexp(0, scores_NL)
+    case ScoreKind.MARGIN:
+      return -np.logaddexp(0, SIGMOID[0] * scores_NL + SIGMOID[1])
+    case ScoreKind.PROBABILITY:
+      return np.log1p(-scores_NL)
+
+
+def best(gains_L, k):
+  """Returns k labels of the highest gains above 0; lower labels win ties."""
+  at = np.argsort(-gains_L, kind='stable')[:k]
+  return at[gains_L[at] > 0]
+
+
+def padded(rows, k):
+  out = np.full((len(rows), k), PAD, np.int32)
+  for row, ids in enumerate(rows):
+    out[row, : len(ids)] = ids
+  return out
+
+
+def algorithm_1(p_NL, k, beta, order_N):
+  """Runs Algorithm 1 of Schultheis et al. 2022; gains are of Section 5.3."""
+  f_L = np.ones(p_NL.shape[1])
+  found = [None] * len(p_NL)
+  for row in order_N:
+    found[row] = best((f_L + beta) * p_NL[row], k)
+    f_L[found[row]] *= 1 - p_NL[row, found[row]]
+  return padded(found, k)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('beta', [0.0, 0.25, 1.0])
+@pytest.mark.parametrize('size', [1, 7, 64])
+def test_coverage_is_algorithm_1(kind, beta, size):
+  documents = ranked(logits(0), kind, size)
+  found = choose(CoverageStrategy(beta, seed=3), documents, 4)
+  p_NL = probabilities(documents)
+  order_N = document_order(3, N)
+  expected = algorithm_1(p_NL, 4, beta, order_N)
+  np.testing.assert_array_equal(found.ids_NK, expected)
+  np.testing.assert_allclose(
+    found.scores_NK,
+    np.take_along_axis(documents.scorer.scores_NL, found.ids_NK, 1),
+    rtol=1e-4,
+    atol=1e-5,
+  )
+  assert found.asked_again == documents.scorer.asked - N
+  assert (np.diff(found.ranks_NK) <= 0).all()
+  # Another order of the documents gives other lists.
+  assert (expected != algorithm_1(p_NL, 4, beta, np.arange(N))).any()
+
+
+@pytest.mark.parametrize('beta', [0.0, 0.25, 1.0])
+@pytest.mark.parametrize('listed', [2, 3, 6, 40])
+@pytest.mark.parametrize('window', [1, 5, 60])
+def test_what_is_asked_for_changes_nothing(beta, listed, window):
+  """Checks lists that are just long enough, and lists of all labels."""
+  seed = listed + window
+  documents = ranked(logits(seed), ScoreKind.LOGIT)
+  greedy = Greedy(documents, 2, beta, listed, window)
+  order_N = document_order(seed, N)
+  ids_NK, _, _, again = greedy.cover(order_N)
+  p_NL = probabilities(documents)
+  np.testing.assert_array_equal(ids_NK, algorithm_1(p_NL, 2, beta, order_N))
+  assert again == documents.scorer.asked - N
+  if window == 1 or listed == L:
+    assert not again
+  elif window == 60 and listed == 2:
+    assert again
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('listed', [3, 5, 12])
+@pytest.mark.parametrize('window', [1, 4, 30])
+def test_of_equal_gains_the_lower_label_comes_first(kind, listed, window):
+  """Checks that equally probable labels are selected in turn."""
+  documents = ranked(np.full((30, 12), 0.5, np.float32), kind, known=12)
+  greedy = Greedy(documents, 3, 0.0, listed, window)
+  ids_NK, _, _, again = greedy.cover(np.arange(30))
+  in_turn = np.tile(np.arange(12).reshape(4, 3), (8, 1))[:30]
+  np.testing.assert_array_equal(ids_NK, in_turn)
+  assert (again > 0) == (window > 1 and listed < 12)
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.example(310, 19, 8, 1, 100.0, ScoreKind.LOGIT, 12)
+@hypothesis.given(
+  seed=st.integers(0, 1000),
+  n=st.integers(1, 30),
+  n_labels=st.integers(1, 12),
+  k=st.integers(1, 6),
+  beta=st.sampled_from([0.0, 0.25, 1.0, 100.0]),
+  kind=st.sampled_from(KINDS),
+  scale=st.sampled_from([0.5, 3, 12]),
+)
+def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
+  """Checks few and certain labels, whose gains fall by many orders.
+
+  Near ties may differ, so the gains of the selected labels are compared.
+  """
+  drawn = logits(seed, n, n_labels, scale)
+  if kind is ScoreKind.PROBABILITY:
+    drawn = np.clip(drawn, -80, 9)  # float32 must hold p and 1 - p
+  documents = ranked(drawn, kind, 4, known=12)
+  found = choose(CoverageStrategy(beta, seed), documents, k)
+  p_NL, log_misses_NL = probabilities(documents), log_misses(documents)
+  log_f_L = np.zeros(n_labels)
+  for row in document_order(seed, n):
+    with np.errstate(divide='ignore'):
+      gains_L = np.logaddexp(log_f_L, np.log(float(beta))) + np.log(p_NL[row])
+    ids = found.ids_NK[row][found.ids_NK[row] != PAD]
+    assert len(set(ids)) == len(ids) == min(k, n_labels)
+    np.testing.assert_allclose(
+      gains_L[ids], -np.sort(-gains_L)[:k], rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(
+      found.ranks_NK[row, : len(ids)], gains_L[ids], rtol=1e-5, atol=1e-5
+    )
+    log_f_L[ids] += log_misses_NL[row, ids]
+
+
+def test_gains_fall_further_than_float32_goes():
+  """Checks Algorithm 1 where f falls far below the range of float32."""
+  drawn = np.tile(np.array([3, 2, 1, 0, -1], np.float32), (400, 1))
+  drawn += np.random.default_rng(0).normal(0, 0.1, drawn.shape)
+  documents = ranked(drawn.astype(np.float32), ScoreKind.LOGIT)
+  greedy = Greedy(documents, 2, 0.0, listed=2)
+  ids_NK, logs_NK, _, _ = greedy.cover(np.arange(400))
+  assert logs_NK.min() < -110  # float32 ends at -103
+  expected = algorithm_1(probabilities(documents), 2, 0, np.arange(400))
+  np.testing.assert_array_equal(ids_NK, expected)
+
+
+def test_labels_with_a_weight_that_is_not_their_own():
+  """Checks labels whose weights are too low for float32."""
+  drawn = np.zeros((30, 12), np.float32)
+  drawn[:, 0] = -300
+  drawn[:29, 1:] = 50 + np.arange(11)
+  documents = ranked(drawn, ScoreKind.LOGIT, known=12)
+  greedy = Greedy(documents, 2, 0.0, listed=2)
+  ids_NK, _, _, _ = greedy.cover(np.arange(30))
+  # Each document gets the labels selected least, the less probable first.
+  expected = np.full((30, 2), PAD)
+  log_f_L = np.zeros(12)
+  for row in range(30):
+    gains_L = log_f_L - np.logaddexp(0, -drawn[row].astype(np.float64))
+    expected[row] = np.argsort(-gains_L, kind='stable')[:2]
+    log_f_L[expected[row]] -= np.logaddexp(0, drawn[row, expected[row]])
+  np.testing.assert_array_equal(ids_NK, expected)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('size', [1, 7])
+def test_weighted_is_weight_times_probability(kind, size):
+  documents = ranked(logits(1), kind, size)
+  rng = np.random.default_rng(1)
+  weights_L = rng.exponential(5, L)
+  weights_L[::5] = 0
+  found = choose(WeightedStrategy(np.append(weights_L, 1e6)), documents, 6)
+  gains_NL = weights_L * probabilities(documents)
+  expected = padded([best(gains_L, 6) for gains_L in gains_NL], 6)
+  np.testing.assert_array_equal(found.ids_NK, expected)
+  np.testing.assert_allclose(
+    found.ranks_NK, np.log(np.take_along_axis(gains_NL, expected, 1)), rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    found.scores_NK,
+    np.take_along_axis(documents.scorer.scores_NL, expected, 1),
+    rtol=1e-5,
+    atol=1e-5,
+  )
+
+
+def test_weights_that_select_few_labels_or_none():
+  documents = ranked(logits(1), ScoreKind.LOGIT)
+  weights_L = np.zeros(L)
+  none = choose(WeightedStrategy(weights_L), documents, 3)
+  assert (none.ids_NK == PAD).all()
+  assert np.isneginf(none.ranks_NK).all() and np.isneginf(none.scores_NK).all()
+  weights_L[[8, 5]] = 1e300
+  few = choose(WeightedStrategy(weights_L), documents, 3)
+  np.testing.assert_array_equal(np.sort(few.ids_NK), [[PAD, 5, 8]] * N)
+  assert np.isneginf(few.scores_NK[:, 2]).all()
+
+
+@pytest.mark.parametrize('k', [3, L + 5])
+def test_standard_is_the_order_of_scores(k):
+  documents = ranked(logits(2), ScoreKind.MARGIN)
+  found = choose(StandardStrategy(), documents, k)
+  expected = np.argsort(-documents.scorer.scores_NL, axis=1, kind='stable')
+  expected = padded(expected[:, :k], k)
+  np.testing.assert_array_equal(found.ids_NK, expected)
+  np.testing.assert_array_equal(found.ranks_NK, found.scores_NK)
+
+
+def test_bounded_random():
+  k = 4
+  documents = ranked(logits(2), ScoreKind.MARGIN, size=7)
+  found = choose(BoundedRandomStrategy(seed=5), documents, k)
+  scores_NL = documents.scorer.scores_NL
+  order_NL = np.argsort(-scores_NL, axis=1, kind='stable')
+  places = [
+    [list(order_NL[row, : 2 * k]).index(label) for label in found.ids_NK[row]]
+    for row in range(N)
+  ]
+  assert (np.diff(places) > 0).all()  # sorted by score, and no label twice
+  assert set(np.ravel(places)) == set(range(2 * k))
+  assert len(set(map(tuple, places))) > N / 3
+  other = ranked(logits(2), ScoreKind.MARGIN, size=64)
+  again = choose(BoundedRandomStrategy(seed=5), other, k)
+  np.testing.assert_array_equal(again.ids_NK, found.ids_NK)
+  another = choose(BoundedRandomStrategy(seed=6), other, k)
+  assert (another.ids_NK != found.ids_NK).any()
+  alone = choose(BoundedRandomStrategy(b=1), other, k)
+  np.testing.assert_array_equal(alone.ids_NK, order_NL[:, :k])
+
+
+STRATEGIES = [
+  StandardStrategy(),
+  WeightedStrategy(np.ones(3)),
+  BoundedRandomStrategy(),
+  CoverageStrategy(),
+  CoverageStrategy(1.0),
+]
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize('kind', KINDS)
+def test_fewer_labels_than_asked_for(strategy, kind):
+  documents = ranked(logits(0, 9, 3), kind)
+  found = choose(strategy, documents, 5)
+  assert (np.sort(found.ids_NK)[:, 2:] == [0, 1, 2]).all()
+  assert (found.ids_NK[:, 3:] == PAD).all()
+  assert (np.isneginf(found.ranks_NK) == (found.ids_NK == PAD)).all()
+  assert (np.isneginf(found.scores_NK) == (found.ids_NK == PAD)).all()
+
+
+class EmptyScorer(DenseScorer):
+  """Finds nothing, as exact match may."""
+
+  def topk(self, batch, k, **asked):
+    ids, scores = super().topk(batch, k, **asked)
+    return np.full_like(ids, PAD), np.full_like(scores, -np.inf)
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize('n', [0, 4])
+def test_empty_lists_and_no_documents(strategy, n):
+  scorer = EmptyScorer(logits(0, n, 3), ScoreKind.MARGIN)
+  found = choose(
+    strategy, RankedDocuments(scorer, batches_of(2), n, SIGMOID), 2
+  )
+  assert found.ids_NK.shape == found.ranks_NK.shape == (n, 2)
+  assert (found.ids_NK == PAD).all() and np.isneginf(found.ranks_NK).all()
+  assert found.asked_again == 0
+
+
+def test_certain_labels_are_covered_at_once():
+  """Checks that probability 1 gains nothing later, and 0 gains nothing."""
+  scores_NL = np.array([[1, 0.5, 0, 0], [1, 0.5, 0.25, 0]], np.float32)
+  scorer = DenseScorer(scores_NL, ScoreKind.PROBABILITY)
+  documents = RankedDocuments(scorer, batches_of(2), 2)
+  known = documents.topk(np.arange(2), 4)
+  documents = RankedDocuments(scorer, batches_of(2), 2, known=known)
+  ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
+  np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])
+
+
+def test_orders_are_permutations_of_their_own():
+  orders = [document_order(seed, 50).tolist() for seed in range(3)]
+  assert all(sorted(order) == list(range(50)) for order in orders)
+  assert orders[0] != list(range(50))
+  assert orders[0] != orders[1] != orders[2]
+  assert orders[0] == document_order(0, 50).tolist()

@@ -1,0 +1,277 @@
+"""Batches: contents, order, resume, shards, shapes."""
+
+import contextlib
+import gc
+import subprocess
+import sys
+import time
+import tracemalloc
+
+import grain
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import Share
+from xjax.core.types import PAD, Batch, Ragged
+from xjax.train.batches.dense import TrainBatches, eval_batches
+
+BUCKETS = (4, 8, 16)
+
+
+def corpus(n: int, seed: int = 0) -> tuple[Ragged, Ragged]:
+  rng = np.random.default_rng(seed)
+  tokens = [rng.integers(2, 90, k) for k in rng.integers(0, 17, n)]
+  gold = [np.sort(rng.permutation(40)[:k]) for k in rng.integers(0, 12, n)]
+  return Ragged.of(tokens), Ragged.of(gold)
+
+
+def train(n: int = 50, **changes) -> TrainBatches:
+  settings = {'batch_size': 8, 'buckets': BUCKETS, 'seed': 3, **changes}
+  return TrainBatches(*corpus(n), **settings)
+
+
+def reading(batches: TrainBatches) -> contextlib.closing:
+  return contextlib.closing(iter(batches.dataset()))
+
+
+def assert_same(a: Batch, b: Batch):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def take(iterator, n: int) -> list[Batch]:
+  return [next(iterator) for _ in range(n)]
+
+
+def documents(batches) -> list[int]:
+  return [int(d) for b in batches for d in b.doc_B if d != PAD]
+
+
+def test_an_epoch_has_every_document_once():
+  batches = train()
+  with reading(batches) as iterator:
+    for _ in range(3):
+      epoch = take(iterator, batches.steps_per_epoch)
+      assert sorted(documents(epoch)) == list(range(50))
+
+
+def test_a_batch_has_what_its_documents_have():
+  tokens, gold = corpus(50)
+  batches = train()
+  for i in range(batches.steps_per_epoch):
+    batch = batches[i]
+    assert batch.tokens_BT.dtype == batch.positives_BP.dtype == np.int32
+    assert batch.lengths_B.dtype == batch.doc_B.dtype == np.int32
+    assert batch.mask_B.dtype == bool
+    width = batch.tokens_BT.shape[1]
+    for row, doc in enumerate(batch.doc_B):
+      assert batch.mask_B[row] == (doc != PAD)
+      length, ids = batch.lengths_B[row], batch.tokens_BT[row]
+      positives = batch.positives_BP[row]
+      if doc == PAD:
+        assert (positives == PAD).all()
+      else:
+        np.testing.assert_array_equal(positives[positives != PAD], gold[doc])
+        assert width == min(b for b in BUCKETS if b >= len(tokens[doc]))
+      words = tokens[doc] if doc != PAD else []
+      # A row without tokens is one unknown token, so that no softmax is NaN.
+      want = words if len(words) else [1]
+      np.testing.assert_array_equal(ids[:length], want)
+      assert (ids[length:] == 0).all()
+
+
+def test_padding_may_be_another_id():
+  plain, other = train(), train(padding=77)
+  for i in range(plain.steps_per_epoch):
+    inside = (
+      np.arange(plain[i].tokens_BT.shape[1]) < plain[i].lengths_B[:, None]
+    )
+    assert not inside.all()
+    np.testing.assert_array_equal(
+      other[i].tokens_BT, np.where(inside, plain[i].tokens_BT, 77)
+    )
+
+
+def test_the_longest_gold_fits_and_shapes_are_few():
+  tokens, gold = corpus(200)
+  batches = train(200)
+  seen = {
+    (b.tokens_BT.shape[1], b.positives_BP.shape[1])
+    for b in map(batches.__getitem__, range(batches.steps_per_epoch))
+  }
+  assert seen == batches.shapes and len(seen) == len(BUCKETS)
+  assert {p for _, p in seen} == {16}  # at most 11 positives
+  few = TrainBatches(
+    tokens, Ragged.of([[1]] * 200), batch_size=8, buckets=BUCKETS, seed=0
+  )
+  assert {p for _, p in few.shapes} == {4}
+
+
+def test_buckets_without_documents_have_no_shape():
+  tokens, gold = Ragged.of([[5] * 7] * 3), Ragged.of([[0]] * 3)
+  batches = TrainBatches(tokens, gold, batch_size=2, buckets=BUCKETS, seed=0)
+  assert batches.shapes == {(8, 4)} and batches.steps_per_epoch == 2
+
+
+def test_order_differs_by_epoch_and_by_seed_and_is_repeatable():
+  batches = train()
+  steps = batches.steps_per_epoch
+  first, second = (
+    documents(batches[e * steps + i] for i in range(steps)) for e in (0, 1)
+  )
+  other = train(seed=4)
+  third = documents(other[i] for i in range(steps))
+  assert first != second and first != third
+  again = train()
+  assert first == documents(again[i] for i in range(steps))
+  # Batches are shuffled too: their widths are not in order.
+  widths = [batches[i].tokens_BT.shape[1] for i in range(steps)]
+  assert widths != sorted(widths)
+
+
+@pytest.mark.parametrize('workers', [0, 1, 3])
+def test_threads_do_not_matter(workers):
+  batches = train()
+  with reading(train(workers=workers)) as iterator:
+    for i in range(2 * batches.steps_per_epoch):
+      assert_same(next(iterator), batches[i])
+
+
+@pytest.mark.parametrize('count', [2, 4])
+def test_shares_of_all_processes_make_the_batch(count):
+  whole = train()
+  parts = [train(share=Share((i,), count)) for i in range(count)]
+  for i in range(2 * whole.steps_per_epoch):
+    shares = [part[i] for part in parts]
+    assert all(len(s.doc_B) == 8 // count for s in shares)
+    joined = jax.tree.map(lambda *x: np.concatenate(x), *shares)
+    assert_same(joined, whole[i])
+
+
+def test_resumes_exactly_from_any_point():
+  batches = train(30)
+  total = 2 * batches.steps_per_epoch + 1
+  with reading(batches) as iterator:
+    states, seen = [], []
+    for _ in range(total):
+      states.append(iterator.get_state())
+      seen.append(next(iterator))
+  with reading(train(30)) as resumed:
+    for at in reversed(range(total)):
+      resumed.set_state(states[at])
+      for want in seen[at : at + 3]:
+        assert_same(next(resumed), want)
+
+
+def test_resumes_through_a_checkpoint(tmp_path):
+  with (
+    reading(train()) as iterator,
+    reading(train()) as resumed,
+    ocp.CheckpointManager(tmp_path / 'checkpoints') as manager,
+  ):
+    take(iterator, 5)
+    save = ocp.args.Composite(data=grain.checkpoint.CheckpointSave(iterator))
+    manager.save(5, args=save)
+    manager.wait_until_finished()
+    want = take(iterator, 4)
+    restore = grain.checkpoint.CheckpointRestore(resumed)
+    manager.restore(5, args=ocp.args.Composite(data=restore))
+    for a, b in zip(take(resumed, 4), want, strict=True):
+      assert_same(a, b)
+
+
+def test_many_epochs_hold_no_memory():
+  # Without threads, whose batches read ahead would be counted too.
+  batches = train(2000, batch_size=250, workers=0)
+  with reading(batches) as iterator:
+    tracemalloc.start()
+    for _ in range(3 * batches.steps_per_epoch):
+      next(iterator)
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(30 * batches.steps_per_epoch):
+      next(iterator)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+  assert grown < 100_000  # 30 plans are 240 kB, their batches 6 MB
+
+
+def test_a_million_documents_are_planned_in_a_second():
+  lengths = np.random.default_rng(0).integers(0, 17, 1_000_000)
+  indptr = np.concatenate([[0], np.cumsum(lengths)])
+  tokens = Ragged(indptr, np.ones(indptr[-1], np.int32))
+  gold = Ragged(np.zeros_like(indptr), np.zeros(0, np.int32))
+  batches = TrainBatches(tokens, gold, batch_size=64, buckets=BUCKETS, seed=0)
+  start = time.process_time()
+  batches[0]
+  assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize('n', [0, 1, 50])
+def test_eval_has_every_document_once_by_bucket_then_row(n):
+  tokens, gold = corpus(n)
+  batches = eval_batches(tokens, gold, batch_size=8, buckets=BUCKETS)
+  seen = list(batches)
+  assert len(seen) == len(batches)
+  docs = documents(seen)
+  buckets = [min(b for b in BUCKETS if b >= len(tokens[d])) for d in docs]
+  assert sorted(docs) == list(range(n))
+  order = list(zip(buckets, docs, strict=True))
+  assert order == sorted(order)
+  # It can be gone through again.
+  assert documents(batches) == docs
+
+
+def test_eval_shares_are_alike_and_make_the_batch():
+  tokens, gold = corpus(50)
+  settings = {'batch_size': 8, 'buckets': BUCKETS}
+  whole = list(eval_batches(tokens, gold, **settings))
+  parts = [
+    list(eval_batches(tokens, gold, **settings, share=Share((i,), 2)))
+    for i in range(2)
+  ]
+  assert len(parts[0]) == len(parts[1]) == len(whole)
+  for a, b, want in zip(*parts, whole, strict=True):
+    joined = jax.tree.map(lambda *x: np.concatenate(x), a, b)
+    assert_same(joined, want)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'said'),
+  [
+    ({'buckets': (8, 4, 16)}, 'ascend'),
+    ({'buckets': ()}, 'ascend'),
+    ({'buckets': (0, 16)}, 'ascend'),
+    ({'buckets': (4, 8)}, '16 tokens.*last.*is 8'),
+    ({'share': Share((0,), 3)}, '8 documents does not divide into 3'),
+    ({'batch_size': 0}, 'batch of 0'),
+  ],
+)
+def test_impossible_settings(changes, said):
+  with pytest.raises(ConfigError, match=said):
+    train(**changes)
+
+
+def test_no_documents_to_train_on():
+  with pytest.raises(DataError, match='no documents'):
+    train(0)
+
+
+def test_leaving_python_in_mid_epoch_is_quiet():
+  program = """
+import numpy as np
+from xjax.core.types import Ragged
+from xjax.train.batches.dense import TrainBatches
+rows = Ragged.of([[1, 2]] * 40)
+iterator = iter(TrainBatches(
+  rows, rows, batch_size=4, buckets=(4,), seed=0).dataset())
+next(iterator)
+"""
+  answer = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
+  )
+  assert answer.returncode == 0
+  assert answer.stderr == ''

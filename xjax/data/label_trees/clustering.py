@@ -1,0 +1,202 @@
+"""Divides sparse rows into clusters by k-means, of equal or of any size."""
+
+from collections.abc import Callable, Sequence
+import concurrent.futures
+
+from numba import njit
+import numpy as np
+from scipy import sparse
+
+from xjax.models.linear.dual import csr_arrays
+
+_JIT = {
+  'nogil': True,
+  'cache': True,
+  'error_model': 'numpy',
+  'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
+}
+_ROUNDS = 20
+_GAIN = 1e-4  # rounds end if the mean similarity grows by less than this share
+
+
+def balanced_kmeans(
+  features: sparse.csr_array,
+  members: np.ndarray,
+  k: int,
+  seed: int | Sequence[int],
+  *,
+  spherical: bool = True,
+  workers: int = 1,
+) -> np.ndarray:
+  """Divides rows into k clusters whose sizes differ by at most one.
+
+  The method is Lloyd's algorithm with a limit on the size of clusters. Each row
+  chooses the most similar cluster that has room. If too many rows choose a
+  cluster, some of these rows must choose again. The cluster keeps the rows that
+  would lose the most similarity by a move to the next best cluster. (For two
+  clusters, this is the split of Parabel, Prabhu et al. 2018.)
+
+  Args:
+    features: float32 [rows, D].
+    members: int [members], the rows to divide.
+    k: number of clusters, at most the number of members.
+    seed: decides the first centres. This is the only random choice.
+    spherical: if True, the similarity of a row and a cluster is the cosine of
+      the row and the mean of the cluster's rows, and rows must have length 1.
+      If False, a row is most similar to the cluster whose mean is closest.
+    workers: number of threads. The result does not depend on this number.
+
+  Returns:
+    int64 [members], the cluster of each member.
+  """
+  options = spherical, workers
+  return _lloyd(features, members, k, seed, *options, _assign)
+
+
+def unbalanced_kmeans(
+  features: sparse.csr_array,
+  members: np.ndarray,
+  k: int,
+  seed: int | Sequence[int],
+  *,
+  spherical: bool = True,
+  workers: int = 1,
+) -> np.ndarray:
+  """Divides rows into at most k clusters of any size, by Lloyd's algorithm.
+
+  Args:
+    features, members, k, seed, spherical, workers: as in balanced_kmeans.
+
+  Returns:
+    int64 [members], the cluster of each member. Clusters are numbered from 0,
+    and no cluster is empty.
+  """
+  options = spherical, workers
+  part = _lloyd(features, members, k, seed, *options, _most_similar)
+  return np.unique(part, return_inverse=True)[1]
+
+
+def _lloyd(
+  features: sparse.csr_array,
+  members: np.ndarray,
+  k: int,
+  seed: int | Sequence[int],
+  spherical: bool,
+  workers: int,
+  assign: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+  """Returns the cluster of each member, which `assign` chooses in each round.
+
+  Args:
+    features, members, k, seed, spherical, workers: as in balanced_kmeans.
+    assign: function of similarities [members, k] that returns clusters.
+  """
+  rng = np.random.default_rng(seed)
+  rows = _drop_unused_features(features[members])
+  first = rng.choice(len(members), k, replace=False)
+  centres = np.ascontiguousarray(rows[first].toarray().T)
+  before = -np.inf
+  for _ in range(_ROUNDS):
+    similar = _similarities(rows, centres, spherical, workers)
+    part = assign(similar)
+    mean = similar[np.arange(len(members)), part].mean(dtype=np.float64)
+    if mean - before < _GAIN * abs(mean):
+      break
+    before = mean
+    _centre(rows, part, centres, spherical)
+  return part
+
+
+def _drop_unused_features(rows: sparse.csr_array) -> sparse.csr_array:
+  """Drops features that no row has, so that the centres are small."""
+  used, columns = np.unique(rows.indices, return_inverse=True)
+  parts = rows.data, columns.astype(np.int32), rows.indptr
+  return sparse.csr_array(parts, (rows.shape[0], len(used)))
+
+
+def _similarities(
+  rows: sparse.csr_array, centres: np.ndarray, spherical: bool, workers: int
+) -> np.ndarray:
+  """Returns the similarity of each row to each centre, float32 [rows, k]."""
+  m = rows.shape[0]
+  similar = np.empty((m, centres.shape[1]), np.float32)
+  bounds = np.linspace(0, m, workers + 1).astype(int)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    futures = [
+      pool.submit(_products, *csr_arrays(rows), first, last, centres, similar)
+      for first, last in zip(bounds, bounds[1:])
+    ]
+    for future in futures:
+      future.result()
+  if not spherical:
+    # |x - c|^2 = |x|^2 - 2 (x c - |c|^2 / 2), and |x|^2 is the same for all c.
+    similar -= (centres**2).sum(axis=0) / 2
+  return similar
+
+
+def _centre(
+  rows: sparse.csr_array,
+  part: np.ndarray,
+  centres: np.ndarray,
+  spherical: bool,
+) -> None:
+  """Moves each column of `centres` to the mean of its cluster's rows."""
+  _sums(*csr_arrays(rows), part, centres)
+  if spherical:
+    sizes = np.sqrt((centres**2).sum(axis=0))
+  else:
+    sizes = np.bincount(part, minlength=centres.shape[1])
+  centres /= np.maximum(sizes, np.float32(1e-12)).astype(np.float32)
+
+
+def _most_similar(similar: np.ndarray) -> np.ndarray:
+  """Assigns each row to the most similar cluster."""
+  return similar.argmax(axis=1)
+
+
+def _assign(similar: np.ndarray) -> np.ndarray:
+  """Assigns rows to clusters of equal size by the similarities [rows, k]."""
+  m, k = similar.shape
+  room = np.full(k, m // k)
+  room[: m % k] += 1
+  part = np.full(m, -1)
+  left = np.arange(m)
+  while len(left):
+    wished = np.where(room > 0, similar[left], -np.inf)
+    best = wished.argmax(axis=1)
+    rows = np.arange(len(left))
+    top = wished[rows, best]
+    wished[rows, best] = -np.inf
+    next_best = wished.max(axis=1, initial=-np.inf)
+    order = np.argsort(next_best - top, kind='stable')
+    for cluster in np.flatnonzero(room):
+      taken = order[best[order] == cluster][: room[cluster]]
+      part[left[taken]] = cluster
+      room[cluster] -= len(taken)
+    left = left[part[left] < 0]
+  return part
+
+
+@njit(**_JIT)
+def _products(indptr, indices, values, first, last, centres, out):
+  """Stores products of rows and all centres in `out`.
+
+  The rows are `first` to `last` - 1.
+  """
+  k = centres.shape[1]
+  for i in range(first, last):
+    sums = out[i]
+    sums[:] = 0
+    for e in range(indptr[i], indptr[i + 1]):
+      value, row = values[e], centres[indices[e]]
+      for j in range(k):
+        sums[j] += value * row[j]
+
+
+@njit(**_JIT)
+def _sums(indptr, indices, values, part, centres):
+  """Sets each centre to the sum of the rows of its cluster."""
+  centres[:] = 0
+  for i in range(len(part)):
+    for e in range(indptr[i], indptr[i + 1]):
+      centres[indices[e], part[i]] += values[e]

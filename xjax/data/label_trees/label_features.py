@@ -1,0 +1,179 @@
+"""Computes the features by which labels are clustered."""
+
+import enum
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.types import Ragged
+from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.text.words import split_terms
+
+_ENTRIES = 2**22  # entries of documents that are summed at a time
+
+
+class LabelFeatures(enum.Enum):
+  """Chooses the features by which labels are clustered.
+
+  Attributes:
+    PIFA: positive-instance features. They are the sum of the features of a
+      label's documents, scaled to length 1.
+    PIFA_BY_LENGTH: as PIFA, with two changes. Each document's features are
+      first divided by the document's number of words. The sum is not scaled.
+    NAMES: the TF-IDF features of the labels' names.
+    CO_OCCURRENCE: as PIFA, but the features of a document are its labels. So
+      the features of a label are its numbers of documents with other labels
+      (the output space of Bonsai, Khandagale et al. 2020, Section 3.1).
+    JOINT: as PIFA, but a document has its features and its labels (the joint
+      space of Bonsai).
+  """
+
+  PIFA = 'pifa'
+  PIFA_BY_LENGTH = 'pifa_by_length'
+  NAMES = 'names'
+  CO_OCCURRENCE = 'co_occurrence'
+  JOINT = 'joint'
+
+  @property
+  def needs_texts(self) -> bool:
+    """Returns whether the features come from the texts of a corpus."""
+    return self in (LabelFeatures.PIFA_BY_LENGTH, LabelFeatures.NAMES)
+
+
+def label_features(
+  kind: LabelFeatures, data: TreeData, n: int = 0
+) -> sparse.csr_array:
+  """Returns the features of the trained labels.
+
+  Args:
+    kind: which features.
+    data: the documents and their labels.
+    n: number of values to keep for each label, as in `strongest`. 0 keeps all
+      values.
+
+  Returns:
+    float32 [L, D].
+  """
+  n_labels, rows, lengths = data.space.n_trained, data.rows, None
+  match kind:
+    case LabelFeatures.NAMES:
+      names = [' '.join((x.name, *x.alt)) for x in data.space.labels]
+      features = data.featurise(names[:n_labels])
+      return strongest(features, n) if n else features
+    case LabelFeatures.PIFA_BY_LENGTH:
+      lengths = np.array([len(split_terms(x.text())) for x in data.documents])
+    case LabelFeatures.CO_OCCURRENCE:
+      rows = _indicators(data.gold, n_labels)
+    case LabelFeatures.JOINT:
+      labels = _indicators(data.gold, n_labels)
+      rows = sparse.hstack([data.rows, labels], 'csr')
+  return pifa(rows, data.gold, n_labels, lengths, n)
+
+
+def _indicators(gold: Ragged, n_labels: int) -> sparse.csr_array:
+  """Returns a row for each document, with 1 for its labels, float32 [N, L]."""
+  # With int64 offsets, products would copy the indices of other arrays to
+  # int64.
+  offsets = gold.indptr.astype(np.int32)
+  parts = np.ones(len(gold.values), np.float32), gold.values, offsets
+  return sparse.csr_array(parts, (len(gold), n_labels))
+
+
+def pifa(
+  rows: sparse.csr_array,
+  gold: Ragged,
+  n_labels: int,
+  lengths: np.ndarray | None = None,
+  n: int = 0,
+) -> sparse.csr_array:
+  """Sums the features of each label's documents (PIFA).
+
+  PIFA stands for positive-instance features.
+
+  Args:
+    rows: float32 [N, D], the features of the documents.
+    gold: N rows of labels.
+    n_labels: number of labels, L.
+    lengths: int [N], the number of words of each document. Each document's
+      features are divided by this number, and the sums are not scaled (Bertalis
+      et al., Section 3.3). So frequent labels mostly have larger sums. If
+      `lengths` is None, each sum is divided by its L2 norm (as in CascadeXML
+      and PECOS).
+    n: number of values to keep for each label. The values with the largest
+      absolute values are kept. 0 keeps all values.
+
+  Returns:
+    float32 [L, D]. A label without documents has an empty row.
+  """
+  weights = _indicators(gold, n_labels)
+  if lengths is not None:
+    scale_N = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
+    weights = weights.multiply(scale_N[:, None])
+  weights = weights.T.tocsr()
+  # The time of a product depends on the number of all features, so labels with
+  # few documents share a product.
+  entries = np.repeat(np.diff(rows.indptr), gold.lengths)
+  entries_L = np.bincount(gold.values, entries, n_labels)
+  features = []
+  for part in _parts(entries_L):
+    sums = weights[part] @ rows
+    if lengths is None:
+      sums = normalize(sums)
+    features.append(strongest(sums, n) if n else sums)
+  return sparse.vstack(features, 'csr')
+
+
+def mix(
+  features: sparse.csr_array, weights: sparse.csr_array, n: int = 0
+) -> sparse.csr_array:
+  """Returns for each label a weighted sum of the features of some labels.
+
+  Args:
+    features: float32 [L, D].
+    weights: float32 [L, L], the weights of a sum in each row.
+    n: number of values to keep for each label, as in `strongest`. 0 keeps all
+      values.
+
+  Returns:
+    float32 [L, D].
+  """
+  entries = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+  sizes = np.diff(features.indptr)[weights.indices]
+  entries_L = np.bincount(entries, sizes, weights.shape[0])
+  sums = (weights[part] @ features for part in _parts(entries_L))
+  return sparse.vstack([strongest(x, n) if n else x for x in sums], 'csr')
+
+
+def _parts(entries_L: np.ndarray) -> list[slice]:
+  """Divides labels into parts with about _ENTRIES entries each."""
+  parts = np.cumsum(entries_L) // _ENTRIES
+  starts = np.flatnonzero(np.diff(parts, prepend=-1)).tolist()
+  return list(map(slice, starts, [*starts[1:], len(entries_L)]))
+
+
+def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
+  """Keeps in each row the n values with the largest absolute values.
+
+  If absolute values are equal, the first values of the row are kept.
+
+  Args:
+    features: float32 [L, D].
+    n: at least 1. Rows with at most n values do not change.
+  """
+  starts, data = features.indptr, features.data
+  kept = np.ones(len(data), bool)
+  for row in np.flatnonzero(np.diff(starts) > n):
+    span = slice(starts[row], starts[row + 1])
+    kept[span] = False
+    kept[span.start + np.argsort(-np.abs(data[span]), kind='stable')[:n]] = True
+  ends = np.append(0, np.cumsum(kept))[starts]
+  parts = data[kept], features.indices[kept].astype(np.int32), ends
+  return sparse.csr_array(parts, features.shape)
+
+
+def normalize(rows: sparse.csr_array) -> sparse.csr_array:
+  """Scales rows to length 1, in place."""
+  # Prediction needs this module, but not the library, which loads slowly.
+  from sklearn import preprocessing
+
+  return preprocessing.normalize(rows, copy=False)

@@ -1,0 +1,279 @@
+"""Defines label trees, whose nodes stand for sets of labels."""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+from typing import Self
+
+import numpy as np
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.errors import DataError
+from xjax.core.types import PAD
+from xjax.data.files.faults import plural
+from xjax.models.linear.block_weights import BlockWeights
+
+NO_LABEL = -1
+_TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelTree:
+  """Holds a tree over labels.
+
+  Nodes are numbered by depth, and siblings have consecutive numbers. Node 0 is
+  the root. The children of node v are the nodes from first_child[v] to
+  first_child[v + 1] - 1; a leaf has no children. Every leaf has a label. An
+  inner node may also have a label. Such a node stands for its own label and for
+  all labels below the node.
+
+  Attributes:
+    first_child: int32 [nodes + 1], the first child of each node.
+    label: int32 [nodes], the label of each node, or NO_LABEL. No label occurs
+      twice.
+    n_labels: number of labels. Every label of the tree is less than n_labels.
+  """
+
+  first_child: np.ndarray
+  label: np.ndarray
+  n_labels: int
+
+  def __len__(self) -> int:
+    return len(self.label)
+
+  @classmethod
+  def of(
+    cls, parent: Sequence[int], label: Sequence[int], n_labels: int
+  ) -> Self:
+    """Builds a tree from the parent of each node.
+
+    Args:
+      parent: int [nodes], the parent of each node, -1 for the root. The nodes
+        may be in any order. Siblings keep their order in the tree.
+      label: int [nodes], the label of each node, or NO_LABEL.
+      n_labels: number of labels. Every label of the tree is less than n_labels.
+
+    Raises:
+      DataError: the parents do not form a tree, a leaf has no label, or a label
+        occurs twice.
+    """
+    parent, label = np.asarray(parent, np.int64), np.asarray(label, np.int64)
+    order = _by_depth(parent)
+    number = np.empty(len(parent), np.int64)
+    number[order] = np.arange(len(parent))
+    above = number[parent[order[1:]]]
+    first_child = 1 + np.searchsorted(above, np.arange(len(parent) + 1))
+    tree = cls(
+      first_child.astype(np.int32), label[order].astype(np.int32), n_labels
+    )
+    tree.check()
+    return tree
+
+  @classmethod
+  def of_clusters(cls, parent_L: np.ndarray, n_clusters: int) -> Self:
+    """Builds the tree of clusters, and of their labels, below one root.
+
+    Args:
+      parent_L: the cluster of each label, or PAD if the label is in no cluster.
+      n_clusters: number of clusters. None of them is empty.
+
+    Returns:
+      A tree in which node 1 + i is cluster i.
+    """
+    labels = np.flatnonzero(parent_L != PAD)
+    labels = labels[np.argsort(parent_L[labels], kind='stable')]
+    parent = [-1, *[0] * n_clusters, *(1 + parent_L[labels])]
+    label = [NO_LABEL] * (1 + n_clusters) + labels.tolist()
+    return cls.of(parent, label, len(parent_L))
+
+  def check(self) -> None:
+    """Checks that the arrays are a tree over labels.
+
+    Raises:
+      DataError: the arrays are not a tree, a leaf has no label, or a label
+        occurs twice or is not less than n_labels.
+    """
+    if not self._is_tree():
+      raise DataError('these arrays are not a tree')
+    labels = self.label[self.label != NO_LABEL]
+    if len(labels) and (labels.min() < 0 or labels.max() >= self.n_labels):
+      raise DataError(f'a label of the tree is not in 0..{self.n_labels - 1}')
+    if len(np.unique(labels)) < len(labels):
+      raise DataError('a label occurs twice in the tree')
+    if (self.label[self.degree == 0] == NO_LABEL).any():
+      raise DataError('a leaf of the tree has no label')
+
+  def _is_tree(self) -> bool:
+    first, n = self.first_child, len(self.label)
+    if not n or first.shape != (n + 1,) or first[0] != 1 or first[-1] != n:
+      return False
+    # Children come after their parent, so that no path leads back to its start.
+    inner = np.flatnonzero(np.diff(first))
+    return bool((np.diff(first) >= 0).all() and (first[inner] > inner).all())
+
+  @property
+  def degree(self) -> np.ndarray:
+    """Returns the number of children of each node, int32 [nodes]."""
+    return np.diff(self.first_child)
+
+  @property
+  def parent(self) -> np.ndarray:
+    """Returns the parent of each node, int32 [nodes], with -1 for the root."""
+    above = np.repeat(np.arange(len(self), dtype=np.int32), self.degree)
+    return np.concatenate([np.full(1, -1, np.int32), above])
+
+  @property
+  def levels(self) -> np.ndarray:
+    """Returns the first node of each depth, then the number of nodes, int64."""
+    starts = [0, 1]
+    while starts[-1] < len(self):
+      starts.append(int(self.first_child[starts[-1]]))
+    return np.asarray(starts, np.int64)
+
+  @property
+  def inner(self) -> np.ndarray:
+    """Returns the nodes with children, int64 [blocks], in ascending order."""
+    return np.flatnonzero(self.degree)
+
+  @property
+  def columns(self) -> np.ndarray:
+    """Returns the index of the first classifier of each block.
+
+    All nodes except the root have a classifier. Classifiers are in the order of
+    the nodes. A block is the classifiers of an inner node's children.
+
+    Returns:
+      int64 [blocks + 1]. The last value is the number of classifiers.
+    """
+    return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
+
+  def largest_below(self, values_L: np.ndarray) -> np.ndarray:
+    """Returns for each node the largest value of the labels in its subtree.
+
+    Args:
+      values_L: a number for each label.
+
+    Returns:
+      float64 [nodes].
+    """
+    largest = np.full(len(self), -np.inf)
+    labelled = self.label != NO_LABEL
+    values_L = np.asarray(values_L, np.float64)
+    largest[labelled] = values_L[self.label[labelled]]
+    levels, parent = self.levels, self.parent
+    for depth in range(len(levels) - 2, 0, -1):
+      nodes = slice(levels[depth], levels[depth + 1])
+      np.maximum.at(largest, parent[nodes], largest[nodes])
+    return largest
+
+  def positive(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns all pairs of a label and a positive node of the label.
+
+    The positive nodes of a label are its own node, and all nodes above this
+    node except the root.
+
+    Returns:
+      labels: int32, the label of each pair, in ascending order.
+      nodes: int32, the node of each pair, in ascending order for each label.
+    """
+    nodes = np.flatnonzero(self.label != NO_LABEL)
+    labels, parent = self.label[nodes], self.parent
+    pairs = []
+    while len(nodes):
+      below = nodes > 0
+      nodes, labels = nodes[below], labels[below]
+      pairs.append((labels, nodes))
+      nodes = parent[nodes]
+    labels, nodes = (np.concatenate(x).astype(np.int32) for x in zip(*pairs))
+    order = np.lexsort((nodes, labels))
+    return labels[order], nodes[order]
+
+  def __str__(self) -> str:
+    """Describes the tree by its numbers of nodes, labels and children."""
+    widths = ' - '.join(str(n) for n in np.diff(self.levels))
+    labels = plural(int((self.label >= 0).sum()), 'label')
+    text = f'{widths} nodes by depth, {labels}'
+    inner = self.degree[self.degree > 0]
+    if len(inner):
+      text += f', {inner.min()} to {inner.max()} children'
+    return text
+
+  def arrays(self) -> dict[str, np.ndarray]:
+    """Returns the arrays that are saved in the file of a tree, by name."""
+    return {
+      'first_child': self.first_child,
+      'label': self.label,
+      'n_labels': np.int64(self.n_labels),
+    }
+
+  @classmethod
+  def take(cls, arrays: Arrays, prefix: str) -> Self:
+    """Rebuilds a tree from the arrays of a file, and checks it.
+
+    Args:
+      arrays: the arrays of the file.
+      prefix: the arrays' names start with this text and a slash.
+
+    Raises:
+      DataError: an array is missing or damaged, or the arrays are not a tree.
+    """
+    label = arrays.take(f'{prefix}/label', np.int32, (None,))
+    first_child = arrays.take(
+      f'{prefix}/first_child', np.int32, (len(label) + 1,)
+    )
+    tree = cls(first_child, label, arrays.count(f'{prefix}/n_labels'))
+    try:
+      tree.check()
+    except DataError as error:
+      arrays.fail(prefix, str(error))
+    return tree
+
+
+def _by_depth(parent: np.ndarray) -> np.ndarray:
+  """Returns the nodes sorted by depth, with siblings together, int64."""
+  if (parent == -1).sum() != 1:
+    raise DataError('a tree must have exactly one root (parent -1)')
+  if parent.min() < -1 or parent.max() >= len(parent):
+    raise DataError('a parent is not a node of the tree')
+  by_parent = np.argsort(parent, kind='stable')
+  starts = np.searchsorted(parent[by_parent], np.arange(len(parent) + 1))
+  level, levels = by_parent[:1], []
+  while len(level):
+    levels.append(level)
+    below = [by_parent[starts[v] : starts[v + 1]] for v in level]
+    level = np.concatenate(below)
+  order = np.concatenate(levels)
+  if len(order) < len(parent):
+    raise DataError('some nodes are not below the root')
+  return order
+
+
+def save_tree(
+  path: str | os.PathLike, tree: LabelTree, weights: BlockWeights
+) -> None:
+  """Writes a tree and its classifiers to a compressed .npz file.
+
+  Raises:
+    WriteError: the file cannot be written.
+  """
+  parts = {_TREE: tree.arrays(), _WEIGHTS: weights.arrays()}
+  arrays = {
+    f'{part}/{name}': array
+    for part, arrays in parts.items()
+    for name, array in arrays.items()
+  }
+  write_npz(path, arrays, packed=True)
+
+
+def load_tree(path: str | os.PathLike) -> tuple[LabelTree, BlockWeights]:
+  """Reads a tree and its classifiers from a file that save_tree wrote.
+
+  Raises:
+    DataError: the file is absent or damaged.
+  """
+  arrays = Arrays.read(path)
+  tree = LabelTree.take(arrays, _TREE)
+  weights = BlockWeights.take(arrays, _WEIGHTS, tree.columns)
+  arrays.finish()
+  return tree, weights

@@ -1,0 +1,387 @@
+"""Cuts a label tree into levels of clusters, for models that go down a tree.
+
+A cascade scores the clusters of a coarse level first, and then only the
+children of the best clusters (AttentionXML, You et al. 2019; XR-Transformer,
+Zhang et al. 2021; CascadeXML, Kharbanda et al. 2022).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import os
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int32
+import numpy as np
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.errors import ConfigError
+from xjax.core.types import PAD, Ragged
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+
+_PREFIX = 'levels'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelLevels:
+  """Holds levels of nodes, from coarse to fine; the last nodes are the labels.
+
+  The nodes of a level are numbered from 0. A node of the last level is a label,
+  and its number is the label's index. The nodes of the other levels are
+  clusters of labels. A label that is not in the tree has no ancestor. Every
+  other label has one ancestor in each level.
+
+  Attributes:
+    parents: for each level, int32 [nodes], the parent of each node in the level
+      above. All entries of level 0 are PAD, and so are the entries of labels
+      that are not in the tree.
+    children: for each level, int32 [nodes of the level above, most children],
+      the nodes of this level by their parent, in ascending order, and PAD
+      elsewhere. Above level 0 is one node, the root.
+    above: for each level, int32 [L], the ancestor of each label, or PAD if the
+      label is not in the tree. The ancestor in the last level is the label.
+  """
+
+  parents: tuple[np.ndarray, ...]
+  children: tuple[np.ndarray, ...]
+  above: tuple[np.ndarray, ...]
+
+  @classmethod
+  def of(cls, parents: Sequence[np.ndarray], in_tree_L: np.ndarray) -> Self:
+    """Builds the levels from the parents of all nodes.
+
+    Args:
+      parents: the attribute `parents`.
+      in_tree_L: bool [L], the labels that are in the tree.
+    """
+    above = [np.where(in_tree_L, np.arange(len(in_tree_L)), PAD)]
+    for parent in reversed(parents[1:]):
+      above.append(_take(parent, above[-1]))
+    root = np.zeros(len(parents[0]), np.int64)
+    if len(parents) == 1:
+      root[~in_tree_L] = PAD
+    uppers = [root, *parents[1:]]
+    sizes = [1, *map(len, parents)]
+    return cls(
+      tuple(np.asarray(parent, np.int32) for parent in parents),
+      tuple(_children(upper, n) for upper, n in zip(uppers, sizes)),
+      tuple(labels.astype(np.int32) for labels in reversed(above)),
+    )
+
+  @classmethod
+  def even(cls, sizes: Sequence[int]) -> Self:
+    """Divides the nodes of each level evenly among the nodes above, in order.
+
+    Args:
+      sizes: number of nodes of each level; the last number is L.
+    """
+    parents = [np.full(sizes[0], PAD)]
+    for above, size in zip(sizes, sizes[1:]):
+      parents.append(np.arange(size) * above // size)
+    return cls.of(parents, np.ones(sizes[-1], bool))
+
+  @classmethod
+  def cut(
+    cls,
+    tree: LabelTree,
+    *,
+    depths: Sequence[int] | None = None,
+    sizes: Sequence[int] | None = None,
+  ) -> Self:
+    """Cuts a tree at some depths.
+
+    The node of a label can be an inner node, or a leaf above a cut. At each cut
+    below this node, the label is a cluster of its own.
+
+    Args:
+      tree: a tree over labels.
+      depths: depths of the levels above the labels, ascending. The children of
+        the root have depth 1. If neither `depths` nor `sizes` is given, the
+        tree is cut at every depth above its lowest nodes.
+      sizes: largest numbers of clusters of the levels above the labels,
+        ascending. For each size, the tree is cut at the depth with the most
+        clusters among the depths with at most this number of clusters.
+
+    Raises:
+      ConfigError: the tree cannot be cut at these depths, or to these sizes.
+    """
+    cuts = _Cuts(tree)
+    if sizes is not None:
+      depths = cuts.depths_of(sizes)
+    elif depths is None:
+      depths = range(1, cuts.deepest)
+    else:
+      cuts.check(depths)
+    labels = np.flatnonzero(cuts.in_tree_L)
+    upper = np.zeros(len(labels), np.int64)  # the root
+    parents = []
+    for depth in depths:
+      # Nodes are numbered by their parent, so siblings have consecutive
+      # numbers.
+      keys, most = cuts.nodes(depth)[labels], len(tree) + tree.n_labels
+      nodes, below = np.unique(upper * most + keys, return_inverse=True)
+      parents.append(nodes // most)
+      upper = below
+    last = np.full(tree.n_labels, PAD)
+    last[labels] = upper
+    parents.append(last)
+    parents[0] = np.full(len(parents[0]), PAD)
+    return cls.of(parents, cuts.in_tree_L)
+
+  def __len__(self) -> int:
+    return len(self.parents)
+
+  @property
+  def sizes(self) -> tuple[int, ...]:
+    """Returns the number of nodes of each level; the last number is L."""
+    return tuple(map(len, self.parents))
+
+  def above_labels(self) -> Self:
+    """Returns the levels without the last; all clusters are in the tree."""
+    return self.of(self.parents[:-1], np.ones(self.sizes[-2], bool))
+
+  def __str__(self) -> str:
+    """Describes the levels by their numbers of nodes."""
+    return ' - '.join(map(str, self.sizes)) + ' nodes by level'
+
+  def gold(self, level: int, gold: Ragged) -> tuple[Ragged, np.ndarray]:
+    """Returns the ancestors of each document's gold labels, on the host.
+
+    Args:
+      level: index of the level.
+      gold: N rows of labels. Labels that are not in the tree are ignored.
+
+    Returns:
+      nodes: N rows of nodes of the level, in ascending order, each node once.
+      counts: int32 [entries], the number of gold labels of the document below
+        each node. These are the cost weights of XR-Transformer (Zhang et al.
+        2021, Section 3).
+    """
+    n_labels = len(self.above[-1])
+    document = np.repeat(np.arange(len(gold)), gold.lengths)
+    pairs = document * np.int64(n_labels) + gold.values
+    inside = (gold.values >= 0) & (gold.values < n_labels)
+    document, label = np.divmod(np.unique(pairs[inside]), n_labels)
+    node = self.above[level][label]
+    document, node = document[node != PAD], node[node != PAD]
+    size = np.int64(self.sizes[level])
+    keys, counts = np.unique(document * size + node, return_counts=True)
+    document, node = np.divmod(keys, size)
+    indptr = np.searchsorted(document, np.arange(len(gold) + 1))
+    rows = Ragged(indptr.astype(np.int64), node.astype(np.int32))
+    return rows, counts.astype(np.int32)
+
+  def arrays(self) -> dict[str, np.ndarray]:
+    """Returns the arrays that are saved in the file of levels, by name."""
+    parents = {f'parents/{r}': x for r, x in enumerate(self.parents)}
+    in_tree = self.above[-1] != PAD
+    return {'count': np.int64(len(self)), 'in_tree': in_tree, **parents}
+
+  @classmethod
+  def take(cls, arrays: Arrays, prefix: str) -> Self:
+    """Rebuilds levels from the arrays of a file, and checks them.
+
+    Args:
+      arrays: the arrays of the file.
+      prefix: the arrays' names start with this text and a slash.
+
+    Raises:
+      DataError: an array is missing or damaged, or the arrays are not levels.
+    """
+    count = arrays.count(f'{prefix}/count')
+    if not count:
+      arrays.fail(f'{prefix}/count', 'is 0, should be at least 1')
+    in_tree_L = arrays.take(f'{prefix}/in_tree', np.bool_, (None,))
+    parents = []
+    for level in range(count):
+      name = f'{prefix}/parents/{level}'
+      last = level == count - 1
+      shape = (len(in_tree_L) if last else None,)
+      parent = arrays.take(name, np.int32, shape)
+      outside = ~in_tree_L if last else np.zeros(len(parent), bool)
+      if not level:
+        outside[:] = True
+      arrays.check(name, (parent == PAD) != outside, 'is a wrong parent')
+      if level:
+        size = len(parents[-1])
+        bad = (parent < PAD) | (parent >= size)
+        arrays.check(name, bad, f'is not a node of a level with {size} nodes')
+        childless = np.bincount(parent[~outside], minlength=size) == 0
+        arrays.check(name, childless, 'a node above has no children')
+      parents.append(parent)
+    return cls.of(parents, in_tree_L)
+
+
+def save_levels(path: str | os.PathLike, levels: LabelLevels) -> None:
+  """Writes levels to a compressed .npz file.
+
+  Raises:
+    WriteError: the file cannot be written.
+  """
+  arrays = levels.arrays().items()
+  named = {f'{_PREFIX}/{name}': array for name, array in arrays}
+  write_npz(path, named, packed=True)
+
+
+def load_levels(path: str | os.PathLike) -> LabelLevels:
+  """Reads levels from a file that save_levels wrote.
+
+  Raises:
+    DataError: the file is absent or damaged.
+  """
+  arrays = Arrays.read(path)
+  levels = LabelLevels.take(arrays, _PREFIX)
+  arrays.finish()
+  return levels
+
+
+def gold_at(
+  above_L: Int32[Array, ' L'], positives_BP: Int32[Array, 'B P']
+) -> Int32[Array, 'B P']:
+  """Returns the ancestors of each document's gold labels, on the device.
+
+  Args:
+    above_L: the ancestor of each label in a level (LabelLevels.above).
+    positives_BP: gold labels, and PAD elsewhere. Labels that are not in the
+      tree, or not below L, are ignored.
+
+  Returns:
+    ids_BP: each ancestor once, and PAD elsewhere. The ancestors of a document
+      ascend, with PAD before and between them.
+  """
+  return _distinct(_ancestors(above_L, positives_BP))
+
+
+def _ancestors(above_L: jax.Array, positives_BP: jax.Array) -> jax.Array:
+  """Returns the ancestor of each distinct gold label, sorted, int32 [B, P]."""
+  inside_BP = positives_BP < len(above_L)
+  labels_BP = jnp.where(inside_BP, positives_BP, PAD)
+  labels_BP = _distinct(jnp.sort(labels_BP, axis=1))
+  real_BP = labels_BP != PAD
+  nodes_BP = jnp.where(real_BP, above_L[jnp.where(real_BP, labels_BP, 0)], PAD)
+  return jnp.sort(nodes_BP, axis=1)
+
+
+def expand(
+  children: Int32[Array, 'nodes most'], ids_BK: Int32[Array, 'B K']
+) -> Int32[Array, 'B A']:
+  """Returns the children of some nodes of each document.
+
+  Args:
+    children: the children of the nodes of a level (LabelLevels.children of the
+      level below).
+    ids_BK: nodes of the level, and PAD elsewhere.
+
+  Returns:
+    ids_BA: int32, A = K times the number of columns of `children`. The children
+      of the first node come first. PAD fills the places of missing children.
+  """
+  real_BK = ids_BK != PAD
+  below = children[jnp.where(real_BK, ids_BK, 0)]
+  below = jnp.where(real_BK[:, :, None], below, PAD)
+  return below.reshape(len(ids_BK), -1)
+
+
+def _distinct(sorted_BP: jax.Array) -> jax.Array:
+  """Returns sorted rows with PAD in place of repeated values."""
+  repeated_BP = sorted_BP[:, 1:] == sorted_BP[:, :-1]
+  rest_BP = jnp.where(repeated_BP, PAD, sorted_BP[:, 1:])
+  return jnp.concatenate([sorted_BP[:, :1], rest_BP], axis=1)
+
+
+class _Cuts:
+  """Finds the nodes at which a tree can be cut.
+
+  Attributes:
+    in_tree_L: bool [L], the labels that are in the tree.
+    deepest: largest depth of a node.
+  """
+
+  def __init__(self, tree: LabelTree):
+    self._tree, self._parent = tree, tree.parent
+    labelled = np.flatnonzero(tree.label != NO_LABEL)
+    self._node_L = np.full(tree.n_labels, -1)
+    self._node_L[tree.label[labelled]] = labelled
+    self.in_tree_L = self._node_L >= 0
+    starts = tree.levels
+    self.deepest = len(starts) - 2
+    depth = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    self._depth_L = np.where(self.in_tree_L, depth[self._node_L], -1)
+
+  def nodes(self, depth: int) -> np.ndarray:
+    """Returns a number for the ancestor of each label at a depth, int64 [L].
+
+    The number is a node of the tree. But if the label's node is above this
+    depth, the number is the number of all nodes plus the label.
+    """
+    node_L = self._node_L.copy()
+    for steps in range(self.deepest - depth, 0, -1):
+      low_L = self._depth_L >= depth + steps
+      node_L[low_L] = self._parent[node_L[low_L]]
+    own_L = len(self._tree) + np.arange(len(node_L))
+    return np.where(self._depth_L >= depth, node_L, own_L)
+
+  @functools.cached_property
+  def _sizes(self) -> list[int]:
+    """Returns the number of clusters at each depth from 0 to the deepest."""
+    nodes = np.diff(self._tree.levels)
+    labels = np.bincount(self._depth_L[self.in_tree_L], minlength=len(nodes))
+    return (nodes + np.cumsum(labels) - labels).tolist()
+
+  def check(self, depths: Sequence[int]) -> None:
+    """Checks that a tree can be cut at these depths.
+
+    Raises:
+      ConfigError: the tree cannot be cut at these depths.
+    """
+    inside = all(0 < depth < self.deepest for depth in depths)
+    if not inside or list(depths) != sorted(set(depths)):
+      raise ConfigError(
+        f'a tree cannot be cut at the depths {list(depths)}: depths must '
+        f'ascend, from 1 to at most {self.deepest - 1} ({self._tree})'
+      )
+
+  def depths_of(self, sizes: Sequence[int]) -> list[int]:
+    """Returns the depth for each largest number of clusters.
+
+    Raises:
+      ConfigError: there is no such depth, or two sizes have the same depth.
+    """
+    # At the deepest nodes, every label would be a cluster of its own.
+    possible = self._sizes[1 : self.deepest]
+    shown = ', '.join(map(str, possible)) or 'none'
+    depths = []
+    for size in sizes:
+      fits = [n for n in possible if n <= size]
+      if not fits:
+        raise ConfigError(
+          f'a tree cannot be cut to at most {size} clusters; the numbers of '
+          f'clusters at its depths are: {shown}'
+        )
+      depths.append(1 + possible.index(max(fits)))
+    if depths != sorted(set(depths)):
+      raise ConfigError(
+        f'a tree cannot be cut to the sizes {list(sizes)}: sizes must ascend, '
+        'and each size must need another depth. The numbers of clusters at the '
+        f'depths of the tree are: {shown}'
+      )
+    return depths
+
+
+def _take(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+  """Returns values[at], and PAD where `at` is PAD."""
+  return np.where(at == PAD, PAD, values[at])
+
+
+def _children(parent: np.ndarray, nodes_above: int) -> np.ndarray:
+  """Returns the children of each node above, int32 [nodes above, most]."""
+  nodes = np.flatnonzero(parent != PAD)
+  nodes = nodes[np.argsort(parent[nodes], kind='stable')]
+  counts = np.bincount(parent[nodes], minlength=nodes_above)
+  place = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
+  children = np.full((nodes_above, counts.max(initial=0)), PAD, np.int32)
+  children[parent[nodes], place] = nodes
+  return children

@@ -1,0 +1,142 @@
+"""Builds label trees that follow a taxonomy: each label is below its parent."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from xjax.core.config_part import field
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import Ragged
+from xjax.data.files.faults import Faults
+from xjax.data.formats.taxonomy import read_taxonomy
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.data.label_trees.tree_config import TREE_PATH, TreeConfig, TreeData
+from xjax.data.schema import LabelSpace
+
+_ROOT = 0
+
+
+@dataclasses.dataclass
+class TaxonomyTree(TreeConfig):
+  """Builds a tree in which each label is below its parent.
+
+  taxonomy_tree explains which node predicts a label that has labels below it.
+  """
+
+  file: str = field(
+    '',
+    'Taxonomy file with lines `parent<TAB>child<TAB>child...` from Root down. '
+    'The file may also have ids that are not labels. If empty, the parents '
+    'come from the labels of the corpus.',
+    tiny='',
+  )
+
+  def check_labels(self, space: LabelSpace) -> None:
+    """Checks that no label is its own ancestor (see TreeConfig)."""
+    ids = space.ids[: space.n_trained]
+    taxonomy_tree(ids, self._parents(space), Ragged.of([]))
+
+  def build(self, data: TreeData) -> LabelTree:
+    """Builds the tree, as TreeConfig.build describes."""
+    ids = data.space.ids[: data.space.n_trained]
+    return taxonomy_tree(ids, self._parents(data.space), data.gold)
+
+  def _parents(self, space: LabelSpace) -> dict[str, tuple[str, ...]]:
+    """Returns the parents of each id, including ids that are not trained."""
+    labels = space.labels
+    if self.file:
+      faults = Faults(on_error=None)
+      taxonomy = read_taxonomy(pathlib.Path(self.file).expanduser(), faults)
+      faults.settle()
+      labels = taxonomy.labels.values()
+    parents = {label.id: label.parents for label in labels}
+    if not any(parents.values()):
+      raise ConfigError(
+        f'{TREE_PATH}=TaxonomyTree(): no label has a parent; set '
+        f'{TREE_PATH}.file to a taxonomy file'
+      )
+    return parents
+
+
+def taxonomy_tree(
+  ids: Sequence[str],
+  parents: Mapping[str, Sequence[str]],
+  gold: Ragged,
+) -> LabelTree:
+  """Builds the tree in which each label is below its first parent.
+
+  A parent that is not a label becomes a node without a label. The classifier of
+  this node is trained, but the node is never predicted.
+
+  A label P with other labels below it is predicted in one of two ways. If every
+  document with a label below P also has P, then P is predicted at its own node.
+  If not, P is predicted at an additional leaf below its own node.
+
+  Args:
+    ids: the ids of the L labels.
+    parents: maps the id of a label, or of another node, to the ids of its
+      parents. An id that is missing or has no parents is directly below the
+      root.
+    gold: N rows of labels, one row per training document.
+
+  Raises:
+    DataError: a label is its own ancestor.
+  """
+  numbers = {id_: i + 1 for i, id_ in enumerate(ids)}
+  parent, label = [-1], [NO_LABEL]
+  todo = list(ids)
+  for id_ in todo:
+    above = next(iter(parents.get(id_, ())), None)
+    if above is not None and above not in numbers:
+      numbers[above] = len(numbers) + 1
+      todo.append(above)
+    parent.append(_ROOT if above is None else numbers[above])
+    label.append(len(label) - 1 if len(label) <= len(ids) else NO_LABEL)
+  try:
+    LabelTree.of(parent, label, len(ids))
+  except DataError as error:
+    raise DataError(
+      f'the parents of labels do not form a tree: {error}; check whether a '
+      'label is its own ancestor'
+    ) from error
+  _add_leaves(parent, label, _predicted_at_node(parent, len(ids), gold))
+  return LabelTree.of(parent, label, len(ids))
+
+
+def _add_leaves(
+  parent: list[int], label: list[int], at_node: np.ndarray
+) -> None:
+  """Adds a leaf below each node that does not predict its own label.
+
+  The label moves from the node to the leaf.
+  """
+  for node in np.flatnonzero(~at_node).tolist():
+    parent.append(node)
+    label.append(label[node])
+    label[node] = NO_LABEL
+
+
+def _predicted_at_node(
+  parent: Sequence[int], n_labels: int, gold: Ragged
+) -> np.ndarray:
+  """Returns which nodes predict their own label, bool [nodes].
+
+  A node predicts its own label if every document with a label below the node
+  also has the node's label. The value is True for nodes without a label.
+  """
+  at_node = np.ones(len(parent), bool)
+  above = np.asarray(parent)
+  document = np.repeat(np.arange(len(gold)), gold.lengths)
+  inside = gold.values < n_labels
+  document, node = document[inside], gold.values[inside] + 1
+  pairs = document * np.int64(len(parent)) + node
+  for _ in range(len(parent)):
+    node = above[node]
+    document, node = document[node > _ROOT], node[node > _ROOT]
+    if not len(node):
+      break
+    has_label = np.isin(document * np.int64(len(parent)) + node, pairs)
+    at_node[node[~has_label & (node <= n_labels)]] = False
+  return at_node

@@ -1,0 +1,284 @@
+"""Reads vectors of documents that an outside encoder has saved in files.
+
+The files of a split have a common stem, for example the name of the split:
+
+  STEM.npy          vectors, float32 or float16
+  STEM.ids.txt      document ids, one per line, in the order of STEM.npy
+  STEM.lengths.npy  number of vectors of each document
+
+If STEM.lengths.npy exists, a document has one vector per token, and STEM.npy
+has the vectors of all documents, concatenated. Otherwise, a document has one
+vector. Only the vectors of the current batch are read into memory. Labels may
+have vectors too, in files with the stem `labels`.
+"""
+
+from collections.abc import Iterable, Sequence
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+import pathlib
+import time
+
+from absl import logging
+import numpy as np
+
+from xjax.core.atomic import WriteError, write_json
+from xjax.core.errors import DAMAGE, ConfigError, DataError
+from xjax.core.rng import host_generator
+from xjax.data.files.faults import Faults
+from xjax.data.files.file_set import read_json
+from xjax.data.files.json_lines import Fields, numbered_lines, open_text
+from xjax.data.formats.data_config import DataConfig
+from xjax.data.schema import Corpus
+from xjax.data.text.token_cache import default_cache_dir
+from xjax.data.text.words import split_words
+from xjax.data.vectors.feature_rows import FeatureRows
+
+
+def word_features(
+  ids: Sequence[str], texts: Iterable[str], dim: int, max_tokens: int
+) -> FeatureRows:
+  """Makes vectors of documents from random vectors of their words.
+
+  A word has the same vector in all documents. The entries of a word's vector
+  are drawn from the standard normal distribution.
+
+  Args:
+    ids: N document ids.
+    texts: texts of the N documents.
+    dim: int, size D of a vector.
+    max_tokens: int. If 1, a document has one vector: the sum of the vectors of
+      its words, divided by the square root of the number of words. Otherwise, a
+      document has the vectors of its first max_tokens words.
+
+  Returns:
+    The vectors of the N documents. A document without words has no vectors.
+  """
+  vector = functools.cache(
+    lambda word: host_generator(0, 'word_features', word).standard_normal(
+      dim, np.float32
+    )
+  )
+  arrays = []
+  for text in texts:
+    words = split_words(text)
+    if max_tokens > 1:
+      words = words[:max_tokens]
+    states = np.array([vector(word) for word in words]).reshape(-1, dim)
+    if max_tokens == 1 and len(words):
+      states = states.sum(axis=0, keepdims=True) / len(words) ** 0.5
+    arrays.append(states)
+  return FeatureRows.from_arrays('features of words', ids, arrays, dim)
+
+
+_DTYPES = (np.float32, np.float16)
+_SETTLED = 2 * 10**9  # nanoseconds; some file systems count time in 2 s
+
+
+def read_features(
+  stem: str | os.PathLike, ids: Sequence[str], what: str = 'documents'
+) -> FeatureRows:
+  """Opens the files of a stem and selects the features of documents.
+
+  Args:
+    stem: path of STEM.npy, with or without the ending.
+    ids: N document ids. The files may have further documents, in any order.
+    what: what has these ids, for error messages.
+
+  Returns:
+    The vectors of the N documents, in the order of `ids`. A vector is read
+    from disk only when it is used.
+
+  Raises:
+    DataError: a file is missing or damaged, the files contradict each other, or
+      the files lack one of the documents.
+  """
+  stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
+  vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
+  row_of = _read_ids(pathlib.Path(f'{stem}.ids.txt'))
+  lengths = _read_lengths(stem, len(vectors))
+  if len(row_of) != len(lengths):
+    ending = 'lengths.npy' if os.path.exists(f'{stem}.lengths.npy') else 'npy'
+    raise DataError(
+      f'{stem}.ids.txt: {len(row_of)} ids, but {stem}.{ending} has '
+      f'{len(lengths)} rows'
+    )
+  order = np.array([row_of.get(id_, -1) for id_ in ids], np.int64)
+  if len(missing := np.flatnonzero(order < 0)):
+    raise DataError(
+      f'{stem}.ids.txt: {len(missing)} of {len(ids)} {what} are missing, '
+      f'such as {ids[missing[0]]!a}'
+    )
+  features = FeatureRows.of(f'{stem}.npy', list(row_of), vectors, lengths)
+  return features.select(order, ids)
+
+
+def has_feature_files(data: DataConfig) -> bool:
+  """Returns whether the vectors of a corpus's documents are in files.
+
+  The vectors of the synthetic corpus are computed from words, unless
+  data.tokens.dir is set.
+  """
+  return not data.generated or bool(data.tokens.dir)
+
+
+def features_folder(data: DataConfig) -> str:
+  """Returns the folder with the feature files of a corpus.
+
+  Raises:
+    ConfigError: both data.tokens.dir and data.dir are empty.
+  """
+  if folder := data.tokens.dir or data.dir:
+    return folder
+  raise ConfigError(
+    'data.tokens.dir is not set: give the folder with the features as '
+    '--config.data.tokens.dir=FOLDER'
+  )
+
+
+def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
+  """Adds the features in feature files to the documents of a corpus.
+
+  The digests of the new corpus and of its splits cover the features too. If
+  models read no vectors, or has_feature_files returns False, the corpus is
+  returned unchanged.
+
+  Raises:
+    ConfigError: see features_folder.
+    DataError: see read_features.
+  """
+  if not data.tokens.dense or not has_feature_files(data):
+    return corpus
+  folder = features_folder(data)
+  splits = {}
+  for name, split in corpus.splits.items():
+    features = read_features(os.path.join(folder, name), split.ids)
+    features = _cut(features, name, data.tokens.max_tokens)
+    path = pathlib.Path(os.path.expanduser(folder)) / f'{name}.npy'
+    digest = _join_digests(
+      split.digest, _kept_digest(features, path, default_cache_dir(data))
+    )
+    splits[name] = dataclasses.replace(split, features=features, digest=digest)
+  digests = (split.digest for split in splits.values())
+  fingerprint = _join_digests(corpus.fingerprint, *digests)
+  return dataclasses.replace(corpus, splits=splits, fingerprint=fingerprint)
+
+
+def _kept_digest(
+  features: FeatureRows, path: pathlib.Path, cache_dir: pathlib.Path
+) -> str:
+  """Returns the digest of features, and keeps it in a file of the cache.
+
+  A digest needs all vectors. If the file of vectors has the same size and times
+  as when a digest was computed, the kept digest is returned.
+
+  Args:
+    features: vectors of documents.
+    path: the file of vectors.
+    cache_dir: folder of all caches.
+  """
+  about = os.stat(path)
+  state = [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
+  layout = hashlib.sha256(features.starts.tobytes())
+  layout.update(features.lengths.tobytes())
+  key = _join_digests(os.path.realpath(path), layout.hexdigest())
+  kept = cache_dir / 'digests' / f'{key[:32]}.json'
+  with contextlib.suppress(DataError):
+    saved = read_json(kept) if kept.is_file() else {}
+    if saved.get('state') == state and isinstance(saved.get('digest'), str):
+      return saved['digest']
+  digest = features.digest()
+  # A file that has just been written could change again without a new time.
+  if time.time_ns() - max(state[1:]) > _SETTLED:
+    with contextlib.suppress(WriteError):
+      write_json(kept, {'state': state, 'digest': digest})
+  return digest
+
+
+def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
+  """Cuts documents to max_tokens vectors, and logs how many are cut."""
+  if longer := int((features.lengths > max_tokens).sum()):
+    logging.warning(
+      '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d;'
+      ' only the first vectors of these documents are read',
+      split,
+      longer,
+      len(features),
+      max_tokens,
+    )
+  return features.first(max_tokens)
+
+
+def _join_digests(*digests: str) -> str:
+  """Combines several digests into one hex digest."""
+  return hashlib.sha256(' '.join(digests).encode()).hexdigest()
+
+
+def _open(path: pathlib.Path) -> np.ndarray:
+  """Opens a .npy file as a memory map."""
+  if not path.is_file():
+    raise DataError(f'{path}: no such file')
+  try:
+    return np.lib.format.open_memmap(path, mode='r')
+  except DAMAGE as error:
+    raise DataError(
+      f'{path}: not a complete .npy file of numbers: {error}'
+    ) from error
+
+
+def _read_vectors(path: pathlib.Path) -> np.ndarray:
+  """Opens a file of vectors and checks their type and shape."""
+  vectors = _open(path)
+  if vectors.dtype not in _DTYPES:
+    raise DataError(
+      f'{path}: the vectors are {vectors.dtype}, not float32 or float16'
+    )
+  if vectors.ndim != 2 or not vectors.shape[1]:
+    raise DataError(
+      f'{path}: the array has shape {vectors.shape}, but it must be '
+      '[documents, D] or, if there is a file of lengths, [tokens, D]'
+    )
+  return vectors
+
+
+def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
+  """Returns the number of vectors of each document, int64.
+
+  If the file of lengths does not exist, every document has one vector.
+  """
+  path = pathlib.Path(f'{stem}.lengths.npy')
+  if not path.exists():
+    return np.ones(n_vectors, np.int64)
+  lengths = _open(path)
+  if lengths.ndim != 1 or lengths.dtype.kind not in 'iu':
+    raise DataError(
+      f'{path}: the array is {lengths.dtype} {lengths.shape}, not one integer '
+      'per document'
+    )
+  lengths = np.asarray(lengths, np.int64)
+  if len(lengths) and lengths.min() < 0:
+    raise DataError(f'{path}: the number in row {lengths.argmin()} is negative')
+  if lengths.sum() != n_vectors:
+    raise DataError(
+      f'{path}: the sum of lengths is {lengths.sum()}, but {stem}.npy has '
+      f'{n_vectors} vectors'
+    )
+  return lengths
+
+
+def _read_ids(path: pathlib.Path) -> dict[str, int]:
+  """Reads the file of ids and returns a mapping from id to row."""
+  rows: dict[str, int] = {}
+  faults = Faults(on_error=None)
+  with open_text(path) as file:
+    for number, line in numbered_lines(file, path):
+      fields = Fields({})
+      id_ = fields.as_id(line.decode('utf-8', 'surrogateescape'), 'the id')
+      if id_ in rows:
+        fields.faults.append(f'duplicate id {id_!a}')
+      faults.extend(path, number, fields.faults)
+      rows[id_] = number - 1
+  faults.settle()
+  return rows

@@ -1,0 +1,208 @@
+"""Converts configs to JSON and back, and compares two configs."""
+
+import dataclasses
+import enum
+import json
+import os
+import pathlib
+import typing
+from typing import Any
+
+from xjax.core.config_part import has_kinds, kind_named, kinds
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.json_lines import parse_object
+from xjax.models.config import Config
+from xjax.models.config_check import check_values
+
+_SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
+
+
+def _kind_of(cls: type) -> str | None:
+  """Returns the name of a class if its base class has kinds, else None."""
+  if any(has_kinds(base) for base in cls.__mro__[1:-2]):
+    return cls.__name__
+  return None
+
+
+def _earlier_kinds(cls: type) -> set[str]:
+  """Returns a kind's names in earlier versions, in lower case, without _."""
+  if not cls.__module__.startswith('xjax.'):
+    return set()
+  stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
+  names = {*stems, cls.earlier_kind} - {''}
+  return {name.replace('_', '').lower() for name in names}
+
+
+def to_json(value: Any) -> Any:
+  """Returns a config as JSON values; parts that have kinds have a "kind"."""
+  if dataclasses.is_dataclass(value):
+    fields = {
+      f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
+    }
+    kind = _kind_of(type(value))
+    return {'kind': kind, **fields} if kind else fields
+  if isinstance(value, enum.Enum):
+    return value.value
+  if isinstance(value, tuple | list):
+    return [to_json(item) for item in value]
+  return value
+
+
+def from_json(value: Any, cls: type = Config) -> Any:
+  """Builds a config from the JSON values that to_json returns.
+
+  Absent fields get their default values.
+
+  Args:
+    value: the JSON object.
+    cls: dataclass to build, if `value` has no "kind".
+
+  Raises:
+    ConfigError: a kind or field is unknown, a "kind" is missing, or a value has
+      the wrong type; the message has the dotted path of the field.
+  """
+  return _dataclass(value, cls, '')
+
+
+def load_config(path: str | os.PathLike) -> Config:
+  """Reads a config.json.
+
+  Raises:
+    DataError: the file is absent, damaged, or from another version of xjax; or
+      a field is not within its bounds.
+  """
+  try:
+    config = from_json(parse_object(pathlib.Path(path).read_bytes()))
+    check_values(config)
+    return config
+  except (OSError, ValueError, ConfigError) as error:
+    raise DataError(
+      f'{path}: cannot be read as a config of xjax ({error})'
+    ) from error
+
+
+def _dataclass(value: Any, cls: type, path: str) -> Any:
+  """Builds a dataclass from a JSON object; path is for error messages."""
+  if not isinstance(value, dict):
+    raise ConfigError(f'{path or "config"}: expected an object, got {value!r}')
+  value = dict(value)
+  kind = value.pop('kind', None)
+  if kind is not None:
+    cls = _kind_named(kind, cls, path)
+    if kind != cls.__name__ or set(value) - _names(cls):
+      value = cls.from_earlier(value)
+  elif choices := kinds(cls):
+    names = ', '.join(repr(choice.__name__) for choice in choices)
+    raise ConfigError(f'{path}: has no "kind", which must be one of {names}')
+  hints = typing.get_type_hints(cls)
+  if unknown := sorted(set(value) - _names(cls)):
+    raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
+  return cls(
+    **{k: _value(v, hints[k], _join(path, k)) for k, v in value.items()}
+  )
+
+
+def _names(cls: type) -> set[str]:
+  """Returns the names of the fields of a dataclass."""
+  return {field.name for field in dataclasses.fields(cls)}
+
+
+def _kind_named(kind: Any, base: type, path: str) -> type:
+  """Returns the kind that has this name now or had it in earlier versions."""
+  if isinstance(kind, str) and (choice := kind_named(kind, base)):
+    return choice
+  choices = kinds(base) or (base,)
+  for choice in choices:
+    if kind == choice.__name__:
+      return choice
+  earlier_name = str(kind).replace('_', '')
+  for choice in choices:
+    if earlier_name in _earlier_kinds(choice):
+      return choice
+  raise ConfigError(
+    f'{path}: unknown kind {kind!r}; the kinds are '
+    f'{", ".join(choice.__name__ for choice in choices)}. If your own '
+    'module defines this kind, import the module first, with --import=MODULE '
+    'or in Python'
+  )
+
+
+def _value(value: Any, hint: Any, path: str) -> Any:
+  """Converts a JSON value to the type of a field's annotation."""
+  if dataclasses.is_dataclass(hint):
+    return _dataclass(value, hint, path)
+  if typing.get_origin(hint) is tuple and isinstance(value, list):
+    element = typing.get_args(hint)[0]
+    return tuple(_value(item, element, path) for item in value)
+  if isinstance(hint, type) and issubclass(hint, enum.Enum):
+    try:
+      return hint(value)
+    except ValueError:
+      choices = ', '.join(repr(member.value) for member in hint)
+      raise ConfigError(f'{path}: {value!r} must be one of {choices}') from None
+  if hint is float and type(value) is int:
+    return float(value)
+  if isinstance(hint, type) and type(value) is hint:
+    return value
+  raise ConfigError(f'{path}: expected {hint}, got {value!r}')
+
+
+def _join(path: str, name: str) -> str:
+  """Returns the dotted path of a field; path may be empty."""
+  return f'{path}.{name}' if path else name
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigDifference:
+  """Describes a field in which two configs differ.
+
+  Attributes:
+    path: the dotted path of the field.
+    old, new: the JSON values of the field in the two configs; None if a config
+      has no such field.
+    may_change: whether a resumed run can have another value.
+  """
+
+  path: str
+  old: Any
+  new: Any
+  may_change: bool
+
+  def __str__(self) -> str:
+    return f'{self.path}: {json.dumps(self.old)} -> {json.dumps(self.new)}'
+
+
+def diff(old: Any, new: Any) -> list[ConfigDifference]:
+  """Returns the fields in which two configs differ, in the order of fields.
+
+  If a field is marked may_change, a resumed run can change all fields inside
+  this field.
+  """
+  return _diff(old, new, '', False)
+
+
+def _diff(
+  old: Any, new: Any, path: str, may_change: bool
+) -> list[ConfigDifference]:
+  """Compares two values; may_change says if a resumed run can change them."""
+  if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
+    values = to_json(old), to_json(new)
+    if values[0] == values[1]:
+      return []
+    return [ConfigDifference(path, *values, may_change)]
+  differences = []
+  if type(old) is not type(new):
+    names = (_kind_of(type(old)), _kind_of(type(new)))
+    differences.append(
+      ConfigDifference(_join(path, 'kind'), *names, may_change)
+    )
+  for name, field in _fields(old, new).items():
+    inner = may_change or bool(field.metadata.get('may_change'))
+    values = getattr(old, name, None), getattr(new, name, None)
+    differences += _diff(*values, _join(path, name), inner)
+  return differences
+
+
+def _fields(*configs: Any) -> dict[str, dataclasses.Field]:
+  """Returns the fields that any of the configs has, by name."""
+  return {f.name: f for config in configs for f in dataclasses.fields(config)}

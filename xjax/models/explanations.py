@@ -1,0 +1,217 @@
+"""Computes which words explain the labels of a document."""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+import math
+import typing
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from xjax.core.progress import progress
+from xjax.core.types import PAD, Batch
+from xjax.data.text.word_shares import WordShares
+from xjax.judge.prediction_lines import WeightedFeature
+
+if typing.TYPE_CHECKING:
+  from xjax.models.neural.model_scorer import ModelScorer
+
+BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
+
+
+_BASE = 'base'  # names the part of a score that all pairs have
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureShares:
+  """Holds the features of the K labels of each of N documents, and shares.
+
+  Attributes:
+    names: names of the F features.
+    values_NKF: float32, values of the features; NaN where there is none.
+    weights_NKF: float32, how much each feature adds to the score of the label.
+    base: float, what is added to the score of every label.
+  """
+
+  names: Sequence[str]
+  values_NKF: np.ndarray
+  weights_NKF: np.ndarray
+  base: float
+
+  def of(self, row: int) -> list[tuple[WeightedFeature, ...]]:
+    """Returns the features of each label of a document, largest share first."""
+    return [
+      self._sorted(values_F.tolist(), weights_F.tolist())
+      for values_F, weights_F in zip(
+        self.values_NKF[row], self.weights_NKF[row], strict=True
+      )
+    ]
+
+  def _sorted(
+    self, values: Sequence[float], weights: Sequence[float]
+  ) -> tuple[WeightedFeature, ...]:
+    features = [
+      WeightedFeature(name, None if math.isnan(value) else value, weight)
+      for name, value, weight in zip(self.names, values, weights, strict=True)
+      if weight
+    ]
+    features.append(WeightedFeature(_BASE, None, self.base))
+    return tuple(sorted(features, key=lambda part: -abs(part.weight)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelExplanations:
+  """Holds the words that explain the K labels of each of N documents.
+
+  The weight of a word is attention (attention_of), or the word's contribution
+  to the score of the label (contributions_of).
+
+  Attributes:
+    at_NKW: int32, places of the W words with the largest weights for each
+      label. The places are in descending order of weight; places with equal
+      weights are in ascending order. If fewer than W words explain a label, the
+      last entries are places after the end of the document.
+    weights_NKW: float32, the weights of these words.
+    words: int, the largest number of words to show for each label.
+    first: for each of the first few documents, the weights of all words or
+      tokens, float32 [K, T]. Padding has weight 0.
+    shares: the features that the scores are sums of; None if the scores do not
+      come from features of pairs.
+  """
+
+  at_NKW: np.ndarray
+  weights_NKW: np.ndarray
+  words: int
+  first: list[np.ndarray]
+  shares: FeatureShares | None = None
+
+  def features(self, row: int) -> list[tuple[WeightedFeature, ...]]:
+    """Returns the features of each label of a document; [] if none exist."""
+    return self.shares.of(row) if self.shares else []
+
+
+def attention_of(
+  scorer: 'ModelScorer',
+  batches: Iterable[Batch],
+  ids_NK: np.ndarray,
+  words: int,
+  n_special: int = 0,
+  n_first: int = 0,
+  width: int = 0,
+) -> LabelExplanations:
+  """Computes to which tokens of a document the labels of the document attend.
+
+  Args:
+    scorer: model whose labels attend to words.
+    batches: batches with every document once.
+    ids_NK: int32, the labels of each document, PAD after the last label.
+    words: int, how many words to show for each label.
+    n_special: int, number of tokens of a document that are not words; W is
+      words + n_special.
+    n_first: int. For the first n_first documents, the weights of all tokens are
+      kept.
+    width: int, length to which shorter lists of labels are padded, because a
+      program is compiled for each length.
+
+  Returns:
+    The tokens with the most attention and their weights.
+  """
+  shape = (*ids_NK.shape, words + n_special)
+  at_NKW = np.full(shape, BEYOND, np.int32)
+  weights_NKW = np.zeros(shape, np.float32)
+  first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
+  wider = max(0, width - ids_NK.shape[1])
+  padded_NK = np.pad(ids_NK, ((0, 0), (0, wider)), constant_values=PAD)
+  with progress(batches, 'explaining', unit='batch') as shown:
+    for batch in shown:
+      alpha_BKT = scorer.attention(batch, padded_NK[batch.doc_B])
+      alpha_BKT = alpha_BKT[:, : ids_NK.shape[1]]
+      at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
+      listed = at_BKW.shape[2]
+      real_B = batch.doc_B != PAD
+      rows = batch.doc_B[real_B]
+      at_NKW[rows, :, :listed] = at_BKW[real_B]
+      weights_NKW[rows, :, :listed] = np.take_along_axis(
+        alpha_BKT, at_BKW, axis=2
+      )[real_B]
+      for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
+        if row < len(first):
+          first[row] = alpha_KT
+  return LabelExplanations(at_NKW, weights_NKW, words, first)
+
+
+@runtime_checkable
+class LinearScorer(Protocol):
+  """Scores labels by weighted sums of features."""
+
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> np.ndarray:
+    """Returns the weights of features [D] in labels [K], float64 [D, K].
+
+    The entry PAD of `labels` has weights 0.
+    """
+
+
+def contributions_of(
+  scorer: LinearScorer,
+  documents: Iterable[WordShares],
+  ids_NK: np.ndarray,
+  words: int,
+  n_first: int = 0,
+) -> LabelExplanations:
+  """Computes how much each word of a document adds to the scores of labels.
+
+  The contribution of a word to a label is the sum over all features of the
+  word's share of the feature's value, times the weight of the feature in the
+  label. So all contributions and the bias of a one-vs-all classifier add up to
+  the label's score before calibration. For label trees, see
+  TreeSearch.feature_weights.
+
+  A word that occurs several times is listed once, at its first place, with the
+  sum of its contributions. Only words with a sum above 0 are listed.
+
+  Args:
+    scorer: the model.
+    documents: the features of N documents, by word. They are read once.
+    ids_NK: int32, the labels of each document, PAD after the last label.
+    words: int, how many words to list for each label.
+    n_first: int. For the first n_first documents, the contributions of all
+      words are kept, each occurrence of a word with its own contribution.
+
+  Returns:
+    The words with the largest contributions. W is at most `words`.
+  """
+  lists, first = [], []
+  with progress(documents, 'explaining', total=len(ids_NK)) as shown:
+    for ids_K, document in zip(ids_NK, shown, strict=True):
+      weights_DK = scorer.feature_weights(document.features, ids_K)
+      contributions_KT = document.contributions(weights_DK)
+      lists.append(_largest(contributions_KT, document.terms, words))
+      if len(first) < n_first:
+        first.append(contributions_KT.astype(np.float32))
+  widest = max((len(at_W) for row in lists for at_W, _ in row), default=0)
+  at_NKW = np.full((*ids_NK.shape, widest), BEYOND, np.int32)
+  weights_NKW = np.zeros(at_NKW.shape, np.float32)
+  for at_KW, weights_KW, row in zip(at_NKW, weights_NKW, lists, strict=True):
+    for number, (at_W, weights_W) in enumerate(row):
+      at_KW[number, : len(at_W)] = at_W
+      weights_KW[number, : len(at_W)] = weights_W
+  return LabelExplanations(at_NKW, weights_NKW, words, first)
+
+
+def _largest(
+  contributions_KT: np.ndarray, terms: Sequence[str], words: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+  """Returns first places and sums of at most `words` terms for each label."""
+  # The first place of each term. reversed() lets earlier places win.
+  place_of = dict(zip(reversed(terms), range(len(terms) - 1, -1, -1)))
+  first_T = np.fromiter(map(place_of.__getitem__, terms), np.int64, len(terms))
+  lists = []
+  for contributions_T in contributions_KT:
+    sums_T = np.bincount(first_T, contributions_T, len(terms))
+    # The other places of a term have sum 0.
+    at = np.flatnonzero(sums_T > 0)
+    at = at[np.argsort(-sums_T[at], kind='stable')[:words]]
+    lists.append((at, sums_T[at]))
+  return lists

@@ -1,0 +1,230 @@
+"""Holds the result of training: linear classifiers, one per label."""
+
+from collections.abc import Sequence
+import dataclasses
+
+from jaxtyping import Bool, Float, Float32, Int, Int32, Int64
+import numpy as np
+from scipy import sparse
+
+from xjax.models.linear.part_files import FileArrays
+
+_DTYPES = {
+  'data': np.float32,
+  'indices': np.int32,
+  'indptr': np.int64,
+  'bias': np.float32,
+  'n_features': np.int64,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Classifiers:
+  """Holds one linear classifier per label, with scores X @ weights + bias.
+
+  Attributes:
+    weights: float32 CSC [D, L]. The features of each label ascend.
+    bias: float32 [L].
+  """
+
+  weights: sparse.csc_array
+  bias: Float32[np.ndarray, ' L']
+
+  @property
+  def n_labels(self) -> int:
+    """The number of labels, L."""
+    return len(self.bias)
+
+  @property
+  def n_features(self) -> int:
+    """The number of features, D."""
+    return self.weights.shape[0]
+
+  @classmethod
+  def from_dense(
+    cls,
+    weights_DC: Float[np.ndarray, 'D C'],
+    bias_C: Float[np.ndarray, ' C'],
+    threshold: float,
+  ) -> 'Classifiers':
+    """Makes sparse classifiers from dense weights, and drops small weights.
+
+    All biases are kept. DiSMEC prunes weights in the same way (Babbar and
+    Schoelkopf 2017).
+
+    Args:
+      weights_DC: weights of any float type, finite.
+      bias_C: biases of any float type, finite.
+      threshold: weights whose absolute value is below this number are left out.
+        Zeros are always left out.
+    """
+    kept = [
+      np.flatnonzero((np.abs(weights_D) >= threshold) & (weights_D != 0))
+      for weights_D in weights_DC.T
+    ]
+    data = [weights_D[ids] for weights_D, ids in zip(weights_DC.T, kept)]
+    indptr = np.cumsum([0, *map(len, kept)], dtype=np.int64)
+    weights = _matrix(
+      np.concatenate([np.empty(0, np.float32), *data], dtype=np.float32),
+      np.concatenate([np.empty(0, np.int32), *kept], dtype=np.int32),
+      indptr,
+      len(weights_DC),
+    )
+    return cls(weights, bias_C.astype(np.float32))
+
+  @classmethod
+  def zeros(cls, n_features: int, n_labels: int) -> 'Classifiers':
+    """Makes classifiers with all weights and biases 0."""
+    shape = n_features, n_labels
+    weights = sparse.csc_array(shape, dtype=np.float32)
+    return cls(weights, np.zeros(n_labels, np.float32))
+
+  def take(self, labels: Int[np.ndarray, ' C']) -> 'Classifiers':
+    """Returns the classifiers of the given labels, in the given order."""
+    return Classifiers(self.weights[:, labels], self.bias[labels])
+
+  @classmethod
+  def join(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
+    """Returns the classifiers of all parts, in the order of the parts."""
+    matrices = [part.weights for part in parts]
+    starts = np.cumsum([0, *(len(m.data) for m in matrices)])
+    indptr = [m.indptr[:-1] + start for m, start in zip(matrices, starts)]
+    weights = _matrix(
+      np.concatenate([m.data for m in matrices]),
+      np.concatenate([m.indices for m in matrices]),
+      np.concatenate([*indptr, starts[-1:]]).astype(np.int64),
+      parts[0].n_features,
+    )
+    return cls(weights, np.concatenate([part.bias for part in parts]))
+
+  def renumber_features(
+    self, features: Int[np.ndarray, ' D'], n_features: int
+  ) -> 'Classifiers':
+    """Returns the classifiers with new feature numbers.
+
+    Args:
+      features: the new number of each feature, ascending.
+      n_features: the new number of features.
+    """
+    weights = self.weights
+    indices = features[weights.indices].astype(np.int32)
+    return Classifiers(
+      _matrix(weights.data, indices, weights.indptr, n_features), self.bias
+    )
+
+  def with_last(
+    self, last_L: Bool[np.ndarray, ' L'], norm: float
+  ) -> 'Classifiers':
+    """Gives some labels lower scores than all other labels.
+
+    Labels without training documents should rank after every trained label. A
+    fixed bias such as -1 is not low enough if trained labels have lower scores.
+    So the labels in `last_L` lose their weights, and their bias is 1 below the
+    lowest score that a trained label can give to a row whose norm is at most
+    `norm`.
+
+    Args:
+      last_L: bool, True for the labels that rank last.
+      norm: the largest norm of a document's row.
+    """
+    bias_L = bias_of_last(self.bias, self.lowest_scores(norm), last_L)
+    kept = np.repeat(~last_L, np.diff(self.weights.indptr))
+    before = np.concatenate([[0], np.cumsum(kept)])
+    weights = _matrix(
+      self.weights.data[kept],
+      self.weights.indices[kept],
+      before[self.weights.indptr],
+      self.n_features,
+    )
+    return Classifiers(weights, bias_L)
+
+  def lowest_scores(self, norm: float) -> Float[np.ndarray, ' L']:
+    """Returns each label's lowest score for rows with a norm up to `norm`."""
+    squares = self.weights.data**2, self.weights.indices, self.weights.indptr
+    norm_L = np.sqrt(_matrix(*squares, self.n_features).sum(axis=0))
+    return self.bias - norm * norm_L
+
+  def arrays(self) -> FileArrays:
+    """Returns the arrays to save, which `of_arrays` reads."""
+    return {
+      'data': self.weights.data,
+      'indices': self.weights.indices.astype(np.int32, copy=False),
+      'indptr': self.weights.indptr.astype(np.int64, copy=False),
+      'bias': self.bias,
+      'n_features': np.int64(self.n_features),
+    }
+
+  @classmethod
+  def of_arrays(cls, arrays: FileArrays) -> 'Classifiers':
+    """Makes classifiers from the arrays that `arrays` returned.
+
+    Raises:
+      ValueError: the arrays are not valid classifiers.
+    """
+    for name, dtype in _DTYPES.items():
+      if name not in arrays:
+        raise ValueError(f'{name} is missing')
+      array, ndim = arrays[name], int(name != 'n_features')
+      if array.dtype != dtype or array.ndim != ndim:
+        raise ValueError(
+          f'{name} has dtype {array.dtype} and {array.ndim} axes; it must have '
+          f'dtype {np.dtype(dtype)} and {ndim} axes'
+        )
+    data, indices, indptr, bias = (arrays[name] for name in list(_DTYPES)[:4])
+    n_features = int(arrays['n_features'])
+    _check(data, indices, indptr, bias, n_features)
+    return cls(_matrix(data, indices, indptr, n_features), bias)
+
+
+def bias_of_last(
+  bias_L: Float32[np.ndarray, ' L'],
+  lowest_L: Float[np.ndarray, ' L'],
+  last_L: Bool[np.ndarray, ' L'],
+) -> Float32[np.ndarray, ' L']:
+  """Returns the biases with which some labels rank after all other labels.
+
+  Classifiers.with_last explains why these biases are needed.
+
+  Args:
+    bias_L: float32, the biases of all labels.
+    lowest_L: the lowest score that each label can give.
+    last_L: bool, True for the labels that rank last.
+  """
+  lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
+  return np.where(last_L, np.float32(lowest - 1), bias_L)
+
+
+def _matrix(
+  data: Float32[np.ndarray, ' weights'],
+  indices: Int[np.ndarray, ' weights'],
+  indptr: Int[np.ndarray, ' L_bounds'],
+  n_features: int,
+) -> sparse.csc_array:
+  """Makes a CSC matrix [n_features, L]."""
+  shape = (n_features, len(indptr) - 1)
+  return sparse.csc_array((data, indices, indptr), shape=shape)
+
+
+def _check(
+  data: Float32[np.ndarray, ' weights'],
+  indices: Int32[np.ndarray, ' indices'],
+  indptr: Int64[np.ndarray, ' bounds'],
+  bias: Float32[np.ndarray, ' L'],
+  n_features: int,
+) -> None:
+  """Raises ValueError if the arrays are not valid classifiers."""
+  if len(indptr) != len(bias) + 1 or len(data) != len(indices):
+    raise ValueError('the arrays have different lengths')
+  if indptr[0] or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+    raise ValueError('indptr does not ascend from 0 to the number of weights')
+  rises = np.diff(indices) > 0
+  rises[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < len(data))] - 1] = (
+    True
+  )
+  inside = not len(indices) or 0 <= indices.min() <= indices.max() < n_features
+  if not (inside and rises.all()):
+    raise ValueError(
+      'the features of a label must ascend and be below n_features'
+    )
+  if not (np.isfinite(data).all() and np.isfinite(bias).all()):
+    raise ValueError('weights and biases must be finite')

@@ -1,0 +1,362 @@
+"""Trains the linear classifiers of many labels together, step by step.
+
+The labels that are trained together are a chunk. Each label has its own
+sequence of steps, and its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i):
+
+- w are the weights of the label, and x_i are the features of document i.
+- y_i is 1 if document i has the label, else -1.
+
+The method is nonlinear conjugate gradients (Polak and Ribiere 1969) with
+restarts and a preconditioner. Newton's method finds the best length of each
+step along the step's direction.
+
+The rows of the matrix X are the documents. A step takes two matrix products:
+
+- The product with X' (X transposed) gives the gradient.
+- The product of X and the direction gives the change of the scores for a step
+  of length 1. With this product, it is cheap to compute the objective for any
+  length of the step, and to compute the new scores.
+
+The preconditioner approximates the Hessian of a label's objective, I + X'AX.
+The matrix A is diagonal, and holds the curvatures (second derivatives) of the
+documents' losses. There are two approximations:
+
+- The mean of a label's curvatures replaces A. So all labels share the matrix
+  X'X.
+- Only the leading eigenvectors of X'X are used, because the largest eigenvalues
+  are many times larger than the other eigenvalues (a low-rank preconditioner,
+  as in Frangella, Tropp and Udell 2023). Subspace iteration finds these
+  eigenvectors (Halko, Martinsson and Tropp 2011).
+"""
+
+import functools
+from typing import NamedTuple, no_type_check
+
+from flax import struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int, Int32
+import numpy as np
+
+from xjax.core.numerics import column_sums
+from xjax.models.linear.problem import Loss
+from xjax.models.linear.tiles import Tiles, product
+
+RANK = 256  # eigenvectors of the preconditioner
+_LINE_STEPS, _BIAS_STEPS = 5, 30  # steps of Newton's method
+_SLACK = 1e-4  # tolerance of the bounds, relative to the length of a step
+_TINY = 1e-30  # replaces a divisor of 0
+
+_matmul = functools.partial(jnp.matmul, precision='highest')
+
+# The length of a step, and the lower bound and upper bound of this length.
+_Bounds = tuple[
+  Float32[Array, ' C'], Float32[Array, ' C'], Float32[Array, ' C']
+]
+
+
+# Types are not checked at run time, because within JAX the fields may also hold
+# specs or None.
+@no_type_check
+@struct.dataclass
+class Preconditioner:
+  """Holds the leading eigenvectors of X'X.
+
+  Attributes:
+    vectors: float32 [D, rank], orthonormal columns.
+    values: float32 [rank], the eigenvalues of the vectors, ascending.
+  """
+
+  vectors: Float32[Array, 'D rank']
+  values: Float32[Array, ' rank']
+
+  def divide(
+    self, x_DC: Float32[Array, 'D C'], curvature_C: Float32[Array, ' C']
+  ) -> Float32[Array, 'D C']:
+    """Multiplies x_DC by the inverse of each label's approximate Hessian.
+
+    Args:
+      x_DC: float32, a column for each label.
+      curvature_C: float32, for each label the mean curvature of the documents'
+        losses.
+    """
+    # All other eigenvalues of X'X are approximated by the smallest of `values`.
+    rest_C = 1 + curvature_C * self.values[0]
+    scale = 1 + curvature_C * self.values[:, None]
+    part = (rest_C / scale - 1) * _matmul(self.vectors.T, x_DC)
+    return (x_DC + _matmul(self.vectors, part)) / rest_C
+
+
+@functools.partial(jax.jit, static_argnames='rank')
+def make_preconditioner(
+  rows: Tiles, columns: Tiles, rank: int = RANK
+) -> Preconditioner:
+  """Finds the leading eigenvectors of X'X.
+
+  Args:
+    rows: X, the documents.
+    columns: X transposed.
+    rank: largest number of eigenvectors. There are fewer if X has fewer rows or
+      columns.
+  """
+  n_docs, n_features = rows.n_rows, columns.n_rows
+  rank = min(rank, n_docs, n_features)
+  start = jax.random.normal(jax.random.key(0), (n_features, rank))
+  basis, _ = jnp.linalg.qr(product(columns, product(rows, start)))
+  image = product(rows, basis)
+  values, rotation = jnp.linalg.eigh(_matmul(image.T, image))
+  return Preconditioner(_matmul(basis, rotation), jnp.maximum(values, 0))
+
+
+@no_type_check
+@struct.dataclass
+class TrainingRows:
+  """Holds the features of all training documents, as arrays for the solver.
+
+  The last feature is always 1. Its weight is the bias.
+
+  Attributes:
+    rows: X, [N, D].
+    columns: X transposed.
+    preconditioner: the eigenvectors of X'X.
+  """
+
+  rows: Tiles
+  columns: Tiles
+  preconditioner: Preconditioner
+
+
+@no_type_check
+@struct.dataclass
+class DescentState:
+  """Holds the state of the labels of a chunk during training.
+
+  Labels are the last axis of every array.
+
+  Attributes:
+    positive_NC: bool, True where the document has the label.
+    label_C: int32, the label; PAD in columns that only fill the chunk.
+    done_C: bool, whether the label's objective is close enough to its minimum.
+    weights_DC: float32; the last row is the bias.
+    scores_NC: float32, the scores of the documents.
+    direction_DC: float32, the direction of the last step.
+    gradient_DC: float32, the gradient before the last step.
+    decrement_C: float32, g' inv(M) g. Here, g is the gradient in gradient_DC,
+      and M is the approximate Hessian.
+  """
+
+  positive_NC: Bool[Array, 'N C']
+  label_C: Int32[Array, ' C']
+  done_C: Bool[Array, ' C']
+  weights_DC: Float32[Array, 'D C']
+  scores_NC: Float32[Array, 'N C']
+  direction_DC: Float32[Array, 'D C']
+  gradient_DC: Float32[Array, 'D C']
+  decrement_C: Float32[Array, ' C']
+
+
+class Terms(NamedTuple):
+  """Holds losses and their first two derivatives, all multiplied by c."""
+
+  value: Float32[Array, '...']
+  slope: Float32[Array, '...']
+  curvature: Float32[Array, '...']
+
+
+@no_type_check
+@struct.dataclass
+class Objective:
+  """Defines the sum of the documents' losses, without the regulariser.
+
+  Attributes:
+    loss: the loss of a document.
+    c: float32, the weight of the losses.
+  """
+
+  loss: Loss = struct.field(pytree_node=False)
+  c: Float32[Array, ''] | np.float32
+
+  def terms(self, margin: Float32[Array, '...']) -> Terms:
+    """Returns the losses and derivatives at the margins y (w.x + b)."""
+    match self.loss:
+      case Loss.SQUARED_HINGE:
+        short = jnp.maximum(0, 1 - margin)
+        terms = Terms(short * short, -2 * short, 2.0 * (margin < 1))
+      case Loss.LOGISTIC:
+        wrong = jax.nn.sigmoid(-margin)
+        value = jnp.logaddexp(0, -margin)
+        terms = Terms(value, -wrong, wrong * (1 - wrong))
+    return Terms(*(self.c * x for x in terms))
+
+
+def start(
+  n_features: int,
+  positive_NC: Bool[Array, 'N C'],
+  label_C: Int32[Array, ' C'],
+  goal: Objective,
+) -> DescentState:
+  """Returns the state with weights of 0 and the best bias for these weights.
+
+  Columns that only fill the chunk are done from the start.
+
+  Args:
+    n_features: D, including the constant feature of the bias.
+    positive_NC: True where the document has the label.
+    label_C: the labels, PAD in columns that only fill the chunk.
+    goal: the sum of losses.
+  """
+  n_docs, n_labels = positive_NC.shape
+  bias_C = _best_bias(positive_NC.sum(axis=0), n_docs, goal)
+  zeros_DC = jnp.zeros((n_features, n_labels))
+  return DescentState(
+    positive_NC=positive_NC,
+    label_C=label_C,
+    done_C=label_C < 0,
+    weights_DC=zeros_DC.at[-1].set(bias_C),
+    scores_NC=jnp.broadcast_to(bias_C, (n_docs, n_labels)),
+    direction_DC=zeros_DC,
+    gradient_DC=zeros_DC,
+    decrement_C=jnp.ones(n_labels),
+  )
+
+
+def _best_bias(
+  count_C: Int[Array, ' C'], n_docs: int, goal: Objective
+) -> Float32[Array, ' C']:
+  """Finds the best bias of each label by Newton's method, for weights of 0.
+
+  Args:
+    count_C: number of documents that have the label.
+    n_docs: number of all documents.
+    goal: the sum of losses.
+  """
+
+  def improve(
+    _: Int[Array, ''], bias_C: Float32[Array, ' C']
+  ) -> Float32[Array, ' C']:
+    have, lack = goal.terms(bias_C), goal.terms(-bias_C)
+    others_C = n_docs - count_C
+    slope_C = bias_C + count_C * have.slope - others_C * lack.slope
+    curve_C = 1 + count_C * have.curvature + others_C * lack.curvature
+    return bias_C - slope_C / curve_C
+
+  return lax.fori_loop(0, _BIAS_STEPS, improve, jnp.zeros(count_C.shape))
+
+
+def step(
+  documents: TrainingRows,
+  state: DescentState,
+  goal: Objective,
+  tolerance: Float[Array, ''],
+) -> DescentState:
+  """Makes one step for every label that is not done.
+
+  If the preconditioner is close to the Hessian, decrement_C / 2 is an estimate
+  of the objective minus its minimum. A label is done if this estimate is at
+  most tolerance / 4 times the objective.
+
+  Args:
+    documents: all documents.
+    state: the state before the step.
+    goal: the sum of losses.
+    tolerance: see batched.OnDevices.
+  """
+  sign_NC = jnp.where(state.positive_NC, 1.0, -1.0)
+  terms = goal.terms(sign_NC * state.scores_NC)
+  gradient_DC = state.weights_DC + product(
+    documents.columns, sign_NC * terms.slope
+  )
+  divided_DC = documents.preconditioner.divide(
+    gradient_DC, column_sums(terms.curvature) / len(sign_NC)
+  )
+  decrement_C = _dot(gradient_DC, divided_DC)
+  objective_C = _dot(state.weights_DC, state.weights_DC) / 2
+  objective_C += column_sums(terms.value)
+  done_C = state.done_C | (decrement_C <= tolerance / 2 * objective_C)
+  direction_DC = _direction(state, gradient_DC, divided_DC, decrement_C)
+  direction_DC = jnp.where(done_C, 0, direction_DC)
+  along_NC = product(documents.rows, direction_DC)
+  length_C = _line_minimum(state, direction_DC, along_NC, sign_NC, goal)
+  return state.replace(
+    done_C=done_C,
+    weights_DC=state.weights_DC + length_C * direction_DC,
+    scores_NC=state.scores_NC + length_C * along_NC,
+    direction_DC=direction_DC,
+    gradient_DC=gradient_DC,
+    decrement_C=decrement_C,
+  )
+
+
+def _direction(
+  state: DescentState,
+  gradient_DC: Float32[Array, 'D C'],
+  divided_DC: Float32[Array, 'D C'],
+  decrement_C: Float32[Array, ' C'],
+) -> Float32[Array, 'D C']:
+  """Returns a direction in which the objective falls.
+
+  The direction is conjugate to the last direction if possible.
+  """
+  change_C = _dot(divided_DC, gradient_DC - state.gradient_DC)
+  kept_C = jnp.maximum(0, change_C / jnp.maximum(state.decrement_C, _TINY))
+  direction_DC = kept_C * state.direction_DC - divided_DC
+  downhill_C = _dot(direction_DC, gradient_DC) < 0
+  return jnp.where(downhill_C, direction_DC, -divided_DC)
+
+
+def _line_minimum(
+  state: DescentState,
+  direction_DC: Float32[Array, 'D C'],
+  along_NC: Float32[Array, 'N C'],
+  sign_NC: Float32[Array, 'N C'],
+  goal: Objective,
+) -> Float32[Array, ' C']:
+  """Returns the best length of each label's step.
+
+  The length is found by Newton's method. In each iteration, the lower bound and
+  the upper bound of the length come closer to each other.
+
+  Args:
+    state: the state before the step.
+    direction_DC: the direction of the step.
+    along_NC: the change of the documents' scores for a step of length 1.
+    sign_NC: 1 where the document has the label, else -1.
+    goal: the sum of losses.
+  """
+  start_C = _dot(state.weights_DC, direction_DC)
+  square_C = _dot(direction_DC, direction_DC)
+
+  def improve(_: Int[Array, ''], bounds: _Bounds) -> _Bounds:
+    at_C, low_C, high_C = bounds
+    terms = goal.terms(sign_NC * (state.scores_NC + at_C * along_NC))
+    slope_C = start_C + at_C * square_C
+    slope_C += _dot(sign_NC * terms.slope, along_NC)
+    curve_C = square_C + _dot(terms.curvature, along_NC * along_NC)
+    low_C = jnp.where(slope_C < 0, at_C, low_C)
+    high_C = jnp.where(slope_C < 0, high_C, at_C)
+    next_C = at_C - slope_C / jnp.maximum(curve_C, _TINY)
+    middle_C = jnp.where(jnp.isinf(high_C), 2 * low_C, (low_C + high_C) / 2)
+    # At the minimum, rounding may move the length out of the bounds, or swap
+    # the bounds.
+    slack_C = _SLACK * at_C
+    inside_C = (next_C >= low_C - slack_C) & (next_C <= high_C + slack_C)
+    return jnp.where(inside_C, next_C, middle_C), low_C, high_C
+
+  one_C = jnp.ones(start_C.shape)
+  bounds = one_C, 0 * one_C, jnp.inf * one_C
+  return lax.fori_loop(0, _LINE_STEPS, improve, bounds)[0]
+
+
+def halve(state: DescentState) -> DescentState:
+  """Keeps half of the labels, preferably labels that are not done."""
+  n_kept = len(state.label_C) // 2
+  kept = jnp.argsort(state.done_C, stable=True)[:n_kept]
+  return jax.tree.map(functools.partial(jnp.take, indices=kept, axis=-1), state)
+
+
+def _dot(
+  a: Float32[Array, 'rows C'], b: Float32[Array, 'rows C']
+) -> Float32[Array, ' C']:
+  """Returns the dot products of the columns of a and b."""
+  return column_sums(a * b)

@@ -1,0 +1,183 @@
+"""Adds labels to a trained model that knows labels by their descriptors."""
+
+from collections.abc import Mapping, Sequence
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.schema import Label, LabelSpace
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import Vocabulary
+from xjax.models.config import Config
+from xjax.models.neural.model_scorer import ModelScorer
+from xjax.models.neural.neural_training import (
+  plan_neural,
+  run_hierarchy,
+  scored_labels,
+)
+from xjax.models.workdir import Workdir
+from xjax.networks.label_graph import edges_with
+from xjax.networks.pretrained.descriptors import DescriptorEncoder
+from xjax.train.initial.descriptors import load_words, saved_name_encoder
+from xjax.train.initial.warm_rows import has_label_rows
+from xjax.train.parameters import (
+  CHILDREN,
+  DESCRIPTORS,
+  PARENTS,
+  by_path,
+  from_paths,
+)
+
+
+def describe(
+  labels: Sequence[Label],
+  space: LabelSpace,
+  config: Config,
+  vocab: Vocabulary | Subwords,
+  workdir: Workdir,
+) -> np.ndarray:
+  """Embeds the descriptors of new labels.
+
+  Args:
+    labels: the new labels.
+    space: label space of the run.
+    config: config of the run.
+    vocab: vocabulary or tokenizer of the run.
+    workdir: folder of the run; it has the run's word vectors or encoder.
+
+  Returns:
+    float32 [len(labels), E], the embeddings.
+
+  Raises:
+    DataError: no word of a label has a vector in the run.
+  """
+  descriptor = config.model.head.descriptor
+  if config.data.tokens.pretrained:
+    encoder = saved_name_encoder(workdir, config.model)
+  else:
+    words = load_words(workdir.word_vectors, vocab)
+    workdir.check(workdir.word_vectors)
+    # The weights of words are computed only from the labels of the run, and not
+    # from labels that were added earlier.
+    run_labels = space.labels[: space.n_trained + space.n_held_out]
+    encoder = DescriptorEncoder.of(run_labels, descriptor, vocab, words)
+  rows = encoder.encode(labels)
+  bare = [labels[i].name for i in np.flatnonzero(~rows.any(axis=1))]
+  if bare:
+    raise DataError(
+      'this run has no vector for any word of these labels: '
+      f'{", ".join(map(ascii, bare))}; describe the labels in words of the '
+      "run's corpus"
+    )
+  return rows
+
+
+def widen_scorer(
+  scorer: ModelScorer,
+  config: Config,
+  space: LabelSpace,
+  vocab_size: int,
+  rows: np.ndarray,
+  workdir: Workdir,
+) -> ModelScorer:
+  """Returns a scorer that also scores new labels by their descriptors.
+
+  The new labels get the embeddings of their descriptors. All other parameters
+  of the new labels are zeros. In a graph of labels, new labels read their
+  parents, but no other label reads a new label, so no other score changes.
+
+  Args:
+    scorer: scorer of the run.
+    config: config of the run.
+    space: label space with the new labels; they follow all labels that the run
+      scores.
+    vocab_size: int, number of word ids of the run.
+    rows: float32 [new labels, E], embeddings of the new labels' descriptors.
+    workdir: folder of the run.
+
+  Raises:
+    DataError: the head reads parents, and a new label has an unknown parent or
+      is its own ancestor.
+  """
+  edges: dict[str, np.ndarray] = {}
+  if config.model.reads_parents:
+    hierarchy = run_hierarchy(config.model, workdir.label_space())
+    edges = _wider_edges(space, hierarchy)
+  architecture = workdir.architecture()
+  plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
+  params, like = by_path(scorer.params), by_path(plan.abstract.params)
+  like = {name: leaf for name, leaf in like.items() if has_label_rows(leaf)}
+  wider = jax.jit(
+    functools.partial(_wider, scorer.n_labels, like),
+    out_shardings={name: leaf.sharding for name, leaf in like.items()},
+  )({name: params[name] for name in like}, rows)
+  for name in edges.keys() & params.keys():
+    values = edges[name]
+    wider[name] = jax.make_array_from_callback(
+      values.shape, params[name].sharding, values.__getitem__
+    )
+  return ModelScorer(
+    plan.graphdef,
+    from_paths(plan.abstract.params, params | wider),
+    scorer.mesh,
+    scored_labels(config.model, space),
+    scorer.score_kind,
+    scorer.recall,
+  )
+
+
+def _wider_edges(
+  space: LabelSpace, hierarchy: Hierarchy
+) -> dict[str, np.ndarray]:
+  """Returns the edges of a graph of labels after new labels are added, by path.
+
+  Args:
+    space: label space with the new labels.
+    hierarchy: the hierarchy of the run, without new labels.
+
+  Raises:
+    DataError: a new label has an unknown parent.
+  """
+  added = space.labels[hierarchy.n_labels : space.n_inside]
+  known = {*hierarchy.ids, *added.ids}
+  for label in added:
+    for parent in label.parents:
+      if parent not in known:
+        raise DataError(
+          f'new label {label.id!a} has the unknown parent {parent!a}; a parent '
+          "must be the id of one of the run's labels or concepts, or of another"
+          ' new label'
+        )
+  return dict(zip((PARENTS, CHILDREN), edges_with(hierarchy, added)))
+
+
+def _wider(
+  before: int,
+  like: Mapping[str, jax.ShapeDtypeStruct],
+  params: Mapping[str, jax.Array],
+  rows: jax.Array,
+) -> dict[str, jax.Array]:
+  """Adds rows for new labels to the parameters that have a row per label.
+
+  The new rows of DESCRIPTORS are `rows`. The new rows of all other parameters
+  are zeros.
+
+  Args:
+    before: int, number of labels that have rows already.
+    like: path -> shape and dtype of the parameter after the rows are added.
+    params: path -> parameter before the rows are added.
+    rows: float32 [new labels, E], embeddings of the new labels' descriptors.
+  """
+  wider = {
+    name: jnp.zeros(leaf.shape, leaf.dtype)
+    .at[:before]
+    .set(params[name][:before])
+    for name, leaf in like.items()
+  }
+  last = before + len(rows)
+  wider[DESCRIPTORS] = wider[DESCRIPTORS].at[before:last].set(rows)
+  return wider

@@ -1,0 +1,243 @@
+"""Computes vectors of texts with a pretrained encoder that is not trained."""
+
+from collections.abc import Mapping, Sequence
+import functools
+import hashlib
+import json
+import os
+from typing import Any
+
+from flax import nnx
+import jax.numpy as jnp
+from jaxtyping import Float32
+import numpy as np
+from scipy import sparse
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.config_part import kinds
+from xjax.core.errors import ConfigError
+from xjax.data.config import TextVectorsConfig
+from xjax.data.files.faults import Fault
+from xjax.data.files.json_lines import parse_object
+from xjax.data.text.subwords import Subwords
+
+# Encoders are found among the classes that are imported.
+from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
+from xjax.networks.pretrained.architecture import (
+  Architecture,
+  BertArchitecture,
+  architecture_of,
+  small_encoder,
+)
+from xjax.networks.pretrained.convert import parameter_shapes
+from xjax.networks.pretrained.model_folder import (
+  ModelFolder,
+  check_special_tokens,
+  check_vocabulary,
+)
+from xjax.networks.pretrained.text_encoder import TextEncoder
+from xjax.train.parameters import by_path, from_paths
+
+_ENCODER = 'encoder/'
+
+
+class TextVectors:
+  """Computes one vector of length 1 per text (data.text.TextFeatures).
+
+  Attributes:
+    n_features: int, the size D of a vector.
+    digest: hex digest of all that decides the vectors.
+  """
+
+  def __init__(
+    self,
+    sizes: Mapping[str, Any],
+    tokenizer: Subwords,
+    weights: Mapping[str, np.ndarray],
+    max_tokens: int,
+  ):
+    """Builds the encoder.
+
+    Args:
+      sizes: the content of the encoder's config.json.
+      tokenizer: the tokenizer of the encoder.
+      weights: the parameters of the encoder by path, such as
+        'encoder/embeddings/word'.
+      max_tokens: number of tokens that are read from the start of a text.
+    """
+    self._sizes, self._tokenizer = dict(sizes), tokenizer
+    self._weights, self._max_tokens = dict(weights), max_tokens
+    architecture = architecture_of(self._sizes, tokenizer.source)
+    encoder = _module(architecture)
+    graphdef, params = nnx.split(encoder)
+    leaves = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
+    encoder = nnx.merge(graphdef, from_paths(params, leaves))
+    self._encoder = TextEncoder(tokenizer, encoder, max_tokens)
+    self.n_features = self._encoder.dim
+
+  @classmethod
+  def fit(
+    cls, config: TextVectorsConfig, texts: Sequence[str]
+  ) -> 'TextVectors':
+    """Reads the encoder of a new run.
+
+    Args:
+      config: names the folder of the encoder. Without a folder, a small encoder
+        with fresh weights is made.
+      texts: training texts, from which the tokenizer of a small encoder is
+        made.
+
+    Raises:
+      ConfigError, DataError: as check_folder.
+    """
+    if not config.folder:
+      tokenizer = Subwords.fit(texts)
+      sizes = small_encoder(BertArchitecture, len(tokenizer), config.max_tokens)
+      return cls(sizes, tokenizer, _fresh(sizes), config.max_tokens)
+    folder, tokenizer = check_folder(config)
+    wanted = parameter_shapes(folder.architecture)
+    weights = {
+      path: x for path, x in folder.parameters().items() if path in wanted
+    }
+    return cls(folder.config, tokenizer, weights, config.max_tokens)
+
+  @functools.cached_property
+  def digest(self) -> str:
+    digest = hashlib.sha256()
+    for name, values in self._arrays().items():
+      digest.update(f'{name} {values.dtype} {values.shape} '.encode())
+      digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+  def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
+    """Returns the vectors of N texts, float32 [N, D]; no entry is left out."""
+    return dense_rows(self.vectors(texts))
+
+  def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N D']:
+    """Returns the vectors of N texts."""
+    return self._encoder.vectors(texts)
+
+  def warmup(self) -> None:
+    """Compiles the programs for all shapes of batches."""
+    self._encoder.warmup()
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes an .npz file, which load reads."""
+    write_npz(path, self._arrays())
+
+  def _arrays(self) -> dict[str, np.ndarray]:
+    sizes = json.dumps(self._sizes, sort_keys=True)
+    return {
+      'sizes': np.frombuffer(sizes.encode(), np.uint8),
+      'tokenizer': np.frombuffer(self._tokenizer.text.encode(), np.uint8),
+      'max_tokens': np.int64(self._max_tokens),
+      **dict(sorted(self._weights.items())),
+    }
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'TextVectors':
+    """Reads the file that save wrote.
+
+    Raises:
+      DataError: the file is missing or damaged.
+    """
+    arrays = Arrays.read(path)
+    sizes, where = _object(arrays, 'sizes'), f'{path}: tokenizer'
+    tokenizer = Subwords(_object(arrays, 'tokenizer'), where)
+    architecture = architecture_of(sizes, f'{path}: sizes')
+    check_vocabulary(len(tokenizer), architecture, where, True)
+    max_tokens = arrays.count('max_tokens')
+    if fault := _length_fault(max_tokens, architecture, tokenizer):
+      arrays.fail('max_tokens', f'is {max_tokens}; {fault}')
+    weights = {}
+    for name, shape in parameter_shapes(architecture).items():
+      weights[name] = arrays.take(name, np.float32, shape)
+      arrays.check(name, ~np.isfinite(weights[name]), 'is not finite')
+    arrays.finish()
+    return cls(sizes, tokenizer, weights, max_tokens)
+
+
+def check_folder(config: TextVectorsConfig) -> tuple[ModelFolder, Subwords]:
+  """Checks the folder of an encoder, without its weights.
+
+  Args:
+    config: names the folder, which is not empty.
+
+  Returns:
+    The folder and its tokenizer.
+
+  Raises:
+    ConfigError: the encoder cannot read as many tokens as the config says.
+    DataError: the folder does not exist, or has a fault.
+  """
+  folder = ModelFolder.at(config.folder)
+  tokenizer = Subwords.of_folder(folder.path)
+  architecture, where = folder.architecture, tokenizer.source
+  check_vocabulary(len(tokenizer), architecture, where, True)
+  before, after = len(tokenizer.before), len(tokenizer.after)
+  check_special_tokens(before, after, architecture, where)
+  if fault := _length_fault(config.max_tokens, architecture, tokenizer):
+    raise ConfigError(
+      f'config.data.tokens.max_tokens={config.max_tokens}: {folder.path}: '
+      f'{fault}'
+    )
+  folder.paths()
+  return folder, tokenizer
+
+
+def _length_fault(
+  max_tokens: int, architecture: Architecture, tokenizer: Subwords
+) -> str | None:
+  """Returns why an encoder cannot read texts of this length, or None."""
+  longest, special = architecture.max_tokens, tokenizer.n_special
+  if longest is not None and max_tokens > longest:
+    return f'the encoder reads at most {longest} tokens'
+  if max_tokens <= special:
+    return (
+      f'max_tokens must be more than {special}, the number of special tokens '
+      'that the tokenizer puts around a text'
+    )
+  return None
+
+
+def dense_rows(vectors_ND: Float32[np.ndarray, 'N D']) -> sparse.csr_array:
+  """Returns vectors as rows of features, in which no entry is left out."""
+  n, dim = vectors_ND.shape
+  index = sparse.get_index_dtype(maxval=n * dim)
+  columns = np.tile(np.arange(dim, dtype=index), n)
+  indptr = np.arange(n + 1, dtype=index) * dim
+  return sparse.csr_array((vectors_ND.reshape(-1), columns, indptr), (n, dim))
+
+
+def _module(architecture: Any, rngs: nnx.Rngs | None = None) -> nnx.Module:
+  """Returns an encoder, with fresh parameters if `rngs` is given."""
+  kind = next(
+    kind
+    for kind in kinds(PretrainedConfig)
+    if isinstance(architecture, kind.architecture)
+  )
+  inputs = EncoderInputs(0, jnp.float32, architecture)
+  if rngs is None:
+    return nnx.eval_shape(lambda: kind().build(inputs, nnx.Rngs(0)))
+  return kind().build(inputs, rngs)
+
+
+def _fresh(sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
+  """Returns fresh parameters of a small encoder, by path."""
+  module = _module(architecture_of(sizes, 'the small encoder'), nnx.Rngs(0))
+  params = by_path(nnx.state(module, nnx.Param))
+  return {f'{_ENCODER}{path}': np.asarray(x) for path, x in params.items()}
+
+
+def _object(arrays: Arrays, name: str) -> dict[str, Any]:
+  """Reads a JSON object that is stored as bytes.
+
+  Raises:
+    DataError: it is damaged.
+  """
+  text = arrays.take(name, np.uint8, (None,)).tobytes()
+  try:
+    return parse_object(text)
+  except Fault as fault:
+    arrays.fail(name, f'cannot be read: {fault}')

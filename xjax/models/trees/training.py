@@ -1,0 +1,388 @@
+"""Trains classifiers of label trees, and one-vs-all classifiers, on CPUs."""
+
+from collections.abc import Callable, Iterator, Sequence
+import concurrent.futures
+import dataclasses
+import threading
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
+from xjax.core.errors import UserError
+from xjax.core.progress import Progress
+from xjax.core.types import PAD, Ragged
+from xjax.data.label_trees.complete import complete_tree
+from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.classifiers import Classifiers, bias_of_last
+from xjax.models.linear.dual import WIDTH, Solver, Workspace, solve_block
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import (
+  OneVsAllProblem,
+  SolverConfig,
+  largest_norm,
+)
+
+# A part has about this many classifiers. A killed run loses at most one part.
+_PART = 256
+
+# A function (rows, tree, weights, workers) -> int [N, K], the leaves that a
+# trained tree predicts for each training document, or PAD. The function is a
+# dataclass, so that it has a digest.
+Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GivenClusters:
+  """Gives the clusters that another model proposes, as a Matcher.
+
+  The tree is LabelTree.of_clusters.
+
+  Attributes:
+    nodes_NK: int32 clusters of each document, PAD after the last one.
+  """
+
+  nodes_NK: np.ndarray
+
+  def __call__(
+    self,
+    rows: sparse.csr_array,
+    tree: LabelTree,
+    weights: BlockWeights,
+    workers: int,
+  ) -> np.ndarray:
+    # Node 0 is the root, and the clusters follow in their order.
+    return np.where(self.nodes_NK == PAD, PAD, self.nodes_NK + 1)
+
+
+# Settings of an earlier solver that Blocks does not have.
+_LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
+
+
+@dataclasses.dataclass
+class Blocks(SolverConfig):
+  """Trains sixteen labels at once by LIBLINEAR's method, on CPUs (dual.py)."""
+
+  earlier_kind = 'liblinear'  # the solver of earlier runs
+
+  eps: float = field(
+    0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
+  )
+  max_epochs: int = field(
+    100, 'Largest number of passes over the documents.', AT_LEAST_1
+  )
+  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
+
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Drops saved settings that only the earlier solver, LIBLINEAR, had."""
+    return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ONLY}
+
+  def fit(self, problem: OneVsAllProblem) -> BlockWeights:
+    """Trains all labels as children of one root (see SolverConfig.fit)."""
+    n_labels = problem.n_labels
+    return fit_tree(
+      problem.rows,
+      problem.gold,
+      complete_tree(n_labels, max(2, n_labels)),
+      Solver(problem.loss, problem.c, self.eps, self.max_epochs),
+      seed=problem.seed,
+      threshold=problem.threshold,
+      workers=self.workers,
+      parts=problem.parts,
+      between=problem.between,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+  """Describes a few classifiers of one block that are trained together.
+
+  Attributes:
+    parent: the node whose children the classifiers distinguish.
+    first: the first of these children.
+    last: one more than the last of these children.
+  """
+
+  parent: int
+  first: int
+  last: int
+
+
+def fit_tree(
+  rows: sparse.csr_array,
+  gold: Ragged,
+  tree: LabelTree,
+  solver: Solver,
+  *,
+  seed: int,
+  threshold: float,
+  workers: int,
+  parts: PartFiles,
+  between: Callable[[], None],
+  matcher: Matcher | None = None,
+  above: bool = True,
+) -> BlockWeights:
+  """Trains a classifier for every node except the root.
+
+  A document is positive for a node if the document has the node's label, or a
+  label below the node. All documents are positive for the root. A node's
+  classifier is trained only on the documents that are positive for the node's
+  parent (teacher forcing). These documents are positive examples if they are
+  also positive for the node, else negative examples. The score of a node
+  without positive documents is less than the scores of all other nodes
+  (Classifiers.with_last).
+
+  Args:
+    rows: float32 [N, D] with sorted indices.
+    gold: N rows of labels. Labels that are not in the tree are ignored.
+    tree: the tree over labels.
+    solver: the objective and the stopping rule.
+    seed: decides the order in which documents are visited.
+    threshold: weights with a smaller absolute value become 0.
+    workers: number of threads. The result does not depend on this number.
+    parts: the files of finished parts. This function makes the key of the files
+      also depend on the arguments that decide the result.
+    between: a function that is called after each part. Training ends if this
+      function raises an error.
+    matcher: finds the nodes that the trained part of the tree predicts for each
+      document, among the parents of the deepest nodes. The deepest nodes then
+      also learn from the documents for which their parent is predicted
+      (matcher-aware negatives; Zhang et al. 2021, "Fast Multi-Resolution
+      Transformer Fine-tuning for Extreme Multi-label Text Classification",
+      Section 3.2). None stands for teacher forcing alone.
+    above: whether the nodes above the deepest ones are trained. If another
+      model scores them, they need no weights.
+
+  Returns:
+    The classifiers, one block per inner node.
+
+  Raises:
+    UserError: the file of a part was removed or damaged during training.
+  """
+  extra = [] if matcher is None else [matcher]  # keys of earlier versions
+  extra += [] if above else ['deepest']
+  parts = parts.of(rows, gold, tree, solver, seed, threshold, *extra)
+  documents = _documents(gold, tree, rows.shape[0])
+  seen_by = documents  # the documents from which a node's children learn
+  local = threading.local()
+
+  def run(task: _Task) -> Classifiers:
+    if not hasattr(local, 'workspace'):
+      local.workspace = Workspace(rows.shape[1])
+    return _solve(
+      rows, documents, seen_by, task, solver, seed, threshold, local.workspace
+    )
+
+  names, lowest, n_weights, norm = [], [], 0, largest_norm(rows)
+  deepest = int(tree.levels[-2])
+  bar = Progress('training nodes', len(tree) - 1)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
+    for part in _parts(tree):
+      if matcher and part[0].first == deepest > 1:
+        upper = _tree_above(tree)
+        weights = _laid_out(names, parts, upper, lowest, n_weights, documents)
+        matched = matcher(rows, upper, weights, workers)
+        seen_by = _with_matched(documents, tree, matched)
+      names.append(f'nodes-{part[0].first}-{part[-1].last}')
+      arrays = parts.load(names[-1])
+      if arrays is None:
+        if above or part[0].first >= deepest:
+          trained = Classifiers.join(_run_all(pool, run, part, seen_by))
+        else:
+          size = part[-1].last - part[0].first
+          trained = Classifiers.zeros(rows.shape[1], size)
+        parts.save(names[-1], trained.arrays())
+        between()
+      else:
+        trained = Classifiers.of_arrays(arrays)
+      lowest.append(trained.lowest_scores(norm))
+      n_weights += trained.weights.nnz
+      bar.update(trained.n_labels)
+  return _laid_out(names, parts, tree, lowest, n_weights, documents)
+
+
+def _laid_out(
+  names: Sequence[str],
+  parts: PartFiles,
+  tree: LabelTree,
+  lowest: Sequence[np.ndarray],
+  n_weights: int,
+  documents: Ragged,
+) -> BlockWeights:
+  """Returns the classifiers of saved parts in the layout of a search.
+
+  Args:
+    names: names of the parts, which have all classifiers of the tree.
+    parts: files of the parts.
+    tree: the tree.
+    lowest: the lowest score of each node except the root, by part.
+    n_weights: number of weights of all classifiers.
+    documents: the positive documents of each node; later nodes are ignored.
+
+  Raises:
+    UserError: the file of a part was removed or damaged.
+  """
+  whole = _whole_blocks(names, parts, tree.columns)
+  with Progress('laying out weights'):
+    weights = BlockWeights.of(whole, tree.columns, n_weights)
+  unseen_C = documents.lengths[1 : len(tree)] == 0
+  bias_C = bias_of_last(weights.bias, np.concatenate(lowest), unseen_C)
+  return dataclasses.replace(weights, bias=bias_C)
+
+
+def _tree_above(tree: LabelTree) -> LabelTree:
+  """Returns the tree without its deepest nodes.
+
+  The leaves of the new tree have their own numbers as labels.
+  """
+  n = int(tree.levels[-2])
+  first_child = np.minimum(tree.first_child[: n + 1], n)
+  nodes = np.arange(n, dtype=np.int32)
+  label = np.where(np.diff(first_child) == 0, nodes, NO_LABEL)
+  return LabelTree(first_child, label.astype(np.int32), n)
+
+
+def _with_matched(
+  documents: Ragged, tree: LabelTree, nodes_NK: np.ndarray
+) -> Ragged:
+  """Adds documents to the nodes that are predicted for them.
+
+  Args:
+    documents: the positive documents of each node, ascending.
+    tree: the tree.
+    nodes_NK: int, nodes predicted for each document, or PAD.
+
+  Returns:
+    One row per node: its positive documents, and the documents for which it is
+    predicted, ascending.
+  """
+  document, place = np.nonzero(nodes_NK != PAD)
+  positive = np.repeat(np.arange(len(tree)), documents.lengths)
+  nodes = np.concatenate([positive, nodes_NK[document, place]])
+  values = np.concatenate([documents.values, document])
+  cells = np.unique(nodes * np.int64(len(nodes_NK)) + values)
+  nodes, values = np.divmod(cells, len(nodes_NK))
+  indptr = np.searchsorted(nodes, np.arange(len(tree) + 1)).astype(np.int64)
+  return Ragged(indptr, values.astype(np.int32))
+
+
+def _whole_blocks(
+  names: Sequence[str], parts: PartFiles, columns: np.ndarray
+) -> Iterator[Classifiers]:
+  """Yields the classifiers of saved parts, in groups of complete blocks.
+
+  If a block is longer than a part, the parts of the block are joined.
+
+  Raises:
+    UserError: the file of a part was removed or damaged.
+  """
+  pending, done = [], 0
+  for name in names:
+    arrays = parts.load(name)
+    if arrays is None:
+      raise UserError(
+        f'{parts.folder}: part {name} was removed or damaged during training; '
+        'start the same command again'
+      )
+    pending.append(Classifiers.of_arrays(arrays))
+    done += pending[-1].n_labels
+    if done in columns:
+      yield Classifiers.join(pending)
+      pending = []
+
+
+def _run_all(
+  pool: concurrent.futures.Executor,
+  run: Callable[[_Task], Classifiers],
+  tasks: Sequence[_Task],
+  seen_by: Ragged,
+) -> list[Classifiers]:
+  """Runs tasks, largest first, and returns results in the order of `tasks`."""
+  sizes = [len(seen_by[task.parent]) for task in tasks]
+  futures = {
+    at: pool.submit(run, tasks[at])
+    for at in np.argsort(np.negative(sizes), kind='stable').tolist()
+  }
+  return [futures[at].result() for at in range(len(tasks))]
+
+
+def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
+  """Yields all tasks, grouped into parts, in the order of nodes.
+
+  A block of at most _PART classifiers is in one part, together with other such
+  blocks of the same depth. A longer block is divided among several parts. These
+  parts contain no other block.
+  """
+  long, starts = tree.degree > _PART, set(tree.levels.tolist())
+  part: list[_Task] = []
+  for task in _tasks(tree):
+    if part:
+      full = part[-1].last - part[0].first >= _PART
+      if task.parent == part[-1].parent:
+        cut = full and long[task.parent]
+      else:
+        cut = full or long[task.parent] or long[part[-1].parent]
+      if cut or task.first in starts:
+        yield part
+        part = []
+    part.append(task)
+  if part:
+    yield part
+
+
+def _tasks(tree: LabelTree) -> Iterator[_Task]:
+  """Yields all tasks in the order of nodes."""
+  for parent in tree.inner.tolist():
+    last = int(tree.first_child[parent + 1])
+    for first in range(int(tree.first_child[parent]), last, WIDTH):
+      yield _Task(parent, first, min(first + WIDTH, last))
+
+
+def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
+  """Returns the positive documents of each node, one row per node."""
+  labels, nodes = tree.positive()
+  ones = np.ones
+  above = sparse.csr_array(
+    (ones(len(labels), np.int32), (labels, nodes)),
+    (max(tree.n_labels, int(gold.values.max(initial=0)) + 1), len(tree)),
+  )
+  shape = (n, above.shape[0])
+  labels_of_documents = sparse.csr_array(
+    (ones(len(gold.values), np.int32), gold.values, gold.indptr), shape
+  )
+  positive = (labels_of_documents @ above).tocsc()
+  positive.sort_indices()
+  counts = np.diff(positive.indptr).astype(np.int64)
+  counts[0] = n  # all documents are positive for the root
+  indices = np.concatenate([np.arange(n), positive.indices])
+  indptr = np.append(np.int64(0), np.cumsum(counts))
+  return Ragged(indptr, indices.astype(np.int32))
+
+
+def _solve(
+  rows: sparse.csr_array,
+  documents: Ragged,
+  seen_by: Ragged,
+  task: _Task,
+  solver: Solver,
+  seed: int,
+  threshold: float,
+  workspace: Workspace,
+) -> Classifiers:
+  """Trains the classifiers of a task."""
+  of_parent = seen_by[task.parent]
+  width = task.last - task.first
+  positive = np.zeros((len(of_parent), width), bool)
+  for column in range(width):
+    of_child = documents[task.first + column]
+    positive[np.searchsorted(of_parent, of_child), column] = True
+  order = np.random.SeedSequence([seed, task.first]).generate_state(1)[0]
+  features, weights, bias = solve_block(
+    rows, of_parent, positive, solver, int(order), workspace
+  )
+  weights[:, ~positive.any(axis=0)] = 0
+  classifiers = Classifiers.from_dense(weights, bias, threshold)
+  return classifiers.renumber_features(features, rows.shape[1])

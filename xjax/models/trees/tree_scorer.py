@@ -1,0 +1,301 @@
+"""Ranks labels with label trees, for evaluation and prediction."""
+
+from collections.abc import Sequence
+import concurrent.futures
+import dataclasses
+from typing import Self
+
+from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
+import numpy as np
+from scipy import sparse
+
+from xjax.core.types import AS_LOGITS, Batch, ScoreKind
+from xjax.data.sparse_documents import batch_rows
+from xjax.models.trees.tree_search import Link, SearchResult, Squash, TreeSearch
+from xjax.models.trees.tree_search_loops import fill_lists, mean_scores
+
+_DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
+
+
+class TreeScorer:
+  """Ranks labels with label trees over sparse features (a core.types.Scorer).
+
+  With several trees, the score is the logarithm of the mean of the exponentials
+  of the trees' scores (combine_trees).
+
+  Attributes:
+    score_kind: LOGIT for probabilistic trees and logistic one-vs-all, else
+      MARGIN.
+    n_labels: number of labels of the trees.
+    assigned_above: None for logits. For margins, the score of a label if the
+      label's own classifier gives 0 and the nodes above the label add 0 to the
+      score (see tree_search.Link).
+    selected_by: as in core.types.Scorer.
+  """
+
+  def __init__(
+    self,
+    searches: Sequence[TreeSearch],
+    kind: ScoreKind,
+    *,
+    beam: int,
+    exact: bool,
+    workers: int,
+  ):
+    """Makes a scorer and its thread pool.
+
+    Args:
+      searches: the searches of one or more trees, all with the same link.
+      kind: the kind of the scores.
+      beam: number of nodes to open at each depth. Ignored if `exact` is True.
+      exact: whether to open all nodes that may have one of the best labels.
+      workers: number of threads. The documents of a batch are divided among the
+        threads.
+    """
+    self._searches = searches
+    self._beam, self._exact = beam, exact
+    self.selected_by = f'beam={beam}'
+    if exact:
+      # With several trees, the result is not exact, because only the labels in
+      # the trees' lists are combined.
+      several = len(searches) > 1
+      self.selected_by = f'trees={len(searches)}' if several else 'exact'
+    self._pool = concurrent.futures.ThreadPoolExecutor(workers)
+    self._workers = workers
+    self._link = searches[0].link
+    self.score_kind = kind
+    self.n_labels = searches[0].tree.n_labels
+    if kind is ScoreKind.LOGIT:
+      self.assigned_above = None
+    else:
+      self.assigned_above = -1.0 if self._link is Link.L3_HINGE else 0.0
+
+  def topk(
+    self,
+    batch: Batch,
+    k: int,
+    weights: Float[np.ndarray, ' L_or_more'] | None = None,
+    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
+    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
+  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+    """Returns the k best labels of each document; see core.types.Scorer.
+
+    Each slice has a separate search. A label has the same score in every list
+    of a document. Lists of a beam search may be short, since labels that the
+    beam did not reach are missing.
+    """
+    rows = batch_rows(batch, self._searches[0].weights.n_features)
+    if np.ndim(allowed) == 2:
+      lists = [
+        self._lists(rows[[i]], k, weights, slices, allowed[i], sigmoid)
+        for i in range(rows.shape[0])
+      ]
+      ids, scores = (np.concatenate(x, axis=1) for x in zip(*lists))
+      return ids, scores
+    return self._lists(rows, k, weights, slices, allowed, sigmoid)
+
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> Float64[np.ndarray, 'D K']:
+    """Returns the weights of features in labels, averaged over the trees.
+
+    Args:
+      features, labels: see TreeSearch.feature_weights.
+    """
+    parts = [s.feature_weights(features, labels) for s in self._searches]
+    return np.mean(parts, axis=0)
+
+  def _lists(
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    weights: np.ndarray | None,
+    slices: Sequence[np.ndarray],
+    allowed: np.ndarray | None,
+    sigmoid: tuple[float, float],
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ids_GBK and scores_GBK. `allowed` has one axis, or is None."""
+    log_weights_L = None
+    if weights is not None:
+      with np.errstate(divide='ignore'):  # weight 0: never selected
+        log_weights_L = np.log(weights[: self.n_labels].astype(np.float64))
+    if allowed is not None:
+      log_weights_L = self._only(log_weights_L, allowed)
+    squash = self._squash(sigmoid) if weights is not None else None
+    logs = [
+      log_weights_L,
+      *(self._only(log_weights_L, mask) for mask in slices),
+    ]
+    results = self._search(rows, k, logs, squash)
+    ids_GBK = np.stack([result.ids for result in results])
+    keys_GBK = np.stack([result.keys for result in results])
+    if weights is None and self._link is Link.SIGMOID:
+      keys_GBK = _logits(keys_GBK)
+    return ids_GBK, keys_GBK.astype(np.float32)
+
+  def _only(
+    self, log_weights_L: np.ndarray | None, mask: np.ndarray
+  ) -> np.ndarray:
+    """Returns log weights that are -inf where the mask is False."""
+    inside = 0.0 if log_weights_L is None else log_weights_L
+    return np.where(mask[: self.n_labels], inside, -np.inf)
+
+  def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
+    """Returns the function that turns scores into log probabilities.
+
+    The result is None for probabilistic trees, because their scores are log
+    probabilities already.
+    """
+    if self._link is Link.SIGMOID:
+      return None
+    return Squash(
+      *(sigmoid if self.score_kind is ScoreKind.MARGIN else AS_LOGITS)
+    )
+
+  def _search(
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    logs: Sequence[np.ndarray | None],
+    squash: Squash | None,
+  ) -> list[SearchResult]:
+    """Searches all trees once for each array of log weights."""
+    depth = k if len(self._searches) == 1 else _DEEPER * k
+    trees = [
+      self._search_tree(search, rows, depth, logs, squash)
+      for search in self._searches
+    ]
+    if len(trees) == 1:
+      return trees[0]
+    return combine_trees(list(zip(*trees)), k, self.n_labels, logs, squash)
+
+  def _search_tree(
+    self,
+    search: TreeSearch,
+    rows: sparse.csr_array,
+    k: int,
+    logs: Sequence[np.ndarray | None],
+    squash: Squash | None,
+  ) -> list[SearchResult]:
+    """Searches one tree, with documents divided among the threads."""
+    width = None if self._exact else self._beam
+    bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)
+    futures = [
+      self._pool.submit(search.lists, rows[start:end], k, logs, squash, width)
+      for start, end in zip(bounds, bounds[1:])
+      if start < end
+    ]
+    parts = zip(*(future.result() for future in futures))
+    return [SearchResult.concatenate(part) for part in parts]
+
+
+def combine_trees(
+  lists: Sequence[Sequence[SearchResult]],
+  k: int,
+  n_labels: int,
+  logs: Sequence[Float64[np.ndarray, ' L'] | None],
+  squash: Squash | None,
+) -> list[SearchResult]:
+  """Combines the results of several trees into lists of the k best labels.
+
+  The combined score of a label is the logarithm of the mean over trees of
+  exp(score). A tree that does not list the label adds 0 to the mean. There is a
+  search for each array of log weights, but a label has only one combined score
+  for a document:
+
+  - If a tree lists the label in the first search, the score comes only from the
+    results of the first search.
+  - If not, the score comes from the results of all other searches.
+
+  Args:
+    lists: for each array of log weights, the result of each tree for the same N
+      documents.
+    k: length of the combined lists.
+    n_labels: L.
+    logs: arrays float64 [L] of log weights, which are added to combined scores.
+      None stands for log weights of 0.
+    squash: a function that is applied to combined scores before log weights are
+      added, or None.
+
+  Returns:
+    A result for each array of log weights.
+  """
+  first, *others = lists
+  scores = _Scores.of([[result] for result in first], n_labels)
+  best = [scores.best(len(first[0].ids), k, logs[0], squash)]
+  if others:
+    scores = scores.with_missing(_Scores.of(list(zip(*others)), n_labels))
+    size = len(first[0].ids)
+    best += [scores.best(size, k, log, squash) for log in logs[1:]]
+  for combined, trees in zip(best, lists, strict=True):
+    combined.opened[:] = sum(result.opened for result in trees)
+  return best
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Scores:
+  """Holds the scores that are combined from several trees.
+
+  A cell is a pair of a document and a label. All cells are different.
+
+  Attributes:
+    documents: int64 [cells], the document of each cell.
+    labels: int32 [cells], the label of each cell.
+    means: float64 [cells], the combined scores (see combine_trees).
+    n_labels: L.
+  """
+
+  documents: np.ndarray
+  labels: np.ndarray
+  means: np.ndarray
+  n_labels: int
+
+  @classmethod
+  def of(cls, trees: Sequence[Sequence[SearchResult]], n_labels: int) -> Self:
+    """Combines the scores of trees; each tree has one or more results."""
+    results = [result for each in trees for result in each]
+    ids = np.concatenate([result.ids for result in results], axis=1)
+    scores = np.concatenate([result.scores for result in results], axis=1)
+    sizes = [sum(x.ids.shape[1] for x in each) for each in trees]
+    numbers = np.repeat(np.arange(len(trees)), sizes)
+    means = mean_scores(ids, scores, numbers, len(trees), n_labels)
+    return cls(*means, n_labels)
+
+  def with_missing(self, others: '_Scores') -> '_Scores':
+    """Adds the scores of `others` for cells that have no score here."""
+    new = ~np.isin(others._cells, self._cells, assume_unique=True)
+    return _Scores(
+      np.append(self.documents, others.documents[new]),
+      np.append(self.labels, others.labels[new]),
+      np.append(self.means, others.means[new]),
+      self.n_labels,
+    )
+
+  @property
+  def _cells(self) -> Int64[np.ndarray, ' cells']:
+    """Returns a number for each cell: document * n_labels + label."""
+    return self.documents * self.n_labels + self.labels
+
+  def best(
+    self,
+    n: int,
+    k: int,
+    log_weights_L: np.ndarray | None,
+    squash: Squash | None,
+  ) -> SearchResult:
+    """Returns the k best labels of n documents."""
+    keys = squash(self.means) if squash else self.means
+    if log_weights_L is not None:
+      keys = log_weights_L[self.labels] + keys
+    found = SearchResult.none(n, k)
+    lists = found.ids, found.keys, found.scores
+    fill_lists(self.documents, self.labels, keys, self.means, lists)
+    return found
+
+
+def _logits(logs: np.ndarray) -> np.ndarray:
+  """Converts log probabilities to logits; -inf stays -inf."""
+  # This avoids the logit +inf of a log probability of 0.
+  logs = np.minimum(logs, -1e-300)
+  return logs - np.log(-np.expm1(logs))

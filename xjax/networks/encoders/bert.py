@@ -1,0 +1,375 @@
+"""Defines encoders of the BERT family, with post-norm transformer layers.
+
+In a post-norm layer the layer normalisation comes after the residual sum.
+"""
+
+from collections.abc import Callable
+import dataclasses
+from typing import TypeVar
+
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Float32, Int32, UInt32
+
+from xjax.networks.encoders.attention import Segments, self_attention
+from xjax.networks.encoders.dropout_bits import seeded_dropout, seeds_of
+from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
+from xjax.networks.encoders.layers import Dense, LayerNorm
+from xjax.networks.encoders.transformer import SegmentsTB, Transformer
+from xjax.networks.pretrained.architecture import (
+  Activation,
+  Architecture,
+  BertArchitecture,
+)
+
+Result = TypeVar('Result')
+
+
+@dataclasses.dataclass
+class BertConfig(PretrainedConfig):
+  """Fine-tunes a pretrained transformer of the BERT family.
+
+  This encoder needs data.tokens=SubwordsConfig(...) and
+  model.embedding=NoEmbedding().
+  """
+
+  architecture = BertArchitecture
+  masks_words = True
+
+  def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
+    return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
+
+
+STDDEV = 0.02  # standard deviation of fresh weights
+
+
+class Bert(Transformer):
+  """Encodes text with BERT (Devlin et al. 2019) or RoBERTa (Liu et al. 2019).
+
+  The embeddings of tokens, positions and the token type are summed and
+  normalised. The layers follow. Each layer has two parts, self-attention and a
+  feed-forward network. Dropout, a residual connection and a layer norm follow
+  each part (Vaswani et al. 2017, Section 3). Parameters are float32. Products
+  are computed in dtype. Softmax and norms are computed in float32.
+
+  Attributes:
+    width: size of the states.
+    embeddings: makes the vectors of tokens that enter the first layer.
+    layers: the transformer layers, in order.
+  """
+
+  def __init__(
+    self,
+    architecture: BertArchitecture,
+    config: BertConfig,
+    *,
+    dtype: DTypeLike = jnp.float32,
+    rngs: nnx.Rngs,
+  ):
+    """Draws fresh normal weights with standard deviation 0.02.
+
+    Args:
+      architecture: sizes of the encoder.
+      config: dropout rates, joined layers and `remat`.
+      dtype: dtype of activations and products.
+      rngs: stream `params`.
+    """
+    super().__init__(architecture, config, dtype=dtype)
+    self.embeddings = _Embeddings(architecture, config.dropout, rngs)
+    self.layers = nnx.List(
+      [_Layer(architecture, config, rngs) for _ in range(architecture.layers)]
+    )
+
+  def states(
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_TB: SegmentsTB,
+    rngs: nnx.Rngs | None,
+    kept_BT: Float32[Array, 'B T'] | None = None,
+  ) -> list[Float[Array, 'B T {self.width}']]:
+    """Returns the states, as Transformer.states describes."""
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
+    states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
+    for layer, layer_seeds in zip(self.layers, seeds[1:]):
+      _, h_BTD = self.recomputed(layer)(states[-1], segments_BT, layer_seeds)
+      states.append(h_BTD)
+    return states
+
+  def memory(
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_TB: SegmentsTB,
+    rngs: nnx.Rngs | None,
+  ) -> tuple[Float[Array, 'B T X'], ...]:
+    """Returns the keys and values of the tokens for each layer.
+
+    Further vectors can then attend to the tokens (see encoders.prefix).
+
+    Args:
+      ids_TB, segments_TB, rngs: the arguments of __call__.
+
+    Returns:
+      For each layer, keys and values in dtype, side by side, X = 2D. The values
+      at padding have no meaning.
+    """
+    segments_BT, seeds = segments_TB.T, self.seeds(rngs)
+    h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
+    for layer, layer_seeds in zip(self.layers[:-1], seeds[1:]):
+      inputs_BTX, h_BTD = self.recomputed(layer)(
+        h_BTD, segments_BT, layer_seeds
+      )
+      memory.append(inputs_BTX[:, :, self.width :])
+    # Nothing reads the states after the last layer.
+    inputs_BTX = self.layers[-1].attention.inputs(h_BTD)
+    return (*memory, inputs_BTX[:, :, self.width :])
+
+  def seeds(self, rngs: nnx.Rngs | None) -> list[jax.Array | None]:
+    """Draws the seeds of the embeddings and of each layer.
+
+    Args:
+      rngs: stream `dropout`, or None for no dropout.
+
+    Returns:
+      A list of uint32 [3, 2], or of None for no dropout.
+    """
+    if rngs is None:
+      return [None] * (1 + len(self.layers))
+    return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
+
+  def recomputed(
+    self, function: Callable[..., Result]
+  ) -> Callable[..., Result]:
+    """Returns a function whose gradient computes it again if `remat` is set.
+
+    The function takes seeds instead of rngs, because jax.checkpoint traces it
+    separately, and rngs must not be used inside that trace.
+
+    Args:
+      function: a layer, or a function of a layer.
+    """
+    return jax.checkpoint(function) if self.remat else function
+
+  def _embedded(
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_BT: Segments,
+    seeds: UInt32[Array, 'draws 2'] | None,
+    kept_BT: Float32[Array, 'B T'] | None = None,
+  ) -> Float[Array, 'B T D']:
+    """Returns the vectors that enter the first layer, in dtype."""
+    places_BT = _positions(segments_BT)
+    h_BTD = self.embeddings(ids_TB.T, places_BT, seeds, kept_BT)
+    return h_BTD.astype(self.dtype)
+
+
+def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
+  """Returns the position of each token in its document, counted from 0.
+
+  Args:
+    segments_BT: the segments that `self_attention` reads.
+
+  Returns:
+    int32 [B, T], or [1, T] if segments are bool.
+  """
+  places_1T = jnp.arange(segments_BT.shape[1])[None]
+  if segments_BT.dtype == jnp.bool_:
+    return places_1T
+  changed = segments_BT[:, 1:] != segments_BT[:, :-1]
+  first = jnp.pad(jnp.where(changed, places_1T[:, 1:], 0), ((0, 0), (1, 0)))
+  return places_1T - lax.cummax(first, axis=1)
+
+
+class _Embeddings(nnx.Module):
+  """Computes dropout(norm(word[token] + position[place] + type[0])).
+
+  The vector word[token] can be multiplied by a factor of the token.
+  """
+
+  def __init__(
+    self, architecture: BertArchitecture, rate: float, rngs: nnx.Rngs
+  ) -> None:
+    dim = architecture.dim
+    normal = nnx.initializers.normal(STDDEV)
+
+    def table(rows: int) -> nnx.Param:
+      return nnx.Param(normal(rngs.params(), (rows, dim)))
+
+    self.word = table(architecture.vocab_size)
+    self.position = table(architecture.positions)
+    self.type = table(architecture.token_types)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
+    self.offset = architecture.position_offset
+    self.rate = rate
+
+  def __call__(
+    self,
+    ids_BT: Int32[Array, 'B T'],
+    places_BT: Int32[Array, '_ T'],
+    seeds: UInt32[Array, 'draws 2'] | None,
+    kept_BT: Float32[Array, 'B T'] | None,
+  ) -> Float[Array, 'B T D']:
+    word_BTD = self.word[...][ids_BT]
+    if kept_BT is not None:
+      word_BTD = word_BTD * kept_BT[:, :, None]
+    return self.around(word_BTD, places_BT, 0, seeds)
+
+  def around(
+    self,
+    vectors_BTD: Float[Array, 'B T D'],
+    places_BT: Int32[Array, '_ T'],
+    kind: int,
+    seeds: UInt32[Array, 'draws 2'] | None,
+  ) -> Float[Array, 'B T D']:
+    """Returns the embeddings of vectors that stand in place of word vectors.
+
+    Args:
+      vectors_BTD: the vectors.
+      places_BT: the positions, from 0.
+      kind: the token type.
+      seeds: uint32 [draws, 2], or None for no dropout.
+    """
+    position_BTD = self.position[...][places_BT + self.offset]
+    h_BTD = self.norm(vectors_BTD + position_BTD + self.type[kind])
+    return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
+
+
+class _Layer(nnx.Module):
+  """Applies self-attention, then a feed-forward network."""
+
+  def __init__(
+    self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
+  ) -> None:
+    self.attention = _Attention(architecture, config, rngs)
+    self.ffn = FeedForward(architecture, config.dropout, rngs)
+
+  def __call__(
+    self,
+    h_BTD: Float[Array, 'B T D'],
+    segments_BT: Segments,
+    seeds: UInt32[Array, '3 2'] | None,
+  ) -> tuple[Float[Array, 'B T X'], Float[Array, 'B T D']]:
+    """Returns queries, keys and values side by side, and the new states."""
+    weights, attention, ffn = [None] * 3 if seeds is None else seeds
+    inputs_BTX = self.attention.inputs(h_BTD)
+    h_BTD = self.attention(h_BTD, inputs_BTX, segments_BT, weights, attention)
+    return inputs_BTX, self.ffn(h_BTD, ffn)
+
+
+class _Attention(nnx.Module):
+  """Computes norm(h + dropout(output(attention of all heads)))."""
+
+  def __init__(
+    self, architecture: BertArchitecture, config: BertConfig, rngs: nnx.Rngs
+  ) -> None:
+    dim = architecture.dim
+    self.heads = architecture.heads
+    self.rate, self.weights_rate = config.dropout, config.attention_dropout
+    self.inputs = Dense(dim, 3 * dim, stddev=STDDEV, rngs=rngs)
+    self.output = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
+
+  def __call__(
+    self,
+    h_BTD: Float[Array, 'B T D'],
+    inputs_BTX: Float[Array, 'B T X'],
+    segments_BT: Segments,
+    weights_seeds: UInt32[Array, '2'] | None,
+    seeds: UInt32[Array, '2'] | None,
+  ) -> Float[Array, 'B T D']:
+    mixed_BTD = self_attention(
+      inputs_BTX,
+      segments_BT,
+      self.heads,
+      self.weights_rate,
+      weights_seeds,
+    )
+    out_BTD = self.output(mixed_BTD)
+    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
+
+
+class FeedForward(nnx.Module):
+  """Computes norm(h + dropout(output(activation(inner(h)))))."""
+
+  def __init__(
+    self,
+    architecture: Architecture,
+    rate: float,
+    rngs: nnx.Rngs,
+    inner_rate: float = 0.0,
+  ) -> None:
+    """Draws fresh weights.
+
+    Args:
+      architecture: sizes of the encoder.
+      rate: dropout rate of the output.
+      rngs: stream `params`.
+      inner_rate: dropout rate of the activations.
+    """
+    dim, inner = architecture.dim, architecture.inner
+    self.rate, self.inner_rate = rate, inner_rate
+    self.activation = architecture.activation
+    self.inner = Dense(dim, inner, stddev=STDDEV, rngs=rngs)
+    self.output = Dense(inner, dim, stddev=STDDEV, rngs=rngs)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
+
+  def __call__(
+    self, h_BTD: Float[Array, 'B T D'], seeds: UInt32[Array, '2'] | None
+  ) -> Float[Array, 'B T D']:
+    """Returns the states after the network.
+
+    Args:
+      h_BTD: states before the network.
+      seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
+    """
+    inner = activate(self.inner(h_BTD), self.activation)
+    inner = seeded_dropout(inner, self.inner_rate, seeds, draw=1)
+    out_BTD = self.output(inner)
+    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
+
+
+def activate(
+  x: Float[Array, '*shape'], kind: Activation
+) -> Float[Array, '*shape']:
+  """Applies an activation to each entry, computed in float32.
+
+  Args:
+    x: floats of any shape.
+    kind: the activation function.
+
+  Returns:
+    Floats of x's shape and dtype.
+  """
+  wide = x.astype(jnp.float32)
+  match kind:
+    case Activation.GELU:
+      # jax.nn.gelu uses erfc, which is exact to the last bit even if the result
+      # is almost 0. This code uses erf, because erfc takes twice the time.
+      wide = wide * (0.5 + 0.5 * lax.erf(wide * 0.5**0.5))
+    case Activation.GELU_TANH:
+      wide = jax.nn.gelu(wide, approximate=True)
+    case Activation.RELU:
+      wide = jax.nn.relu(wide)
+  return wide.astype(x.dtype)
+
+
+def add_and_norm(
+  h_BTD: Float[Array, 'B T D'],
+  x_BTD: Float[Array, 'B T D'],
+  norm: LayerNorm,
+  rate: float,
+  seeds: UInt32[Array, '2'] | None,
+) -> Float[Array, 'B T D']:
+  """Returns norm(h + dropout(x)) in h's dtype, summed in float32.
+
+  Args:
+    h_BTD: states of the residual connection.
+    x_BTD: output of a part of a layer.
+    norm: the layer norm after the sum.
+    rate: dropout rate of x.
+    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
+  """
+  wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
+  return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)

@@ -1,0 +1,134 @@
+"""Runs the layers of BERT on further vectors, which follow documents.
+
+The tokens of a document attend only to each other. So their keys and values do
+not depend on the further vectors, and are computed only once.
+"""
+
+from collections.abc import Sequence
+import functools
+from typing import NamedTuple
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, UInt32
+
+from xjax.networks.encoders.attention import Memory, attend_to_parts
+from xjax.networks.encoders.bert import Bert, add_and_norm
+from xjax.networks.encoders.transformer import SegmentsTB
+
+
+class Prefix(NamedTuple):
+  """Holds the documents of a batch, for vectors that follow them.
+
+  Attributes:
+    encoder: the encoder that has read the documents.
+    memory: [B, T, 2D], the keys and values of the tokens for each layer. The
+      values at padding have no meaning.
+    lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
+  """
+
+  encoder: Bert
+  memory: tuple[jax.Array, ...]
+  lengths_B: jax.Array
+
+  @property
+  def real_BT(self) -> jax.Array:
+    """Returns bool [B, T], True at a document's tokens, False beyond them."""
+    return jnp.arange(self.memory[0].shape[1]) < self.lengths_B[:, None]
+
+
+def read_prefix(
+  encoder: Bert,
+  ids_TB: Int32[Array, 'T B'],
+  segments_TB: SegmentsTB,
+  lengths_B: Int32[Array, ' B'],
+  rngs: nnx.Rngs | None,
+) -> Prefix:
+  """Reads the documents of a batch.
+
+  Args:
+    encoder: the encoder.
+    ids_TB, segments_TB, rngs: as in Transformer.__call__. A column has one
+      document.
+    lengths_B: the number of tokens of each document.
+  """
+  memory = encoder.memory(ids_TB, segments_TB, rngs)
+  return Prefix(encoder, memory, lengths_B)
+
+
+def embed(
+  encoder: Bert,
+  vectors_BND: Float[Array, 'B N D'],
+  places_BN: Int32[Array, '_ N'],
+  kind: int = 0,
+  seeds: UInt32[Array, 'draws 2'] | None = None,
+) -> Float[Array, 'B N D']:
+  """Returns what enters the first layer for vectors in place of word vectors.
+
+  Args:
+    encoder: the encoder.
+    vectors_BND: the vectors.
+    places_BN: the position of each vector, from 0.
+    kind: the token type. Encoders with fewer types use their last type.
+    seeds: the first of encoder.seeds(rngs), or None for no dropout.
+  """
+  embeddings = encoder.embeddings
+  kind = min(kind, len(embeddings.type) - 1)
+  h_BND = embeddings.around(vectors_BND, places_BN, kind, seeds)
+  return h_BND.astype(encoder.dtype)
+
+
+def run_layers(
+  encoder: Bert,
+  h_BND: Float[Array, 'B N D'],
+  memory: Sequence[Sequence[Memory]],
+  sees_BNX: Bool[Array, '_ N X'],
+  seeds: Sequence[UInt32[Array, '3 2'] | None],
+) -> tuple[Float[Array, 'B N D'], list[Memory]]:
+  """Runs all layers on vectors that attend to a memory and to each other.
+
+  Args:
+    encoder: the encoder.
+    h_BND: what enters the first layer, from `embed`.
+    memory: for each layer, the parts of the memory.
+    sees_BNX: what each vector attends to. The last axis has the parts of the
+      memory in their order, and then the N vectors. Each vector must attend to
+      something.
+    seeds: encoder.seeds(rngs) without the first.
+
+  Returns:
+    The states after the last layer, and the keys and values of the N vectors
+    for each layer.
+  """
+  own = []
+  for layer, parts, layer_seeds in zip(encoder.layers, memory, seeds):
+    run = encoder.recomputed(functools.partial(_run_layer, layer))
+    h_BND, new = run(h_BND, list(parts), sees_BNX, layer_seeds)
+    own.append(new)
+  return h_BND, own
+
+
+def _run_layer(
+  layer: nnx.Module,
+  h_BND: jax.Array,
+  parts: list[jax.Array],
+  sees_BNX: jax.Array,
+  seeds: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+  """Runs a layer; returns the new states, and the vectors' keys and values."""
+  weights, attention, ffn = [None] * 3 if seeds is None else seeds
+  module, dim = layer.attention, h_BND.shape[2]
+  inputs_BNX = module.inputs(h_BND)
+  new = inputs_BNX[:, :, dim:]
+  mixed_BND = attend_to_parts(
+    inputs_BNX[:, :, :dim],
+    [*parts, new],
+    sees_BNX,
+    module.heads,
+    module.weights_rate,
+    weights,
+  )
+  out_BND = module.output(mixed_BND)
+  h_BND = add_and_norm(h_BND, out_BND, module.norm, module.rate, attention)
+  return layer.ffn(h_BND, ffn), new

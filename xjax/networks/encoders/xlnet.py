@@ -1,0 +1,347 @@
+"""Defines XLNet, a transformer whose tokens see how far apart they are.
+
+XLNet is by Yang et al. (2019). The attention with relative positions is that of
+Transformer-XL (Dai et al. 2019). XLNet learns to guess tokens in a random
+order, with a second stream of states and with a memory of earlier texts. Only
+the first stream is needed to encode a text, so this module has neither the
+second stream nor the memory.
+"""
+
+import dataclasses
+import functools
+
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
+
+from xjax.core.numerics import product
+from xjax.networks.encoders.attention import (
+  Segments,
+  heads_per_group,
+  visible_tokens,
+)
+from xjax.networks.encoders.bert import (
+  STDDEV,
+  FeedForward,
+  add_and_norm,
+)
+from xjax.networks.encoders.dropout_bits import seeded_dropout, seeds_of
+from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
+from xjax.networks.encoders.layers import Dense, LayerNorm
+from xjax.networks.encoders.transformer import SegmentsTB, Transformer
+from xjax.networks.heads.attend import MASKED
+from xjax.networks.pretrained.architecture import XLNetArchitecture
+
+
+@dataclasses.dataclass
+class XLNetConfig(PretrainedConfig):
+  """Fine-tunes a pretrained XLNet.
+
+  This encoder needs data.tokens=SubwordsConfig(...) and
+  model.embedding=NoEmbedding(). Its token [CLS] is the last token of a text.
+  """
+
+  architecture = XLNetArchitecture
+
+  def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
+    return XLNet(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
+
+
+class XLNet(Transformer):
+  """Encodes text with XLNet (Yang et al. 2019).
+
+  The layers read the embeddings of tokens. As in BERT, each layer has
+  self-attention and a feed-forward network, with dropout, a residual connection
+  and a layer norm after each of them. Positions matter only in attention.
+
+  A text and its last token, [CLS], are two segments. So `__call__` needs no
+  types of tokens. As attention depends on differences of positions only, the
+  states of a text depend neither on padding nor on the other documents of a
+  packed row.
+
+  Parameters are float32. Products are computed in dtype. Softmax and norms are
+  computed in float32.
+
+  Attributes:
+    width: size of the states.
+    embeddings: holds the table of token vectors.
+    layers: the transformer layers, in order.
+  """
+
+  def __init__(
+    self,
+    architecture: XLNetArchitecture,
+    config: XLNetConfig,
+    *,
+    dtype: DTypeLike = jnp.float32,
+    rngs: nnx.Rngs,
+  ):
+    """Draws fresh normal weights with standard deviation 0.02.
+
+    Args:
+      architecture: sizes of the encoder.
+      config: dropout rates, joined layers and `remat`.
+      dtype: dtype of activations and products.
+      rngs: stream `params`.
+    """
+    super().__init__(architecture, config, dtype=dtype)
+    self.rate = config.dropout
+    self.embeddings = _Embeddings(architecture, rngs)
+    self.layers = nnx.List(
+      [_Layer(architecture, config, rngs) for _ in range(architecture.layers)]
+    )
+
+  def states(
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_TB: SegmentsTB,
+    rngs: nnx.Rngs | None,
+  ) -> list[Float[Array, 'B T {self.width}']]:
+    """Returns the states, as Transformer.states describes."""
+    segments_BT = segments_TB.T
+    seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
+    if rngs is not None:
+      seeds = list(seeds_of(rngs.dropout(), len(seeds), 3))
+    first, places, last = [None] * 3 if seeds[0] is None else seeds[0]
+    word_BTD = self.embeddings.word[...][ids_TB.T].astype(self.dtype)
+    # All documents of a batch share the dropout of positions. Otherwise, each
+    # layer would compute its keys of positions once for each document.
+    offset_places = relative_positions(len(ids_TB), self.width).astype(
+      self.dtype
+    )
+    offset_places = seeded_dropout(offset_places, self.rate, places)
+    states = [seeded_dropout(word_BTD, self.rate, first)]
+    for layer, layer_seeds in zip(self.layers, seeds[1:]):
+      # The layer takes seeds instead of rngs, because jax.checkpoint traces the
+      # layer separately, and rngs must not be used inside that trace.
+      run = jax.checkpoint(layer) if self.remat else layer
+      states.append(run(states[-1], offset_places, segments_BT, layer_seeds))
+    states[-1] = seeded_dropout(states[-1], self.rate, last)
+    return states
+
+
+def relative_positions(tokens: int, dim: int) -> Float32[Array, 'offsets D']:
+  """Returns the sinusoids of all differences of positions (Dai et al. 2019).
+
+  Row r belongs to the difference d = T - r, from T to 1 - T. It holds sin(d w)
+  and then cos(d w), for the frequencies w = 10000^(-2i / D), i = 0, 1, ...
+
+  Args:
+    tokens: number T of positions.
+    dim: size D of a row, an even number.
+
+  Returns:
+    float32 [2T, D].
+  """
+  differences = jnp.arange(tokens, -tokens, -1, dtype=jnp.float32)
+  frequency = 10_000.0 ** -(jnp.arange(0, dim, 2, dtype=jnp.float32) / dim)
+  angles = differences[:, None] * frequency
+  return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
+
+
+class _Embeddings(nnx.Module):
+  """Holds the word table, under the path that it has in Bert as well."""
+
+  def __init__(self, architecture: XLNetArchitecture, rngs: nnx.Rngs) -> None:
+    normal = nnx.initializers.normal(STDDEV)
+    shape = architecture.vocab_size, architecture.dim
+    self.word = nnx.Param(normal(rngs.params(), shape))
+
+
+class _Layer(nnx.Module):
+  """Applies self-attention, then a feed-forward network."""
+
+  def __init__(
+    self, architecture: XLNetArchitecture, config: XLNetConfig, rngs: nnx.Rngs
+  ) -> None:
+    rate = config.dropout
+    self.attention = _Attention(architecture, config, rngs)
+    self.ffn = FeedForward(architecture, rate, rngs, inner_rate=rate)
+
+  def __call__(
+    self,
+    h_BTD: Float[Array, 'B T D'],
+    offset_places: Float[Array, 'offsets D'],
+    segments_BT: Segments,
+    seeds: UInt32[Array, '3 2'] | None,
+  ) -> Float[Array, 'B T D']:
+    weights, attention, ffn = [None] * 3 if seeds is None else seeds
+    h_BTD = self.attention(
+      h_BTD, offset_places, segments_BT, weights, attention
+    )
+    return self.ffn(h_BTD, ffn)
+
+
+class _Attention(nnx.Module):
+  """Computes norm(h + dropout(output(attention of all heads)))."""
+
+  def __init__(
+    self, architecture: XLNetArchitecture, config: XLNetConfig, rngs: nnx.Rngs
+  ) -> None:
+    dim, self.heads = architecture.dim, architecture.heads
+    self.rate, self.weights_rate = config.dropout, config.attention_dropout
+    size = self.heads, dim // self.heads
+    normal = nnx.initializers.normal(STDDEV)
+
+    def dense(outputs: int) -> Dense:
+      return Dense(dim, outputs, stddev=STDDEV, rngs=rngs, bias=False)
+
+    def param(*shape: int) -> nnx.Param:
+      return nnx.Param(normal(rngs.params(), shape))
+
+    self.inputs, self.position, self.output = map(dense, (3 * dim, dim, dim))
+    self.word_bias, self.position_bias = param(*size), param(*size)
+    self.segment_bias, self.segment = param(*size), param(2, *size)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
+
+  def __call__(
+    self,
+    h_BTD: Float[Array, 'B T D'],
+    offset_places: Float[Array, 'offsets D'],
+    segments_BT: Segments,
+    weights_seeds: UInt32[Array, '2'] | None,
+    seeds: UInt32[Array, '2'] | None,
+  ) -> Float[Array, 'B T D']:
+    biases = self.word_bias, self.position_bias, self.segment_bias, self.segment
+    mixed_BTD = relative_attention(
+      self.inputs(h_BTD),
+      self.position(offset_places),
+      [x[...].astype(h_BTD.dtype) for x in biases],
+      segments_BT,
+      self.weights_rate,
+      weights_seeds,
+    )
+    out_BTD = self.output(mixed_BTD)
+    return add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
+
+
+def relative_attention(
+  inputs_BTX: Float[Array, 'B T X'],
+  offset_keys: Float[Array, 'offsets D'],
+  biases: list[Float[Array, '...']],
+  segments_BT: Segments,
+  rate: float = 0.0,
+  seeds: UInt32[Array, '2'] | None = None,
+) -> Float[Array, 'B T D']:
+  """Computes the attention of XLNet for all heads.
+
+  For a query q_i, a key k_j and a head of size d, the score of token j for
+  token i is
+
+    ((q_i + u) k_j + (q_i + v) p_(i-j) + (q_i + w) s_ij) / sqrt(d)
+
+  The first two terms are those of Dai et al. 2019 (Section 3.3). The third is
+  that of Yang et al. 2019 (Section 2.5). p_(i-j) is the key of a difference of
+  positions. s_ij is one of two vectors, for tokens of the same segment and of
+  different segments. The last token of a document is a segment of its own.
+
+  A few heads are computed at a time on CPUs, as in attention.py. The gradient
+  computes the scores again.
+
+  Args:
+    inputs_BTX: query, key and value side by side, X = 3D. In each of these
+      three parts, the features of the heads are side by side.
+    offset_keys: keys of the differences of positions, in the order of
+      relative_positions.
+    biases: u, v and w [heads, d], then the vectors of the same segment and of
+      different segments [2, heads, d].
+    segments_BT: bool or int32, as for XLNet.__call__, but documents first.
+    rate: dropout rate of the attention weights, in [0, 1).
+    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
+
+  Returns:
+    [B, T, D] in the inputs' dtype, with the heads' results side by side. The
+    values at padding are finite, but have no meaning.
+  """
+  heads, size = biases[0].shape
+  batch, tokens, _ = inputs_BTX.shape
+  on_cpu = jax.default_backend() == 'cpu'
+  # A head has the scores of T keys, and the scores of 2T differences.
+  entries = 3 * batch * tokens**2
+  group = heads_per_group(heads, entries) if on_cpu else heads
+  turns = heads // group
+  split = inputs_BTX.reshape(batch, tokens, 3, turns, group, size)
+  of_turns = (
+    jnp.arange(turns),
+    split.transpose(3, 2, 0, 4, 1, 5),
+    offset_keys.reshape(-1, turns, group, size).transpose(1, 2, 0, 3),
+    [x.reshape(*x.shape[:-2], turns, group, size) for x in biases[:3]],
+    biases[3].reshape(2, turns, group, size).swapaxes(0, 1),
+  )
+  last_BT = _is_last(segments_BT)
+  masks = (
+    visible_tokens(segments_BT)[:, None],
+    last_BT[:, :, None] != last_BT[:, None],
+  )
+  run = jax.checkpoint(functools.partial(_attend, masks, rate, seeds))
+  _, mixed = lax.scan(lambda _, turn: (None, run(*turn)), None, of_turns)
+  # [turns, B, group, T, size] becomes [B, T, D].
+  return mixed.transpose(1, 3, 0, 2, 4).reshape(batch, tokens, heads * size)
+
+
+def _is_last(segments_BT: Segments) -> Bool[Array, 'B T']:
+  """Returns whether a token is the last token of its document."""
+  after_BT = jnp.pad(segments_BT[:, 1:], ((0, 0), (0, 1)))
+  return (segments_BT != 0) & (segments_BT != after_BT)
+
+
+def _attend(
+  masks: tuple[Bool[Array, 'B 1 _ T'], Bool[Array, 'B T T']],
+  rate: float,
+  seeds: UInt32[Array, '2'] | None,
+  turn: Int32[Array, ''],
+  parts: Float[Array, '3 B group T size'],
+  position: Float[Array, 'group offsets size'],
+  biases: list[Float[Array, 'group size']],
+  segment: Float[Array, '2 group size'],
+) -> Float[Array, 'B group T size']:
+  """Computes the attention of a group of heads.
+
+  Args:
+    masks: True where a token attends to another token, and True where two
+      tokens are in different segments.
+    rate, seeds: arguments of relative_attention.
+    turn: number of the group.
+    parts: query, key and value.
+    position: keys of the differences of positions.
+    biases: u, v and w.
+    segment: vectors of the same segment and of different segments.
+  """
+  attends, differ_BTT = masks
+  query, key, value = parts
+  for_word, for_position, for_segment = (
+    (query + bias[:, None]) * query.shape[-1] ** -0.5 for bias in biases
+  )
+  score = product(for_word, key, (3, 3), shared=2)
+  score += _shift(_by_head(for_position, position))
+  same, other = jnp.split(_by_head(for_segment, segment.swapaxes(0, 1)), 2, 3)
+  score += jnp.where(differ_BTT[:, None], other, same)
+  weight = jax.nn.softmax(jnp.where(attends, score, MASKED), axis=3)
+  weight = seeded_dropout(weight, rate, seeds, turn)
+  mixed = product(weight.astype(value.dtype), value, (3, 2), shared=2)
+  return mixed.astype(value.dtype)
+
+
+def _by_head(
+  query: Float[Array, 'B group T size'], key: Float[Array, 'group N size']
+) -> Float32[Array, 'B group T N']:
+  """Returns the products of queries with keys that all documents share."""
+  scores = product(query.swapaxes(0, 1), key, (3, 2), shared=1)
+  return scores.swapaxes(0, 1)
+
+
+def _shift(
+  by_difference: Float32[Array, 'B group T offsets'],
+) -> Float32[Array, 'B group T T']:
+  """Returns the scores of tokens j, from the scores of differences i - j.
+
+  The score of j for i is in column T - (i - j). So each row of the result
+  starts one column earlier than the row above it. Rows of 2T - 1 columns, read
+  from the same numbers without the first T, are shifted in this way.
+  """
+  *outer, tokens, columns = by_difference.shape
+  flat = by_difference.reshape(*outer, tokens * columns)[..., tokens:]
+  return flat.reshape(*outer, tokens, columns - 1)[..., :tokens]

@@ -1,0 +1,356 @@
+"""Defines the adaptive head, whose rare labels have shorter rows (APLC).
+
+See Ye et al., "Pretrained Generalized Autoregressive Model with Adaptive
+Probabilistic Label Clusters for Extreme Multi-label Text Classification", ICML
+2020, Sections 3.2 and 3.3.
+"""
+
+from collections.abc import Iterator, Mapping
+import dataclasses
+from typing import Any
+
+from flax import nnx, struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int32
+import numpy as np
+
+from xjax.core.config_part import AT_LEAST_0, at_most, field
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.numerics import product
+from xjax.data.label_trees.frequency import (
+  by_frequency,
+  cutoff_faults,
+  part_starts,
+)
+from xjax.losses.bce import BCEConfig
+from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
+from xjax.networks.encoders.layers import LayerNorm
+from xjax.networks.heads.head import Frozen, Head, HeadConfig, HeadInputs
+from xjax.networks.heads.loss_terms import gold_of
+from xjax.networks.heads.ova import scores
+
+_EPS = 1e-5  # of the layer norm
+
+
+@dataclasses.dataclass
+class AdaptiveConfig(HeadConfig):
+  """Chooses adaptive clusters of labels by frequency (APLC, Ye et al. 2020).
+
+  The head needs a pooling.
+  """
+
+  pooled = True
+  row_biases = False
+  trains_rows = False
+
+  chunk: int = field(
+    8192,
+    'Number of labels that are scored at a time. The number never changes '
+    'results.',
+    tiny=8,
+  )
+  cutoffs: tuple[int, ...] = field(
+    (),
+    'Labels are sorted by falling frequency, and are cut after each of these '
+    'numbers of labels. The first part is the head, and the other parts are '
+    'tails. Rows of tail i have a width of D / 2^i. If empty, labels are cut '
+    'into halves.',
+    tiny=(),
+  )
+  last_width: int = field(
+    0,
+    'Width of the rows of the last tail. If 0, the width is D / 2^i, as for '
+    'the other tails.',
+    AT_LEAST_0,
+    tiny=at_most(4),
+  )
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Adaptive':
+    n_labels = inputs.n_labels
+    return Adaptive(
+      n_labels,
+      inputs.dim,
+      chunk=self.chunk,
+      starts=part_starts(self.cutoffs, n_labels, 'config.model.head'),
+      place=places(inputs.counts_L),
+      last_width=self.last_width,
+      rngs=rngs,
+    )
+
+  def check_labels(self, n_labels: int) -> None:
+    part_starts(self.cutoffs, n_labels, 'config.model.head')
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    yield from cutoff_faults(self.cutoffs, path)
+    loss = config.train.loss
+    if not isinstance(loss, BCEConfig):
+      yield (
+        f'config.train.loss={type(loss).__name__}(...): {path}='
+        'AdaptiveConfig(...) needs BCEConfig(), because the scores of a part '
+        'of the labels are products of probabilities'
+      )
+    if not config.train.label_weights.even:
+      yield (
+        f'config.train.label_weights={config.train.label_weights}: {path}='
+        'AdaptiveConfig(...) needs EvenWeights()'
+      )
+
+
+@struct.dataclass
+class AdaptiveFeatures:
+  """Holds what the parts of an adaptive head read.
+
+  Attributes:
+    document_BD: the documents' vectors.
+    roots: float32 [B, tails], the logit of each tail's root.
+    hidden: for each tail, [B, width], the hidden layer.
+  """
+
+  document_BD: jax.Array
+  roots: jax.Array
+  hidden: tuple[jax.Array, ...]
+
+
+class Tail(nnx.Module):
+  """Holds the labels of a tail, and the layer that reduces documents for them.
+
+  Attributes:
+    reduce: float32 [D, width], the kernel of the hidden layer.
+    norm: layer norm of the hidden layer.
+    rows: float32 [labels of the tail, width].
+  """
+
+  def __init__(self, labels: int, dim: int, width: int, *, rngs: nnx.Rngs):
+    """Draws random rows of about unit length.
+
+    Args:
+      labels: number of labels of the tail.
+      dim: size D of a document's vector.
+      width: size of the hidden layer.
+      rngs: stream `params`.
+    """
+    self.reduce = nnx.Param(_normal(rngs, (dim, width), dim))
+    self.norm = LayerNorm(width, _EPS)
+    self.rows = nnx.Param(_normal(rngs, (labels, width), width))
+
+  def hidden(self, document_BD: Float[Array, 'B D']) -> Float[Array, 'B width']:
+    """Returns the hidden layer: a linear layer, a layer norm, and a ReLU."""
+    reduce = self.reduce.astype(document_BD.dtype)
+    reduced = product(document_BD, reduce, (1, 0), into=document_BD.dtype)
+    return jax.nn.relu(self.norm(reduced))
+
+
+class Adaptive(Head):
+  """Scores frequent labels like OneVsAll, and rare labels in two steps.
+
+  Labels are sorted by falling training frequency, and are cut into a head and
+  tails. A label l of the head has the probability sigmoid(x . w_l). Tail i has
+  a root r_i, and a hidden layer h_i = ReLU(LayerNorm(x R_i)) of width D / 2^i.
+  A label l of this tail has the probability
+
+    sigmoid(x . r_i) sigmoid(h_i . w_l)
+
+  So rows of rare labels have fewer weights (Ye et al. 2020, Section 3.2). The
+  head gives the logits of these probabilities, so that scores of all labels can
+  be compared.
+
+  The order of labels is not changed. A label row has only the label's place in
+  the order by frequency. The rows of a part are a shared parameter, in the
+  order of places. So each device has all weights of this head.
+
+  Attributes:
+    place: int32 [L], frozen, the place of each label in the order by frequency.
+    frequent: float32 [labels of the head, D].
+    roots: float32 [tails, D].
+    tails: the tails.
+  """
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    *,
+    chunk: int,
+    starts: tuple[int, ...],
+    place: Int32[np.ndarray, ' L'] | None,
+    last_width: int = 0,
+    rngs: nnx.Rngs,
+  ):
+    """Draws random rows of about unit length.
+
+    Args:
+      n_labels: number L of labels.
+      dim: size D of a document's vector.
+      chunk: number of labels scored at a time.
+      starts: number of labels before each part.
+      place: the place of each label in the order by frequency. None stands for
+        the order of the labels.
+      last_width: width of the last tail's rows, or 0 for D / 2^i.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    self.starts = starts
+    stops = (*starts[1:], n_labels)
+    place = np.arange(n_labels) if place is None else place
+    padding = padded_labels(n_labels) - n_labels
+    place = np.pad(np.asarray(place, np.int32), (0, padding))
+    self.place = Frozen(jnp.asarray(place), out_sharding=(LABEL,))
+    widths = [max(1, dim // 2**i) for i in range(1, len(starts))]
+    if last_width and widths:
+      widths[-1] = last_width
+    self.frequent = nnx.Param(_normal(rngs, (stops[0], dim), dim))
+    self.roots = nnx.Param(_normal(rngs, (len(widths), dim), dim))
+    self.tails = nnx.List(
+      Tail(stop - start, dim, width, rngs=rngs)
+      for start, stop, width in zip(starts[1:], stops[1:], widths)
+    )
+
+  def prepare(self, document_BD: Float[Array, 'B D']) -> AdaptiveFeatures:
+    """Computes the roots' logits and the hidden layers of all tails."""
+    roots = self.roots.astype(document_BD.dtype)
+    hidden = tuple(tail.hidden(document_BD) for tail in self.tails)
+    return AdaptiveFeatures(document_BD, scores(document_BD, roots), hidden)
+
+  def logits(
+    self, features: AdaptiveFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Computes logits_BC of a chunk of labels, the logits of probabilities.
+
+    Every part is computed for all labels of the chunk, which takes at most
+    twice the time of a head without parts.
+    """
+    place_C = chunk['place']
+    logits_BC = _scores_at(features.document_BD, self.frequent[...], place_C)
+    for i, tail in enumerate(self.tails):
+      at_C = place_C - self.starts[1 + i]
+      below_BC = _scores_at(features.hidden[i], tail.rows[...], at_C)
+      both_BC = logit_of_product(features.roots[:, i : i + 1], below_BC)
+      logits_BC = jnp.where(at_C >= 0, both_BC, logits_BC)
+    return logits_BC
+
+  def loss(
+    self,
+    features: AdaptiveFeatures,
+    positives_BP: Int32[Array, 'B P'],
+    mask_B: Bool[Array, ' B'],
+    loss: LabelLoss,
+    weights: LabelWeights | None = None,
+  ) -> Float32[Array, '']:
+    """Returns the loss of APLC, summed over documents (Ye et al., Section 3.3).
+
+    The loss of a document is a sum or a mean (loss.reduction; the paper takes
+    the mean) over these entries:
+
+    - the labels of the head;
+    - the labels of each tail in which the document has a gold label;
+    - the roots of all other tails, which should be 0.
+
+    A tail is computed only if a document of the batch has a gold label in it.
+
+    Args:
+      features, positives_BP, mask_B: as in Head.loss.
+      loss: the loss of each label.
+      weights: None, because all labels have the same weight.
+    """
+    del weights
+    gold_BP = gold_of(positives_BP, mask_B).positives_BP
+    scored_BP = (gold_BP >= 0) & (gold_BP < self.n_labels)
+    place_BP = self.place[...][jnp.where(scored_BP, gold_BP, 0)]
+    place_BP = jnp.where(scored_BP, place_BP, -1)
+    frequent = self.frequent.astype(features.document_BD.dtype)
+    logits_BC = scores(features.document_BD, frequent)
+    sum_B = _sum_of_losses(loss, logits_BC, place_BP)
+    count_B = jnp.full(len(sum_B), float(len(frequent)))
+    for i, tail in enumerate(self.tails):
+      at_BP = place_BP - self.starts[1 + i]
+      has_gold_B = ((at_BP >= 0) & (at_BP < len(tail.rows))).any(axis=1)
+      root_B1 = features.roots[:, i : i + 1]
+      inside_B = lax.cond(
+        has_gold_B.any(),
+        _tail_losses(loss),
+        lambda *_: jnp.zeros(mask_B.shape),
+        *(root_B1, features.hidden[i], tail.rows[...], at_BP),
+      )
+      absent_B1, _ = loss(root_B1, jnp.zeros_like(root_B1, bool))
+      sum_B += jnp.where(has_gold_B, inside_B, absent_B1[:, 0])
+      count_B += jnp.where(has_gold_B, float(len(tail.rows)), 1.0)
+    if loss.reduction is Reduction.MEAN_LABELS:
+      sum_B = sum_B / count_B
+    return jnp.where(mask_B, sum_B, 0.0).sum()
+
+
+def _tail_losses(loss: LabelLoss) -> Any:
+  """Returns the function that computes the loss of a tail for each document."""
+
+  def losses(
+    root_B1: jax.Array, hidden: jax.Array, rows: jax.Array, at_BP: jax.Array
+  ) -> jax.Array:
+    below_BC = scores(hidden, rows.astype(hidden.dtype))
+    return _sum_of_losses(loss, logit_of_product(root_B1, below_BC), at_BP)
+
+  return losses
+
+
+def _sum_of_losses(
+  loss: LabelLoss, logits_BC: jax.Array, gold_BP: jax.Array
+) -> jax.Array:
+  """Returns the loss of each document, summed over the labels of a part.
+
+  Args:
+    loss: the loss of each label.
+    logits_BC: logits of the labels of a part.
+    gold_BP: places of gold labels in this part. Numbers that are no place of
+      the part are ignored.
+  """
+  labels = logits_BC.shape[1]
+  row_B1 = jnp.arange(len(logits_BC))[:, None]
+  # A negative index would count from the end of the row.
+  gold_BP = jnp.where(gold_BP < 0, labels, gold_BP)
+  targets_BC = jnp.zeros(logits_BC.shape, bool)
+  targets_BC = targets_BC.at[row_B1, gold_BP].set(True, mode='drop')
+  loss_BC, _ = loss(logits_BC, targets_BC)
+  return loss_BC.sum(axis=1)
+
+
+def logit_of_product(
+  a: Float32[Array, '*#axes'], b: Float32[Array, '*#axes']
+) -> Float32[Array, '*_']:
+  """Returns the logit of sigmoid(a) sigmoid(b).
+
+  The odds against the product are (1 + exp(-a)) (1 + exp(-b)) - 1, which is the
+  sum exp(-a) + exp(-b) + exp(-a - b). Its logarithm is computed without
+  overflow, and without a probability that would be rounded to 0 or 1.
+  """
+  return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
+
+
+def places(counts_L: np.ndarray | None) -> np.ndarray | None:
+  """Returns the place of each label in by_frequency, int32 [L].
+
+  Args:
+    counts_L: int [L], the number of training documents of each label, or None.
+      If None, the result is None.
+  """
+  if counts_L is None:
+    return None
+  place_L = np.empty(len(counts_L), np.int32)
+  place_L[by_frequency(counts_L)] = np.arange(len(counts_L))
+  return place_L
+
+
+def _scores_at(
+  features_BD: jax.Array, rows: jax.Array, at_C: jax.Array
+) -> jax.Array:
+  """Returns the scores of some rows of a part; other places get any score."""
+  rows_CD = rows[jnp.clip(at_C, 0, len(rows) - 1)]
+  return scores(features_BD, rows_CD.astype(features_BD.dtype))
+
+
+def _normal(rngs: nnx.Rngs, shape: tuple[int, int], fan_in: int) -> jax.Array:
+  """Draws a kernel whose rows or columns have about unit length."""
+  draw = nnx.initializers.normal(fan_in**-0.5)
+  return draw(rngs.params(), shape)

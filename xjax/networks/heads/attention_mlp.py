@@ -1,0 +1,156 @@
+"""Defines the head of AttentionXML: attention, then an MLP for all labels."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32
+import numpy as np
+
+from xjax.core.config_part import AT_LEAST_1, Bound, field
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.numerics import product
+from xjax.networks.heads.attend import token_mask
+from xjax.networks.heads.attention_weights import AttentionHead
+from xjax.networks.heads.head import (
+  HeadConfig,
+  HeadInputs,
+  TokenFeatures,
+)
+
+_SIZES = Bound(
+  lambda sizes: sizes and min(sizes) >= 1, 'one or more sizes >= 1'
+)
+
+
+@dataclasses.dataclass
+class AttentionMLPConfig(HeadConfig):
+  """Chooses label-wise attention, then an MLP that all labels share.
+
+  This is the head of AttentionXML.
+  """
+
+  attends = True
+  row_biases = False
+
+  chunk: int = field(
+    64,
+    'Number of labels that are scored at a time. A smaller number takes less '
+    'memory. The number never changes results. A chunk needs an array of '
+    'documents x chunk x mlp[0].',
+    AT_LEAST_1,
+    tiny=8,
+  )
+  mlp: tuple[int, ...] = field(
+    (256,),
+    'Sizes of the hidden layers of the MLP.',
+    _SIZES,
+    tiny=lambda sizes: (8,) * len(sizes),
+  )
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'AttentionMLP':
+    return AttentionMLP(
+      inputs.n_labels,
+      inputs.dim,
+      chunk=self.chunk,
+      mlp=self.mlp,
+      bias=inputs.bias_L,
+      rngs=rngs,
+    )
+
+
+class AttentionMLP(AttentionHead):
+  """Scores each label by its attention to the tokens, then by a shared MLP.
+
+  See You et al. 2019 (AttentionXML). The logit of a label l is computed from
+  the features h_t of all tokens t of a document:
+
+    alpha_tl = softmax over tokens of h_t . a_l
+    v_l = sum_t alpha_tl h_t
+    logit_l = MLP(v_l)
+
+  The MLP has ReLU layers, then a layer with one output. Only a_l belongs to the
+  label. So labels with few documents profit from the MLP of all labels. But in
+  a document of one token, all labels have the same logit.
+
+  The code uses v_l W_1 = sum_t alpha_tl (h_t W_1), where W_1 is the MLP's first
+  kernel. The products h_t W_1 are computed once for all labels (`prepare`), and
+  v_l is not needed. So a chunk of C labels needs an array [B, C, U], where U is
+  the size of the MLP's first layer, and T (D + U) multiplications for each
+  label and document, instead of (2 T + U) D.
+
+  Attributes:
+    attention: a, float32 [L, D].
+    kernels: W of each layer of the MLP, float32 [inputs, outputs].
+    biases: b of each layer, float32 [outputs].
+  """
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    *,
+    chunk: int,
+    mlp: tuple[int, ...],
+    bias: np.ndarray | None = None,
+    rngs: nnx.Rngs,
+  ):
+    """Draws the label rows and the kernels by Glorot's rule.
+
+    Args:
+      n_labels: number L of labels. The rows are padded (padded_labels).
+      dim: size D of the token features.
+      chunk: number of labels scored at a time.
+      mlp: sizes of the hidden layers.
+      bias: [L], logits of the labels' prior probabilities. The bias of the last
+        layer starts at the logit of the mean probability, because no other
+        score that is the same for all labels has a lower loss. None stands for
+        zero.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    # Glorot's rule, without the padding rows.
+    limit = (6 / (n_labels + dim)) ** 0.5
+    rows = jax.random.uniform(
+      rngs.params(), (padded_labels(n_labels), dim), jnp.float32, -limit, limit
+    )
+    self.attention = nnx.Param(rows, out_sharding=(LABEL, None))
+    glorot = nnx.initializers.glorot_uniform()
+    sizes = (dim, *mlp, 1)
+    self.kernels = nnx.List(
+      nnx.Param(glorot(rngs.params(), shape))
+      for shape in zip(sizes[:-1], sizes[1:])
+    )
+    self.biases = nnx.List(nnx.Param(jnp.zeros(size)) for size in sizes[1:])
+    if bias is not None:
+      mean = (1 / (1 + np.exp(-np.asarray(bias, np.float64)))).mean()
+      self.biases[-1][...] += np.log(mean) - np.log1p(-mean)
+
+  def prepare(self, features: TokenFeatures) -> TokenFeatures:
+    """Computes the products of tokens with the MLP's first kernel."""
+    hidden_BTD = features.hidden_BTD
+    kernel_DU = self.kernels[0][...].astype(hidden_BTD.dtype)
+    values_BTU = product(hidden_BTD, kernel_DU, (2, 0), into=hidden_BTD.dtype)
+    return TokenFeatures(hidden_BTD, features.lengths_B, values_BTU=values_BTU)
+
+  def logits(
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
+    dtype = features.hidden_BTD.dtype
+    queries_CD = self.queries(chunk).astype(dtype)
+    score_BTC = product(features.hidden_BTD, queries_CD, (2, 1))
+    score_BTC += token_mask(features)[:, :, None]
+    alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
+    x = product(alpha_BTC, features.values_BTU, (1, 1), shared=1)
+    for kernel, bias in zip(self.kernels[1:], self.biases[:-1]):
+      x = jax.nn.relu(x + bias[...]).astype(dtype)
+      x = product(x, kernel[...].astype(dtype), (2, 0))
+    return x[:, :, 0] + self.biases[-1][...]
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
+    """Returns the vectors a_CD with which a chunk of labels attends."""
+    return chunk['attention']

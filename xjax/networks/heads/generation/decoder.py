@@ -1,0 +1,199 @@
+"""Defines a transformer decoder, which reads symbols and encoded tokens.
+
+It runs in two ways with the same result: over whole sequences, for training,
+and symbol by symbol with the keys and values of earlier symbols, for writing.
+"""
+
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from xjax.networks.encoders.attention import Memory, attend_to_parts
+from xjax.networks.encoders.dropout_bits import seeds_of
+from xjax.networks.encoders.layers import Dense, LayerNorm, dropout
+
+_EPS = 1e-5  # of the layer norms
+
+
+class Decoder(nnx.Module):
+  """Computes states of symbols from the earlier symbols and from the tokens.
+
+  The layers are those of Vaswani et al. (2017, Section 3.1), without an
+  embedding of positions: each symbol sees itself and the symbols before it, as
+  a set.
+
+  Attributes:
+    dim: size D of a vector.
+    layers: the layers, in order.
+  """
+
+  def __init__(
+    self,
+    dim: int,
+    *,
+    layers: int,
+    heads: int,
+    inner: int,
+    rate: float,
+    rngs: nnx.Rngs,
+  ):
+    """Draws fresh weights.
+
+    Args:
+      dim: size D of the vectors of symbols and of tokens.
+      layers: number of layers.
+      heads: number of attention heads; it must divide D.
+      inner: size of the hidden layer of the feed-forward networks.
+      rate: dropout rate.
+      rngs: stream `params`.
+    """
+    self.dim = dim
+    self.layers = nnx.List(
+      DecoderLayer(dim, heads, inner, rate, rngs=rngs) for _ in range(layers)
+    )
+
+  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> list[Memory]:
+    """Returns the keys and values of the tokens, [B, T, 2D] for each layer."""
+    return [layer.memory(hidden_BTD) for layer in self.layers]
+
+  def __call__(
+    self,
+    x: Float[Array, 'B steps D'],
+    memory: list[Memory],
+    real_BT: Bool[Array, 'B T'],
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'B steps D']:
+    """Returns the states of all symbols of sequences.
+
+    Args:
+      x: vectors of symbols. Padding comes last, so no other symbol sees it.
+      memory: result of `memory`.
+      real_BT: False at padding of the tokens.
+      rngs: stream `dropout`, or None for no dropout.
+
+    Returns:
+      States in x's dtype.
+    """
+    steps = jnp.arange(x.shape[1])
+    sees = (steps <= steps[:, None])[None]
+    for layer, pairs in zip(self.layers, memory):
+      x = layer(x, layer.own(x), sees, pairs, real_BT[:, None], rngs)
+    return x
+
+  def step(
+    self,
+    x_BD: Float[Array, 'B D'],
+    earlier: list[Memory],
+    at: jax.Array,
+    memory: list[Memory],
+    real_BT: Bool[Array, 'B T'],
+  ) -> tuple[Float[Array, 'B D'], list[Memory]]:
+    """Returns the state of one symbol, which follows the earlier symbols.
+
+    Args:
+      x_BD: the vector of the symbol.
+      earlier: the keys and values of the earlier symbols, for each layer.
+      at: int32, the number of earlier symbols.
+      memory, real_BT: as in __call__.
+
+    Returns:
+      state: [B, D] in x's dtype.
+      pairs: `earlier` with the keys and values of the symbol.
+    """
+    x, written = x_BD[:, None], []
+    for layer, own, pairs in zip(self.layers, earlier, memory):
+      own = lax.dynamic_update_slice(own, layer.own(x), (0, at, 0))
+      sees = (jnp.arange(own.shape[1]) <= at)[None, None]
+      x = layer(x, own, sees, pairs, real_BT[:, None], None)
+      written.append(own)
+    return x[:, 0], written
+
+
+class DecoderLayer(nnx.Module):
+  """Applies attention to symbols, attention to tokens, and two dense layers.
+
+  Dropout, a residual connection and a layer norm follow each of the three
+  parts. Attention weights and the hidden layer have dropout, too.
+
+  Attributes:
+    own_pairs: makes the keys and values of symbols.
+    own_query, own_output: the other layers of the attention to symbols.
+    token_pairs, token_query, token_output: the layers of the attention to
+      tokens.
+    inner, outer: the dense layers, with a ReLU between them.
+    norms: the layer norms of the three parts.
+  """
+
+  def __init__(
+    self, dim: int, heads: int, inner: int, rate: float, *, rngs: nnx.Rngs
+  ):
+    """Draws fresh weights (see Decoder)."""
+    self.heads, self.rate = heads, rate
+    self.own_pairs = dense(dim, 2 * dim, rngs)
+    self.own_query = dense(dim, dim, rngs)
+    self.own_output = dense(dim, dim, rngs)
+    self.token_pairs = dense(dim, 2 * dim, rngs)
+    self.token_query = dense(dim, dim, rngs)
+    self.token_output = dense(dim, dim, rngs)
+    self.inner = dense(dim, inner, rngs)
+    self.outer = dense(inner, dim, rngs)
+    self.norms = nnx.List(LayerNorm(dim, _EPS) for _ in range(3))
+
+  def own(self, x: Float[Array, 'B steps D']) -> Memory:
+    """Returns the keys and values of symbols, [B, steps, 2D]."""
+    return self.own_pairs(x)
+
+  def memory(self, hidden_BTD: Float[Array, 'B T D']) -> Memory:
+    """Returns the keys and values of tokens, [B, T, 2D]."""
+    return self.token_pairs(hidden_BTD)
+
+  def __call__(
+    self,
+    x: Float[Array, 'B steps D'],
+    own: Memory,
+    sees: Bool[Array, '_ _ entries'],
+    memory: Memory,
+    real_B1T: Bool[Array, 'B 1 T'],
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'B steps D']:
+    """Returns the states after the layer.
+
+    Args:
+      x: states of symbols before the layer.
+      own: keys and values of symbols.
+      sees: which symbols attend to which entries of `own`.
+      memory: keys and values of tokens.
+      real_B1T: False at padding of the tokens.
+      rngs: stream `dropout`, or None for no dropout.
+    """
+    mixed = self._attend(self.own_query(x), own, sees, rngs)
+    x = self._add(0, x, self.own_output(mixed), rngs)
+    mixed = self._attend(self.token_query(x), memory, real_B1T, rngs)
+    x = self._add(1, x, self.token_output(mixed), rngs)
+    hidden = dropout(jax.nn.relu(self.inner(x)), self.rate, rngs)
+    return self._add(2, x, self.outer(hidden), rngs)
+
+  def _attend(
+    self,
+    query: jax.Array,
+    memory: jax.Array,
+    sees: jax.Array,
+    rngs: nnx.Rngs | None,
+  ) -> jax.Array:
+    """Returns the attention of queries to the entries that they see."""
+    seeds = None if rngs is None else seeds_of(rngs.dropout())
+    return attend_to_parts(query, [memory], sees, self.heads, self.rate, seeds)
+
+  def _add(
+    self, part: int, x: jax.Array, change: jax.Array, rngs: nnx.Rngs | None
+  ) -> jax.Array:
+    """Returns norm(x + dropout(change)), summed in float32."""
+    wide = dropout(change.astype(jnp.float32), self.rate, rngs)
+    return self.norms[part](x.astype(jnp.float32) + wide).astype(x.dtype)
+
+
+def dense(inputs: int, outputs: int, rngs: nnx.Rngs) -> Dense:
+  """Makes a dense layer whose weights have the variance of torch's layers."""
+  return Dense(inputs, outputs, stddev=(3 * inputs) ** -0.5, rngs=rngs)

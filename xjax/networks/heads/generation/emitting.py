@@ -1,0 +1,69 @@
+"""Defines the base class of heads that emit some labels for a document."""
+
+from collections.abc import Mapping
+import enum
+from typing import Any
+
+from flax import struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32
+
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.networks.heads.head import Frozen, Head
+
+
+class Ranking(enum.Enum):
+  """Says which labels are ranked by a head that emits labels step by step.
+
+  Attributes:
+    EMITTED: only the labels that are emitted. A list has no other label, so
+      every other gold label counts as missed, as in Bertalis et al. (2025).
+    FULL: all labels. The scores of emitted labels are as in EMITTED, and are
+      above those of all other labels.
+  """
+
+  EMITTED = 'emitted'
+  FULL = 'full'
+
+
+@struct.dataclass
+class EmittedScores:
+  """Holds the scores of all labels.
+
+  Attributes:
+    scores_BL: float32 [B, label rows], -inf for labels that are not ranked.
+  """
+
+  scores_BL: jax.Array
+
+
+class EmittingHead(Head):
+  """Is the base class of heads that emit labels step by step.
+
+  `prepare` emits the labels of documents, and returns EmittedScores.
+
+  Attributes:
+    index: int32 [L], frozen, the number of each label row.
+  """
+
+  def __init__(self, n_labels: int, chunk: int):
+    """Numbers the label rows.
+
+    Args:
+      n_labels: number of labels.
+      chunk: number of labels scored at a time.
+    """
+    self.n_labels, self.chunk = n_labels, chunk
+    index = jnp.arange(padded_labels(n_labels), dtype=jnp.int32)
+    self.index = Frozen(index, out_sharding=(LABEL,))
+
+  def prepare_loss(self, features: Any) -> Any:
+    """Returns the features as they are: the loss needs no emitted labels."""
+    return features
+
+  def logits(
+    self, features: EmittedScores, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Returns the scores of a chunk of labels."""
+    return features.scores_BL[:, chunk['index']]

@@ -1,0 +1,200 @@
+"""Trains the vectors of labels on the hierarchy alone, before documents (HBGL).
+
+See Jiang et al. 2022, Section 3.2 ("global hierarchy"). The labels are read
+like the tokens of a text, some of them masked, and each label attends only to
+its parents and children. The encoder is not trained.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32
+import numpy as np
+
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_0,
+  AT_LEAST_1,
+  POSITIVE,
+  SHARE,
+  ConfigPart,
+  at_most,
+  field,
+)
+from xjax.core.numerics import product
+from xjax.core.types import PAD, Ragged
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.label_trees.segments import (
+  cut_into_segments,
+  tree_of_first_parents,
+)
+from xjax.losses.bce import bce
+from xjax.networks.encoders.bert import Bert
+from xjax.networks.encoders.prefix import embed, run_layers
+from xjax.networks.heads.generation.levels import Transform
+
+_SEGMENT = 'config.model.head.pretraining.segment'
+
+
+@dataclasses.dataclass
+class LabelPretraining(ConfigPart):
+  """Configures how the vectors of labels are trained on the hierarchy alone."""
+
+  steps: int = field(
+    300,
+    'Number of steps for each segment of the hierarchy. 0 means that the '
+    'vectors are not trained before the documents are read.',
+    AT_LEAST_0,
+    tiny=at_most(2),
+  )
+  rate: float = field(1e-3, 'Learning rate of Adam.', POSITIVE)
+  batch: int = field(
+    32,
+    'Number of copies of a segment in a step; each copy has other masks.',
+    AT_LEAST_1,
+    tiny=at_most(2),
+  )
+  mask: float = field(0.15, 'Share of the labels that are masked.', SHARE)
+  growth: float = field(
+    0.0, 'What is added to `mask` over the steps, bit by bit.', AMOUNT
+  )
+  segment: int = field(
+    512,
+    'Largest number of labels that are read at once. A larger hierarchy is cut '
+    'into segments (Bertalis et al. 2025, Section 3.3).',
+    AT_LEAST_1,
+    tiny=at_most(12),
+  )
+
+
+class Segment(NamedTuple):
+  """Holds some nodes of a hierarchy, which are read at once.
+
+  The arrays have a fixed size X. A vector for the common root of the hierarchy
+  comes before the nodes, at position 0.
+
+  Attributes:
+    nodes_X: int32, the nodes, PAD at the end.
+    levels_X: int32, the level of each node, from 1; 0 at the end.
+    sees: bool [1 + X, 1 + X], what each node attends to: itself, its parents
+      and its children. Nodes without parents are children of the root.
+    together: bool [X, X], the pairs of leaves that have a common parent. Each
+      node is together with itself.
+  """
+
+  nodes_X: jax.Array | np.ndarray
+  levels_X: jax.Array | np.ndarray
+  sees: jax.Array | np.ndarray
+  together: jax.Array | np.ndarray
+
+
+def pretrained_nodes(hierarchy: Hierarchy) -> Hierarchy:
+  """Returns the hierarchy of the labels and their ancestors, without the rest.
+
+  Args:
+    hierarchy: the hierarchy of L labels. Its other concepts may also be below
+      labels, or far from them.
+  """
+  n = hierarchy.n_labels
+  every = Ragged.of([range(n)])
+  kept = hierarchy.with_ancestors(every).values
+  others = kept[kept >= n]
+  return Hierarchy.of(hierarchy.labels[:n], hierarchy.labels[others])
+
+
+def segments_of(hierarchy: Hierarchy, limit: int) -> list[np.ndarray]:
+  """Cuts a hierarchy into segments (see cut_into_segments).
+
+  A node with several parents is cut with its first parent.
+
+  Args:
+    hierarchy: the hierarchy, from pretrained_nodes.
+    limit: largest number of nodes of a segment.
+
+  Returns:
+    The nodes of each segment, int32.
+
+  Raises:
+    ConfigError: the path to a leaf has more than `limit` nodes.
+  """
+  tree = tree_of_first_parents(hierarchy)
+  parts = cut_into_segments(tree, limit, hierarchy.ids, _SEGMENT)
+  return [part.label[1:] for part in parts]
+
+
+def make_segment(hierarchy: Hierarchy, nodes: np.ndarray, size: int) -> Segment:
+  """Makes the arrays of a segment.
+
+  Args:
+    hierarchy: the hierarchy, from pretrained_nodes.
+    nodes: int32, the nodes of the segment, at most `size`.
+    size: the fixed size X.
+  """
+  place = np.full(len(hierarchy), PAD)
+  place[nodes] = np.arange(len(nodes))
+  sees = np.eye(1 + size, dtype=bool)
+  rows, parents_of_leaves = [], []
+  for row, node in enumerate(nodes.tolist()):
+    parents = hierarchy.parents[node]
+    inside = place[parents][place[parents] != PAD]
+    columns = 1 + inside if len(parents) else np.array([0])
+    sees[1 + row, columns] = sees[columns, 1 + row] = True
+    if not len(hierarchy.children[node]):
+      above = parents.tolist() or [PAD]
+      rows += [row] * len(above)
+      parents_of_leaves += above
+  _, columns = np.unique(parents_of_leaves, return_inverse=True)
+  below = np.zeros((size, 1 + columns.max(initial=0)), bool)
+  below[rows, columns] = True
+  together = np.eye(size, dtype=bool) | (below @ below.T)
+  padding = (0, size - len(nodes))
+  return Segment(
+    np.pad(nodes, padding, constant_values=PAD).astype(np.int32),
+    np.pad(hierarchy.levels[nodes], padding).astype(np.int32),
+    sees,
+    together,
+  )
+
+
+def pretraining_loss(
+  rows_XD: Float32[Array, 'X D'],
+  encoder: Bert,
+  transform: Transform,
+  special_2D: Float32[Array, '2 D'],
+  segment: Segment,
+  masked_BX: Bool[Array, 'B X'],
+  seeds: list[jax.Array | None],
+) -> Float32[Array, '']:
+  """Returns the mean binary cross entropy over masked nodes and all nodes.
+
+  A masked node is to be predicted at its own place. If it is a leaf, the other
+  masked leaves that have a common parent with it count as correct too, because
+  nothing distinguishes them. The logit of a node is the product of the
+  transformed state with the vector of the node.
+
+  Args:
+    rows_XD: vectors of the segment's nodes, any at the end.
+    encoder, transform: these are not trained.
+    special_2D: the vectors of the root (the token [CLS]) and of [MASK].
+    segment: the segment.
+    masked_BX: which nodes are masked in each copy of the segment.
+    seeds: encoder.seeds(rngs).
+  """
+  root_D, mask_D = special_2D
+  real_X = segment.nodes_X != PAD
+  masked_BX = masked_BX & real_X
+  batch, size = masked_BX.shape
+  nodes = jnp.where(masked_BX[:, :, None], mask_D, rows_XD)
+  root = jnp.broadcast_to(root_D, (batch, 1, len(root_D)))
+  places = jnp.concatenate([jnp.zeros(1, jnp.int32), segment.levels_X])
+  vectors = jnp.concatenate([root, nodes], axis=1)
+  h = embed(encoder, vectors, places[None], 0, seeds[0])
+  nothing = [()] * len(encoder.layers)
+  states, _ = run_layers(encoder, h, nothing, segment.sees[None], seeds[1:])
+  h = transform(states[:, 1:]).reshape(batch * size, -1)
+  targets = (segment.together & masked_BX[:, None, :]).reshape(-1, size)
+  loss, _ = bce(product(h, rows_XD, (1, 1)), targets)
+  asked = masked_BX.reshape(-1, 1) & real_X
+  return jnp.where(asked, loss, 0).sum() / jnp.maximum(asked.sum(), 1)

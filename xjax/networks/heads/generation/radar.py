@@ -1,0 +1,427 @@
+"""Defines RADAr, a head that writes the labels of a document one by one.
+
+See Yousef et al., "A Transformer-based Autoregressive Decoder Architecture for
+Hierarchical Text Classification", 2025 (RADAr, arXiv 2501.13598), and Bertalis
+et al. (2025) for RADAr++, whose sizes, order and loss are the defaults here.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import Any, NamedTuple
+
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int32
+import numpy as np
+
+from xjax.core.config_part import AT_LEAST_1, RATE, at_most, field
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.numerics import product
+from xjax.losses.loss import LabelWeights
+from xjax.losses.sequence import SequenceLoss
+from xjax.networks.encoders.layers import dropout
+from xjax.networks.heads.generation.decoder import Decoder
+from xjax.networks.heads.generation.emitting import (
+  EmittedScores,
+  EmittingHead,
+  Ranking,
+)
+from xjax.networks.heads.generation.label_sequences import (
+  Order,
+  label_ranks,
+  label_sequences,
+)
+from xjax.networks.heads.head import (
+  Frozen,
+  HeadConfig,
+  HeadInputs,
+  HeadWithDropout,
+  TokenFeatures,
+)
+
+
+@dataclasses.dataclass
+class RadarConfig(HeadConfig):
+  """Chooses RADAr, which writes label sequences (Yousef et al. 2025).
+
+  The head needs train.loss=SequenceLossConfig(). The encoder and the head often
+  have different learning rates, see train.rates.
+  """
+
+  sequential = True
+  reads_parents = True
+  row_biases = False
+
+  layers: int = field(
+    2, 'Number of layers of the decoder.', AT_LEAST_1, tiny=at_most(2)
+  )
+  heads: int = field(
+    8,
+    'Number of attention heads of a layer. It must divide the size of the '
+    "encoder's vectors.",
+    AT_LEAST_1,
+    tiny=at_most(2),
+  )
+  expansion: int = field(
+    4,
+    'Size of the hidden layer of the feed-forward networks, divided by the '
+    "size of the encoder's vectors.",
+    AT_LEAST_1,
+    tiny=at_most(2),
+  )
+  dropout: float = field(
+    0.2,
+    'Dropout rate of the vectors of symbols, and in the layers of the decoder.',
+    RATE,
+  )
+  order: Order = field(
+    Order.ROOTS_FIRST, 'The order of the levels of a label sequence.'
+  )
+  most_symbols: int = field(
+    100,
+    'Largest number of symbols that are written for a document. Symbols are '
+    'its labels, the ends of its levels, and the end of the sequence. It has '
+    'no effect on training.',
+    AT_LEAST_1,
+    tiny=at_most(16),
+  )
+  ranking: Ranking = field(
+    Ranking.EMITTED, 'Which labels of a document are ranked.'
+  )
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Radar':
+    if inputs.dim % self.heads:
+      raise ConfigError(
+        f'config.model.head.heads={self.heads}: must divide {inputs.dim}, the '
+        "size of the encoder's vectors"
+      )
+    return Radar(self, inputs, rngs=rngs)
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if config.model.shortlist.proposes:
+      yield (
+        f'config.model.shortlist: must be AllLabels(), because {path}='
+        'RadarConfig(...) writes any label'
+      )
+    if not config.train.label_weights.even:
+      yield (
+        f'config.train.label_weights={config.train.label_weights}: {path}='
+        'RadarConfig(...) needs EvenWeights()'
+      )
+
+
+class Writing(NamedTuple):
+  """Holds the state of greedy decoding after some steps.
+
+  Attributes:
+    at: int32, number of symbols written so far.
+    last_B: int32, the symbol that was written last.
+    ended_B: bool, whether the end has been written.
+    pairs: keys and values of the earlier symbols, for each layer, with room
+      for those of symbols that are not written yet.
+    emitted_BL: bool, the labels written so far.
+    odds_BL: float32, the log odds of labels (see Radar), or -inf.
+  """
+
+  at: jax.Array
+  last_B: jax.Array
+  ended_B: jax.Array
+  pairs: list[jax.Array]
+  emitted_BL: jax.Array
+  odds_BL: jax.Array
+
+
+class Logits(NamedTuple):
+  """Holds the logits of all symbols.
+
+  Attributes:
+    labels: float32 [..., L or more], -inf beyond the labels.
+    others: float32 [..., 2], the end of a level, and the end of the sequence.
+  """
+
+  labels: jax.Array
+  others: jax.Array
+
+  @property
+  def total(self) -> jax.Array:
+    """Returns the logarithm of the sum of exp(logit) over all symbols."""
+    of_labels = jax.nn.logsumexp(self.labels, axis=-1, keepdims=True)
+    both = jnp.concatenate([of_labels, self.others], axis=-1)
+    return jax.nn.logsumexp(both, axis=-1)
+
+
+class Radar(EmittingHead):
+  """Writes labels with a transformer decoder that attends to all tokens.
+
+  A label sequence has the labels of a document, level by level (see
+  label_sequences). The probability of the next symbol is a softmax over the
+  labels, the end of a level and the end of the sequence. The public code also
+  has outputs for the start, for padding and for unknown labels, which are never
+  right; here, they are left out.
+
+  In prediction, the head writes the most probable symbol, again and again, up
+  to the end of the sequence or to most_symbols symbols. A label that is written
+  is not written again: the next best symbol takes its place. (In the public
+  code, a label can be repeated, and counts once.) The probabilities are those
+  of the softmax over all symbols, including labels that are already written.
+
+  A label that the head writes with probability p in its step has the score
+
+    logit((1 + p) / 2)
+
+  which is above 0. So the labels whose probability (1 + p) / 2 is above 0.5 are
+  the labels that the head writes, and F1 judges these labels. (1 + p) / 2 is
+  the mean of p and of the decision, which is 1. Other labels have the score
+  -inf or, with Ranking.FULL, the score
+
+    logit(p / 2)
+
+  where p is the largest probability of the label in any step up to the end, and
+  the decision is 0. This score is below 0. The full ranking is not in the
+  papers. The public code of RADAr++ ranks labels by level and frequency, not by
+  probability.
+
+  Memory: the logits of training are float32 [B, steps, L]; prediction keeps
+  three arrays [B, L].
+
+  Attributes:
+    embedding: float32 [L, D], the input vectors of labels.
+    kernel: float32 [L, D], the output vectors of labels, which are not tied to
+      the input vectors.
+    bias: float32 [L].
+    level: int32 [L], frozen, the level of each label. It starts at 1, and
+      also counts levels of the hierarchy that have no labels.
+    rank: int32 [L], frozen, the place of each label in label sequences.
+    other_embedding: float32 [2, D], the input vectors of the end of a level and
+      of the start.
+    other_kernel: float32 [2, D], the output vectors of the end of a level and
+      of the end of the sequence.
+    other_bias: float32 [2].
+    decoder: the decoder.
+  """
+
+  def __init__(
+    self, config: RadarConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
+  ):
+    """Draws fresh weights.
+
+    Args:
+      config: sizes of the decoder.
+      inputs: sizes, hierarchy and frequencies of labels.
+      rngs: stream `params`.
+    """
+    super().__init__(inputs.n_labels, config.chunk)
+    self.rate, self.ranking = config.dropout, config.ranking
+    self.most_symbols = config.most_symbols
+    n, dim = inputs.n_labels, inputs.dim
+    rows = padded_labels(n)
+    levels_L = inputs.hierarchy.levels[:n]
+    self.n_levels = len(np.unique(levels_L))
+    ranks_L = label_ranks(levels_L, inputs.counts_L, config.order)
+    for name, values in (('level', levels_L), ('rank', ranks_L)):
+      padded = np.pad(values, (0, rows - len(values))).astype(np.int32)
+      setattr(self, name, Frozen(jnp.asarray(padded), out_sharding=(LABEL,)))
+    self.embedding = nnx.Param(
+      _normal(rngs, (rows, dim), 1.0), out_sharding=(LABEL, None)
+    )
+    stddev = (3 * dim) ** -0.5
+    self.kernel = nnx.Param(
+      _normal(rngs, (rows, dim), stddev), out_sharding=(LABEL, None)
+    )
+    self.bias = nnx.Param(jnp.zeros(rows), out_sharding=(LABEL,))
+    self.other_embedding = nnx.Param(_normal(rngs, (2, dim), 1.0))
+    self.other_kernel = nnx.Param(_normal(rngs, (2, dim), stddev))
+    self.other_bias = nnx.Param(jnp.zeros(2))
+    self.decoder = Decoder(
+      dim,
+      layers=config.layers,
+      heads=config.heads,
+      inner=config.expansion * dim,
+      rate=config.dropout,
+      rngs=rngs,
+    )
+
+  def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
+    """Returns the head with dropout in the decoder."""
+    return HeadWithDropout(self, rngs)
+
+  def loss(
+    self,
+    features: TokenFeatures,
+    positives_BP: Int32[Array, 'B P'],
+    mask_B: Bool[Array, ' B'],
+    loss: SequenceLoss,
+    weights: LabelWeights | None = None,
+    rngs: nnx.Rngs | None = None,
+  ) -> Float32[Array, '']:
+    """Returns the loss of the gold label sequences, summed over documents.
+
+    In each step, the head reads the gold symbols before the step (teacher
+    forcing).
+
+    Args:
+      features: result of `prepare_loss`.
+      positives_BP, mask_B: as in Head.loss.
+      loss: the loss of sequences.
+      weights: None, because all labels have the same weight.
+      rngs: stream `dropout`, or None for no dropout.
+    """
+    del weights
+    sequences = label_sequences(
+      positives_BP,
+      self.rank[...],
+      self.level[...],
+      self.n_labels,
+      self.n_levels,
+    )
+    hidden_BTD = features.hidden_BTD
+    x = self._embed(sequences.inputs).astype(hidden_BTD.dtype)
+    states = self.decoder(
+      dropout(x, self.rate, rngs),
+      self.decoder.memory(hidden_BTD),
+      features.real_BT,
+      rngs,
+    )
+    right, mean = self._logs(self._logits(states), sequences.targets)
+    loss_B = loss(right, mean, sequences.real)
+    return jnp.where(mask_B, loss_B, 0).sum()
+
+  def prepare(self, features: TokenFeatures) -> EmittedScores:
+    """Writes the labels of documents, and scores them."""
+    written = self.write(features)
+    # With odds o = p / (1 - p), (1 + p) / (1 - p) is 1 + 2 o, and p / (2 - p)
+    # is 1 / (1 + 2 / o).
+    two = np.log(2.0)
+    above = jnp.maximum(jax.nn.softplus(written.odds_BL + two), 1e-30)
+    below = jnp.minimum(-jax.nn.softplus(two - written.odds_BL), -1e-30)
+    return EmittedScores(jnp.where(written.emitted_BL, above, below))
+
+  def write(self, features: TokenFeatures) -> Writing:
+    """Writes the label sequences of documents greedily.
+
+    Args:
+      features: the encoded tokens.
+
+    Returns:
+      The state after the last step. A document that has ended does not change
+      any more, so it does not depend on other documents.
+    """
+    memory = self.decoder.memory(features.hidden_BTD)
+
+    def body(state: Writing) -> Writing:
+      x_BD = self._embed(state.last_B).astype(features.hidden_BTD.dtype)
+      h_BD, pairs = self.decoder.step(
+        x_BD, state.pairs, state.at, memory, features.real_BT
+      )
+      return self._written(state, self._logits(h_BD), pairs)
+
+    def goes_on(state: Writing) -> jax.Array:
+      return (state.at < self.most_symbols) & ~state.ended_B.all()
+
+    return lax.while_loop(goes_on, body, self._start(features))
+
+  def _start(self, features: TokenFeatures) -> Writing:
+    """Returns the state before the first step."""
+    documents, _, dim = features.hidden_BTD.shape
+    labels = len(self.index)
+    room = documents, self.most_symbols, 2 * dim
+    return Writing(
+      at=jnp.int32(0),
+      last_B=jnp.full(documents, self.n_labels + 1, jnp.int32),
+      ended_B=jnp.zeros(documents, bool),
+      pairs=[
+        jnp.zeros(room, features.hidden_BTD.dtype) for _ in self.decoder.layers
+      ],
+      emitted_BL=jnp.zeros((documents, labels), bool),
+      odds_BL=jnp.full((documents, labels), -jnp.inf),
+    )
+
+  def _written(
+    self, state: Writing, logits: Logits, pairs: list[jax.Array]
+  ) -> Writing:
+    """Returns the state after the next symbol is written."""
+    allowed_BL = jnp.where(state.emitted_BL, -jnp.inf, logits.labels)
+    label_B = jnp.argmax(allowed_BL, axis=1).astype(jnp.int32)
+    other_B = jnp.argmax(logits.others, axis=1).astype(jnp.int32)
+    is_label_B = allowed_BL.max(axis=1) >= logits.others.max(axis=1)
+    new_B = jnp.where(is_label_B, label_B, self.n_labels + other_B)
+    live_B = ~state.ended_B
+    is_new_BL = (self.index[...] == new_B[:, None]) & live_B[:, None]
+    # The sum over all other symbols is exact even if p is nearly 1.
+    others_B = Logits(
+      jnp.where(is_new_BL, -jnp.inf, logits.labels), logits.others
+    ).total
+    new_odds_BL = logits.labels - others_B[:, None]
+    odds_BL = state.odds_BL
+    if self.ranking is Ranking.FULL:
+      log_BL = logits.labels - logits.total[:, None]
+      largest_BL = jnp.maximum(odds_BL, log_BL - jnp.log1p(-jnp.exp(log_BL)))
+      waits_BL = ~state.emitted_BL & live_B[:, None]
+      odds_BL = jnp.where(waits_BL, largest_BL, odds_BL)
+    return Writing(
+      at=state.at + 1,
+      last_B=new_B,
+      ended_B=state.ended_B | (new_B == self.n_labels + 1),
+      pairs=pairs,
+      emitted_BL=state.emitted_BL | is_new_BL,
+      odds_BL=jnp.where(is_new_BL, new_odds_BL, odds_BL),
+    )
+
+  def _embed(
+    self, symbols: Int32[Array, '*steps']
+  ) -> Float32[Array, '*steps D']:
+    """Returns the input vectors of symbols."""
+    is_label = symbols < self.n_labels
+    labels = self.embedding[...][jnp.where(is_label, symbols, 0)]
+    others = jnp.where(is_label, 0, symbols - self.n_labels)
+    others = self.other_embedding[...][others]
+    return jnp.where(is_label[..., None], labels, others)
+
+  def _logits(self, states: Float[Array, '*steps D']) -> Logits:
+    """Returns the logits of the symbols that follow the given states."""
+    last, dtype = states.ndim - 1, states.dtype
+    kernel, others = (
+      x[...].astype(dtype) for x in (self.kernel, self.other_kernel)
+    )
+    labels = product(states, kernel, (last, 1)) + self.bias[...]
+    return Logits(
+      jnp.where(self._is_label, labels, -jnp.inf),
+      product(states, others, (last, 1)) + self.other_bias[...],
+    )
+
+  @property
+  def _is_label(self) -> Bool[Array, ' L_or_more']:
+    """Returns which label rows are labels, and not padding."""
+    return self.index[...] < self.n_labels
+
+  def _logs(
+    self, logits: Logits, targets: Int32[Array, 'B steps']
+  ) -> tuple[Float32[Array, 'B steps'], Float32[Array, 'B steps']]:
+    """Returns the log probabilities that the loss reads.
+
+    Args:
+      logits: logits of all symbols.
+      targets: the right symbols.
+
+    Returns:
+      right: log probabilities of the right symbols.
+      mean: means of the log probabilities of all symbols.
+    """
+    total, symbols = logits.total, self.n_labels + 2
+    # Sums over all labels are fast even if label rows are on several devices.
+    labels = jnp.where(self._is_label, logits.labels, 0)
+    is_right = self.index[...] == targets[..., None]
+    is_other = jnp.arange(2) == targets[..., None] - self.n_labels
+    right = jnp.where(is_right, labels, 0).sum(axis=-1)
+    right += jnp.where(is_other, logits.others, 0).sum(axis=-1)
+    mean = (labels.sum(axis=-1) + logits.others.sum(axis=-1)) / symbols
+    return right - total, mean - total
+
+
+def _normal(rngs: nnx.Rngs, shape: tuple[int, int], stddev: float) -> jax.Array:
+  """Draws normal weights."""
+  return nnx.initializers.normal(stddev)(rngs.params(), shape)

@@ -1,0 +1,104 @@
+"""Defines label-wise attention (LWAN), where each label attends to tokens."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from flax import nnx
+import jax
+from jaxtyping import Array, Float32
+import numpy as np
+
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.networks.heads.attend import attend, token_mask
+from xjax.networks.heads.attention_weights import AttentionHead
+from xjax.networks.heads.head import (
+  HeadConfig,
+  HeadInputs,
+  TokenFeatures,
+  padded_row,
+)
+
+
+@dataclasses.dataclass
+class LabelAttentionConfig(HeadConfig):
+  """Chooses a head with label-wise attention (LWAN)."""
+
+  attends = True
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'LabelAttention':
+    return LabelAttention(
+      inputs.n_labels,
+      inputs.dim,
+      chunk=self.chunk,
+      bias=inputs.bias_L,
+      rngs=rngs,
+    )
+
+
+class LabelAttention(AttentionHead):
+  """Scores each label by its own attention to the tokens, as BIGRU-LWAN does.
+
+  See Mullenbach et al. 2018 and Chalkidis et al. 2019, Section 4. The logit of
+  a label l is computed from the features h_t of all tokens t of a document:
+
+    alpha_tl = softmax over tokens of h_t . u_l
+    v_l = sum_t alpha_tl h_t
+    logit_l = v_l . w_l + b_l
+
+  The code uses v_l . w_l = sum_t alpha_tl (h_t . w_l). So it needs only two
+  products with [D, C] arrays and a weighted sum over tokens. It needs no
+  [B, C, D] array.
+
+  Attributes:
+    attention: u, float32 [L, D].
+    output: w, float32 [L, D].
+    bias: b, float32 [L].
+  """
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    *,
+    chunk: int,
+    bias: np.ndarray | None = None,
+    rngs: nnx.Rngs,
+  ):
+    """Draws random label rows of about unit length.
+
+    Args:
+      n_labels: number L of labels. The rows are padded (padded_labels).
+      dim: size D of the token features.
+      chunk: number of labels scored at a time.
+      bias: [L], initial output biases, or None for zeros.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    rows = padded_labels(n_labels)
+    normal = nnx.initializers.normal(dim**-0.5)
+    row_sharding = (LABEL, None)
+    self.attention = nnx.Param(
+      normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
+    )
+    self.output = nnx.Param(
+      normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
+    )
+    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=(LABEL,))
+
+  def logits(
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
+    hidden_BTD = features.hidden_BTD
+    attended_BC = attend(
+      hidden_BTD,
+      token_mask(features),
+      self.queries(chunk).astype(hidden_BTD.dtype),
+      chunk['output'].astype(hidden_BTD.dtype),
+    )
+    return attended_BC + chunk['bias']
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
+    """Returns the vectors u_CD with which a chunk of labels attends."""
+    return chunk['attention']

@@ -1,0 +1,202 @@
+"""Defines zero-shot attention, which scores labels by descriptors only."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32
+import numpy as np
+
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.numerics import full_precision, product
+from xjax.networks.heads.attend import attend, attend_with_one_row, token_mask
+from xjax.networks.heads.head import (
+  DescriptorHeadConfig,
+  Frozen,
+  HeadInputs,
+  TokenFeatures,
+  padded_row,
+)
+from xjax.networks.label_graph import DescriptorHead, Joining
+
+
+@dataclasses.dataclass
+class ZeroShotConfig(DescriptorHeadConfig):
+  """Chooses label attention that uses only descriptors (ZERO-BIGRU-LWAN)."""
+
+  trains_rows = False
+  concatenates = True
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
+    # This head hides no labels for calibration, so training uses all labels
+    # with training documents.
+    seen_L, bias_L = inputs.seen_L, inputs.bias_L
+    offset = (
+      0.0 if bias_L is None or not seen_L.any() else bias_L[seen_L].mean()
+    )
+    head = ZeroShot(
+      inputs.n_labels,
+      inputs.dim,
+      inputs.descriptor_dim,
+      chunk=self.chunk,
+      seen=seen_L,
+      offset=float(offset),
+      rngs=rngs,
+    )
+    return self.graph.attach(head, inputs, rngs)
+
+
+class ZeroShot(DescriptorHead):
+  """Scores labels by descriptors only.
+
+  This is the head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN (Rios & Kavuluru 2018,
+  Section 3; Chalkidis et al. 2019, Section 4). Let e_l be the frozen embedding
+  of a label's descriptor, and let h_t be the features of token t. The head
+  computes
+
+    k_t = tanh(W h_t + b)
+    alpha_tl = softmax over tokens of k_t . e_l
+    v_l = sum_t alpha_tl k_t
+    logit_l = v_l . e_l + c
+
+  No label has parameters of its own. So labels without training documents are
+  scored like all other labels. The loss leaves out labels without training
+  documents.
+
+  With a graph of labels (label_graph.LabelGraph), each label also has a vector
+  g_l. There are two kinds of logits (Chalkidis et al. 2020, "add" and "concat"
+  in their terms):
+
+    Joining.ADD:    logit_l = v_l . (e_l + g_l) + c
+    Joining.CONCAT: logit_l = tanh(W_o x_l + b_o) . [e_l ; g_l] + c,
+                    where x_l = sum_t alpha_tl h_t
+
+  Attention is that of e_l. With graph_queries, it is that of e_l + g_l.
+
+  The paper has v_l = sum_t alpha_tl h_t for both kinds. For Joining.ADD, this
+  head keeps the sum of k_t, as without a graph (Chalkidis et al. 2019), because
+  h_t has size D and e_l + g_l has size E: their product exists only if D = E.
+
+  Attributes:
+    descriptors: e, float32 [L, E], frozen.
+    seen: float32 [L], frozen, 1 for labels with training documents, else 0.
+    kernel: W, float32 [D, E].
+    bias: b, float32 [E].
+    offset: c, float32 [], added to all logits. Rare labels need very negative
+      logits. But v_l . e_l has a lower limit: each number in v_l is between -1
+      and 1, so v_l . e_l is at least minus the sum of |e_l|. Because e_l is
+      frozen, training cannot lower this limit. Attention also prefers tokens
+      with a high k_t . e_l. With c, logits can be lower than the limit.
+    graph_rows: g, float32 [L, E], in the head that `ready` returns.
+    graph_kernel, graph_bias: W_o, float32 [D, 2 E], and b_o, float32 [2 E];
+      None unless the graph's vectors join by Joining.CONCAT.
+  """
+
+  graph_kernel: nnx.Param | None = None
+  graph_bias: nnx.Param | None = None
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    size: int,
+    *,
+    chunk: int,
+    seen: np.ndarray,
+    offset: float = 0.0,
+    rngs: nnx.Rngs,
+  ):
+    """Draws W, and sets the descriptors to zero until they are computed.
+
+    Args:
+      n_labels: number L of labels. The rows are padded (padded_labels).
+      dim: size D of the token features.
+      size: size E of the descriptors' embeddings.
+      chunk: number of labels scored at a time.
+      seen: bool [L], True for labels with training documents.
+      offset: initial c.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    rows = padded_labels(n_labels)
+    self.descriptors = Frozen(
+      jnp.zeros((rows, size)), out_sharding=(LABEL, None)
+    )
+    self.seen = Frozen(padded_row(seen, rows), out_sharding=(LABEL,))
+    glorot = nnx.initializers.glorot_uniform()
+    self.kernel = nnx.Param(glorot(rngs.params(), (dim, size)))
+    self.bias = nnx.Param(jnp.zeros(size))
+    self.offset = nnx.Param(jnp.float32(offset))
+
+  def start_graph(
+    self, joining: Joining, dim: int, size: int, rngs: nnx.Rngs
+  ) -> None:
+    if joining is Joining.CONCAT:
+      glorot = nnx.initializers.glorot_uniform()
+      self.graph_kernel = nnx.Param(glorot(rngs.params(), (dim, 2 * size)))
+      self.graph_bias = nnx.Param(jnp.zeros(2 * size))
+
+  def prepare(self, features: TokenFeatures) -> TokenFeatures:
+    """Computes the vectors k_BTE of tokens, in the space of the descriptors.
+
+    The vectors are 0 at padding. So all logits of a document without tokens
+    are c (with Joining.CONCAT, if b_o is 0).
+    """
+    hidden_BTD = features.hidden_BTD
+    kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
+    keys_BTE = jnp.matmul(
+      hidden_BTD, kernel_DE, precision=full_precision(hidden_BTD.dtype)
+    )
+    keys_BTE = jnp.tanh(keys_BTE + self.bias[...].astype(keys_BTE.dtype))
+    keys_BTE = jnp.where(features.real_BT[:, :, None], keys_BTE, 0)
+    values_BTD = None if self.graph_kernel is None else hidden_BTD
+    return TokenFeatures(keys_BTE, features.lengths_B, values_BTU=values_BTD)
+
+  def logits(
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
+    keys_BTE = features.hidden_BTD
+    tokens = keys_BTE, token_mask(features)
+    query_CE = self.queries(chunk).astype(keys_BTE.dtype)
+    if self.graph_kernel is not None:
+      return self._side_by_side(features, chunk) + self.offset[...]
+    if 'graph_rows' not in chunk or self.graph_queries:
+      return attend_with_one_row(*tokens, query_CE) + self.offset[...]
+    output_CE = _with_graph(chunk).astype(keys_BTE.dtype)
+    return attend(*tokens, query_CE, output_CE) + self.offset[...]
+
+  def _side_by_side(
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """Returns the logits of Joining.CONCAT, without c."""
+    keys_BTE, values_BTD = features.hidden_BTD, features.values_BTU
+    dtype = keys_BTE.dtype
+    score_BTC = product(keys_BTE, self.queries(chunk).astype(dtype), (2, 1))
+    score_BTC += token_mask(features)[:, :, None]
+    alpha_BTC = jax.nn.softmax(score_BTC, axis=1).astype(dtype)
+    x_BCD = product(alpha_BTC, values_BTD, (1, 1), shared=1).astype(dtype)
+    kernel_DF = self.graph_kernel[...].astype(dtype)
+    x_BCF = jnp.tanh(product(x_BCD, kernel_DF, (2, 0)) + self.graph_bias[...])
+    rows_CF = jnp.concatenate(
+      [jax.lax.stop_gradient(chunk['descriptors']), chunk['graph_rows']], axis=1
+    )
+    return (x_BCF * rows_CF).sum(axis=2)
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
+    """Returns the vectors with which a chunk of labels attends to tokens."""
+    if self.graph_queries:
+      return _with_graph(chunk)
+    return jax.lax.stop_gradient(chunk['descriptors'])
+
+  def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
+    """Returns which labels have training documents (see `Head.learns`)."""
+    return chunk['seen'] > 0
+
+
+def _with_graph(chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
+  """Returns the sums e + g of a chunk of labels."""
+  return jax.lax.stop_gradient(chunk['descriptors']) + chunk['graph_rows']

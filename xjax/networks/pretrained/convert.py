@@ -1,0 +1,411 @@
+"""Converts Hugging Face's tensors of an encoder to our parameters, and back.
+
+Tensors and parameters are dicts that map names to arrays. There are four
+differences:
+
+- Our parameters are named by path. Hugging Face's tensors are named as in
+  transformers' BertModel, RobertaModel and XLNetModel.
+- A kernel of ours is the transpose of Hugging Face's kernel.
+- Query, key and value are three tensors of Hugging Face. We have one parameter,
+  which stores the three tensors side by side.
+- XLNet's attention kernels are [D, heads, size of a head]. Ours are [D, D].
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+import dataclasses
+import json
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.networks.pretrained.architecture import (
+  Architecture,
+  BertArchitecture,
+  XLNetArchitecture,
+)
+
+_FLOATS = ('float16', 'bfloat16', 'float32', 'float64')
+_PREFIX = re.compile(r'(bert|roberta|transformer)\.')
+_OLD_NAMES = {
+  'LayerNorm.gamma': 'LayerNorm.weight',
+  'LayerNorm.beta': 'LayerNorm.bias',
+}
+# These tensors are ignored, because they do not change what the encoder
+# computes here. They are position numbers, the vector of tokens that XLNet has
+# to guess, and heads of other tasks.
+_EXTRA = re.compile(
+  r'embeddings\.(position_ids|token_type_ids)$|mask_emb$'
+  r'|(cls|lm_head|lm_loss|classifier|logits_proj|qa_outputs)\.'
+  r'|(start_logits|end_logits|answer_class)\.'
+)
+_SHOWN = 1000  # largest number of names that a message has per type of fault
+
+
+class Header(NamedTuple):
+  """Holds the type and shape of a tensor, without its values.
+
+  Attributes:
+    dtype: NumPy's name of the type. If the type cannot be converted, this is
+      the name of the type in the file.
+    shape: the lengths of the axes.
+  """
+
+  dtype: str
+  shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pair:
+  """Pairs a parameter of ours with the tensors that it consists of.
+
+  Attributes:
+    path: the path of our parameter.
+    names: the names of Hugging Face's tensors, without the prefix 'bert.',
+      'roberta.' or 'transformer.'. The parameter has these tensors side by
+      side.
+    shape: the shape of each tensor.
+    kernel: whether the tensors are transposed.
+    merged: whether all axes after the first become one axis, before the tensors
+      are transposed.
+  """
+
+  path: str
+  names: tuple[str, ...]
+  shape: tuple[int, ...]
+  kernel: bool = False
+  merged: bool = False
+
+  @property
+  def our_shape(self) -> tuple[int, ...]:
+    """Returns the shape of our parameter."""
+    shape = self.shape
+    if self.merged:
+      shape = shape[0], math.prod(shape[1:])
+    shape = shape[::-1] if self.kernel else shape
+    return (*shape[:-1], shape[-1] * len(self.names))
+
+
+def parameter_shapes(
+  architecture: Architecture, pooler: bool = False
+) -> dict[str, tuple[int, ...]]:
+  """Returns the shapes of our parameters, by path.
+
+  Args:
+    architecture: the sizes of the encoder.
+    pooler: whether to include the dense layer on [CLS], pooling/dense.
+  """
+  pairs = [*_encoder(architecture), *(_pooler(architecture) if pooler else ())]
+  return {pair.path: pair.our_shape for pair in pairs}
+
+
+def from_hugging_face(
+  tensors: Mapping[str, np.ndarray], architecture: Architecture, where: str
+) -> dict[str, np.ndarray]:
+  """Converts Hugging Face's tensors to our parameters.
+
+  Args:
+    tensors: Hugging Face's tensors by name, of any floating type. Names may
+      start with 'bert.', 'roberta.' or 'transformer.'. Heads of other tasks are
+      left out.
+    architecture: the sizes that the tensors must have.
+    where: the file of the tensors, for messages.
+
+  Returns:
+    Our parameters by path, float32. They include pooling/dense if the tensors
+    include a pooler.
+
+  Raises:
+    DataError: tensors are missing, unexpected, or of another shape or type; one
+      message lists all such tensors. The error is also raised if values are not
+      finite.
+  """
+  headers = {name: Header(str(x.dtype), x.shape) for name, x in tensors.items()}
+  names = match_names(headers, architecture, where)
+  arrays = {name: _float32(tensors[key]) for name, key in names.items()}
+  _check_finite(arrays, where)
+  return {
+    pair.path: _join([arrays[name] for name in pair.names], pair)
+    for pair in _present_pairs(names, architecture)
+  }
+
+
+def match_names(
+  headers: Mapping[str, Header], architecture: Architecture, where: str
+) -> dict[str, str]:
+  """Checks the headers of tensors, and finds the tensors of our parameters.
+
+  Args:
+    headers: the headers of all tensors, by name.
+    architecture: the sizes that the tensors must have.
+    where: the file of the tensors, for messages.
+
+  Returns:
+    A dict that maps each plain name to the name in the file. A plain name has
+    no prefix 'bert.', 'roberta.' or 'transformer.', and has the current
+    spelling (_OLD_NAMES has the old spellings).
+
+  Raises:
+    DataError: tensors are missing, unexpected, or of another shape or type;
+      one message lists all such tensors.
+  """
+  faults = _Faults()
+  names: dict[str, str] = {}
+  for key in headers:
+    name = _plain_name(key)
+    if not _EXTRA.match(name) and names.setdefault(name, key) != key:
+      faults.unexpected.append(f'{key} (the same as {names[name]})')
+  expected = {
+    name: pair.shape
+    for pair in _present_pairs(names, architecture)
+    for name in pair.names
+  }
+  faults.missing += [name for name in expected if name not in names]
+  faults.unexpected += [key for n, key in names.items() if n not in expected]
+  for name, shape in expected.items():
+    if name in names:
+      faults.compare(names[name], headers[names[name]], shape)
+  faults.raise_if_any(where)
+  return names
+
+
+def parameter_paths(
+  names: Collection[str], architecture: Architecture
+) -> frozenset[str]:
+  """Returns the paths of the parameters that tensors are converted to.
+
+  Args:
+    names: plain names, as match_names returns them. If a name belongs to the
+      pooler, the result includes the pooler's paths.
+    architecture: the sizes of the encoder.
+  """
+  return frozenset(pair.path for pair in _present_pairs(names, architecture))
+
+
+def to_hugging_face(
+  params: Mapping[str, Any], architecture: Architecture, where: str
+) -> dict[str, np.ndarray]:
+  """Converts our parameters to Hugging Face's tensors.
+
+  Args:
+    params: our parameters by path, NumPy or JAX arrays. Only the parameters of
+      the encoder and of pooling/dense are converted.
+    architecture: the sizes of the encoder.
+    where: the name of the model, for messages.
+
+  Returns:
+    Hugging Face's tensors by plain name (see match_names), float32 and
+    contiguous. The pooler's tensors are included only if params has the pooler.
+
+  Raises:
+    DataError: parameters are missing, unexpected or of another shape; one
+      message lists all such parameters.
+  """
+  ours = {
+    path: x
+    for path, x in params.items()
+    if path.startswith(('encoder/', _POOLER_PATH))
+  }
+  pairs = [*_encoder(architecture)]
+  if any(path.startswith(_POOLER_PATH) for path in ours):
+    pairs += _pooler(architecture)
+  shapes = {pair.path: pair.our_shape for pair in pairs}
+  faults = _Faults()
+  faults.missing += [path for path in shapes if path not in ours]
+  faults.unexpected += [path for path in ours if path not in shapes]
+  for path in shapes.keys() & ours.keys():
+    header = Header(str(ours[path].dtype), tuple(ours[path].shape))
+    faults.compare(path, header, shapes[path])
+  faults.raise_if_any(where)
+  return {
+    name: part
+    for pair in pairs
+    for name, part in zip(pair.names, _split(ours[pair.path], pair))
+  }
+
+
+class _Faults:
+  """Collects the faults of a set of tensors, as lists of names."""
+
+  def __init__(self) -> None:
+    self.missing: list[str] = []
+    self.unexpected: list[str] = []
+    self.wrong: list[str] = []
+
+  def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
+    """Adds faults for a wrong shape and for a type that is not floating."""
+    if header.dtype not in _FLOATS:
+      self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
+    if header.shape != shape:
+      self.wrong.append(f'{name} is {list(header.shape)}, not {list(shape)}')
+
+  def raise_if_any(self, where: str) -> None:
+    """Raises DataError with all faults, if there are any."""
+    lines = [
+      f'  {kind}: {_list_names(names)}'
+      for kind, names in vars(self).items()
+      if names
+    ]
+    if lines:
+      raise DataError(
+        f'{where}: the tensors do not match config.json\n' + '\n'.join(lines)
+      )
+
+
+def _list_names(names: list[str]) -> str:
+  """Joins names to one text, and escapes control characters."""
+  # The file may come from anyone, so no control character may reach the
+  # terminal.
+  shown = [json.dumps(name)[1:-1] for name in names[:_SHOWN]]
+  more = [f'and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
+  return ', '.join([*shown, *more])
+
+
+def _plain_name(name: str) -> str:
+  """Converts a name of a tensor to the plain name (see match_names)."""
+  name = _PREFIX.sub('', name, count=1) if _PREFIX.match(name) else name
+  for old, new in _OLD_NAMES.items():
+    if name.endswith(old):
+      return name.removesuffix(old) + new
+  return name
+
+
+_POOLER_PATH = 'pooling/dense/'
+
+
+def _present_pairs(
+  names: Collection[str], architecture: Architecture
+) -> Iterator[_Pair]:
+  """Yields the expected pairs.
+
+  The pooler's pairs are expected only if `names` has a name of the pooler.
+  """
+  yield from _encoder(architecture)
+  pooler = [*_pooler(architecture)]
+  if any(name in names for pair in pooler for name in pair.names):
+    yield from pooler
+
+
+def _encoder(architecture: Architecture) -> Iterator[_Pair]:
+  """Yields the pairs of the encoder."""
+  match architecture:
+    case XLNetArchitecture():
+      yield from _xlnet(architecture)
+    case BertArchitecture():
+      yield from _bert(architecture)
+
+
+def _xlnet(architecture: XLNetArchitecture) -> Iterator[_Pair]:
+  """Yields the pairs of an XLNet."""
+  dim, heads = architecture.dim, architecture.heads
+  table = architecture.vocab_size, dim
+  yield _Pair('encoder/embeddings/word', ('word_embedding.weight',), table)
+  split, kernel = (heads, dim // heads), (dim, heads, dim // heads)
+  for layer in range(architecture.layers):
+    path, name = f'encoder/layers/{layer}/attention', f'layer.{layer}.rel_attn'
+    inputs = tuple(f'{name}.{part}' for part in 'qkv')
+    yield _Pair(f'{path}/inputs/kernel', inputs, kernel, merged=True)
+    yield _Pair(f'{path}/position/kernel', (f'{name}.r',), kernel, merged=True)
+    output = f'{path}/output/kernel'
+    yield _Pair(output, (f'{name}.o',), kernel, kernel=True, merged=True)
+    yield _Pair(f'{path}/word_bias', (f'{name}.r_w_bias',), split)
+    yield _Pair(f'{path}/position_bias', (f'{name}.r_r_bias',), split)
+    yield _Pair(f'{path}/segment_bias', (f'{name}.r_s_bias',), split)
+    yield _Pair(f'{path}/segment', (f'{name}.seg_embed',), (2, *split))
+    yield from _norm(f'{path}/norm', f'{name}.layer_norm', dim)
+    path, name = f'encoder/layers/{layer}/ffn', f'layer.{layer}.ff'
+    yield from _dense(
+      f'{path}/inner', (f'{name}.layer_1',), dim, architecture.inner
+    )
+    yield from _dense(
+      f'{path}/output', (f'{name}.layer_2',), architecture.inner, dim
+    )
+    yield from _norm(f'{path}/norm', f'{name}.layer_norm', dim)
+
+
+def _bert(architecture: BertArchitecture) -> Iterator[_Pair]:
+  """Yields the pairs of an encoder of the BERT family."""
+  dim, path, name = architecture.dim, 'encoder/embeddings', 'embeddings'
+  tables = {
+    'word': ('word_embeddings', architecture.vocab_size),
+    'position': ('position_embeddings', architecture.positions),
+    'type': ('token_type_embeddings', architecture.token_types),
+  }
+  for ours, (theirs, rows) in tables.items():
+    yield _Pair(f'{path}/{ours}', (f'{name}.{theirs}.weight',), (rows, dim))
+  yield from _norm(f'{path}/norm', f'{name}.LayerNorm', dim)
+  for layer in range(architecture.layers):
+    yield from _block(layer, dim, architecture.inner)
+
+
+def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
+  """Yields the pairs of one block of the encoder."""
+  path, name = f'encoder/layers/{layer}', f'encoder.layer.{layer}'
+  attention = f'{name}.attention'
+  inputs = tuple(f'{attention}.self.{n}' for n in ('query', 'key', 'value'))
+  yield from _dense(f'{path}/attention/inputs', inputs, dim, dim)
+  output = (f'{attention}.output.dense',)
+  yield from _dense(f'{path}/attention/output', output, dim, dim)
+  yield from _norm(
+    f'{path}/attention/norm', f'{attention}.output.LayerNorm', dim
+  )
+  between = (f'{name}.intermediate.dense',)
+  yield from _dense(f'{path}/ffn/inner', between, dim, inner)
+  yield from _dense(f'{path}/ffn/output', (f'{name}.output.dense',), inner, dim)
+  yield from _norm(f'{path}/ffn/norm', f'{name}.output.LayerNorm', dim)
+
+
+def _pooler(architecture: Architecture) -> Iterator[_Pair]:
+  """Yields the pairs of the dense layer on [CLS]."""
+  dim = architecture.dim
+  is_xlnet = isinstance(architecture, XLNetArchitecture)
+  name = 'sequence_summary.summary' if is_xlnet else 'pooler.dense'
+  yield from _dense(_POOLER_PATH[:-1], (name,), dim, dim)
+
+
+def _dense(
+  path: str, names: tuple[str, ...], inputs: int, outputs: int
+) -> Iterator[_Pair]:
+  """Yields the kernel and the bias of a dense layer."""
+  weights = tuple(f'{name}.weight' for name in names)
+  biases = tuple(f'{name}.bias' for name in names)
+  yield _Pair(f'{path}/kernel', weights, (outputs, inputs), kernel=True)
+  yield _Pair(f'{path}/bias', biases, (outputs,))
+
+
+def _norm(path: str, name: str, dim: int) -> Iterator[_Pair]:
+  """Yields the scale and the bias of a layer normalisation."""
+  yield _Pair(f'{path}/scale', (f'{name}.weight',), (dim,))
+  yield _Pair(f'{path}/bias', (f'{name}.bias',), (dim,))
+
+
+def _join(parts: list[np.ndarray], pair: _Pair) -> np.ndarray:
+  """Makes a parameter from the tensors of a pair."""
+  if pair.merged:
+    parts = [x.reshape(len(x), -1) for x in parts]
+  whole = np.concatenate([x.T if pair.kernel else x for x in parts], axis=-1)
+  return np.ascontiguousarray(whole)
+
+
+def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
+  """Makes the tensors of a pair from a parameter."""
+  parts = np.split(_float32(param), len(pair.names), axis=-1)
+  # The file stores bytes in memory order, so arrays must be contiguous.
+  parts = [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
+  return [x.reshape(pair.shape) for x in parts]
+
+
+def _float32(tensor: Any) -> np.ndarray:
+  with np.errstate(over='ignore'):  # _check_finite reports overflow
+    return np.asarray(tensor).astype(np.float32)
+
+
+def _check_finite(tensors: Mapping[str, np.ndarray], where: str) -> None:
+  faulty = [name for name, x in tensors.items() if not np.isfinite(x).all()]
+  if faulty:
+    raise DataError(
+      f'{where}: has values that are not finite (NaN, infinity, or beyond '
+      f'float32) in: {_list_names(faulty)}'
+    )

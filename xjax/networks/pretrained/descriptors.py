@@ -1,0 +1,116 @@
+"""Computes embeddings of label descriptors from word vectors."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from xjax.data.schema import Label
+from xjax.data.text.word_vectors import WordVectors
+from xjax.data.text.words import (
+  FIRST_WORD_ID,
+  Vocabulary,
+  has_letters,
+  split_words,
+)
+from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
+
+
+def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
+  """Returns the words of a label's name, or of all names of the label.
+
+  Names without a letter, such as numbers, are left out.
+
+  Args:
+    label: the label.
+    config: whether to use all names, and how many words of each name.
+  """
+  names = (label.name, *label.alt) if config.alt else (label.name,)
+  return tuple(
+    word
+    for name in filter(has_letters, names)
+    for word in split_words(name)[: config.max_words]
+  )
+
+
+def all_words(labels: Iterable[Label]) -> Iterator[str]:
+  """Yields the words of all names of all labels, in the order of the labels."""
+  for label in labels:
+    for name in filter(has_letters, (label.name, *label.alt)):
+      yield from split_words(name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DescriptorEncoder:
+  """Embeds a label as the weighted mean of its descriptor's word vectors.
+
+  Word frequencies are counted over the labels of the run. A label that is added
+  later therefore does not change the embeddings of other labels.
+
+  Attributes:
+    config: which words to use, and how to weight them.
+    vocab: maps words to their ids.
+    words: the vectors of the words.
+    label_counts: maps a word to the number of the run's labels whose
+      descriptors contain the word.
+    n_labels: number of the run's labels.
+  """
+
+  config: DescriptorConfig
+  vocab: Vocabulary
+  words: WordVectors
+  label_counts: Counter
+  n_labels: int
+
+  @classmethod
+  def of(
+    cls,
+    labels: Sequence[Label],
+    config: DescriptorConfig,
+    vocab: Vocabulary,
+    words: WordVectors,
+  ) -> 'DescriptorEncoder':
+    """Makes the encoder of a run with these labels."""
+    counts = Counter(
+      word
+      for label in labels
+      for word in dict.fromkeys(descriptor_words(label, config))
+    )
+    return cls(config, vocab, words, counts, len(labels))
+
+  def encode(self, labels: Sequence[Label]) -> np.ndarray:
+    """Returns the embeddings of labels, float32 [labels, E].
+
+    The embedding of a label is 0 if no word of its descriptor has a vector.
+    """
+    rows = [self._embedding(label) for label in labels]
+    return np.asarray(rows, np.float32).reshape(len(labels), self.words.dim)
+
+  def _embedding(self, label: Label) -> np.ndarray:
+    """Returns the embedding of a label, float32 [E]."""
+    words = [
+      (self.vocab.index[word], self._weight(word))
+      for word in descriptor_words(label, self.config)
+      if self.vocab.index.get(word, -1) >= FIRST_WORD_ID
+      and self.words.has_vector[self.vocab.index[word]]
+    ]
+    total = sum(weight for _, weight in words)
+    if not total:
+      return np.zeros(self.words.dim, np.float32)
+    ids, weights = zip(*words)
+    return np.asarray(weights) @ self.words.vectors[list(ids)] / total
+
+  def _weight(self, word: str) -> float:
+    """Returns the weight of a word, a number above 0.
+
+    With IDF, the weight is log((L + 1) / (labels with the word + 1)) + 1. L is
+    the number of labels.
+    """
+    match self.config.weights:
+      case DescriptorWeights.UNIFORM:
+        return 1.0
+      case DescriptorWeights.IDF:
+        count = self.label_counts[word]
+        return math.log((self.n_labels + 1) / (count + 1)) + 1

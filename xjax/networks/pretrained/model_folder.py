@@ -1,0 +1,262 @@
+"""Reads and writes encoders as folders in the format of transformers."""
+
+from collections.abc import Mapping
+import dataclasses
+import os
+import pathlib
+import re
+from typing import Any
+
+from huggingface_hub import constants
+import numpy as np
+
+from xjax.core.atomic import WriteError, build_folder, write_json, writing
+from xjax.core.errors import DataError
+from xjax.data.files.model_files import read_object
+from xjax.networks.pretrained.architecture import Architecture, architecture_of
+from xjax.networks.pretrained.convert import (
+  from_hugging_face,
+  match_names,
+  parameter_paths,
+  to_hugging_face,
+)
+from xjax.networks.pretrained.weight_files import WeightFiles, write_weights
+
+CONFIG = 'config.json'
+
+# Names of the classes for encoders without a head in the library transformers,
+# by model_type.
+_CLASSES = {
+  'bert': 'BertModel',
+  'roberta': 'RobertaModel',
+  'xlm-roberta': 'XLMRobertaModel',
+  'camembert': 'CamembertModel',
+  'xlnet': 'XLNetModel',
+}
+# These fields of config.json are not copied, because they describe the source
+# model. The written folder has other weights of another type, and has no code.
+_NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
+_ROUNDED_TO = (8, 16, 32, 64, 128)
+_NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?', re.ASCII)
+
+
+def find_model(name: str) -> pathlib.Path:
+  """Returns the folder of a model on this machine; nothing is downloaded.
+
+  Args:
+    name: a folder (~ is the home folder), or the name of a model, such as
+      'org/name', in this machine's Hugging Face cache.
+
+  Raises:
+    DataError: neither the folder nor the cached model exists.
+  """
+  try:
+    folder = pathlib.Path(os.path.expanduser(name))
+    if name and folder.is_dir():
+      return folder
+    if name and folder.exists():
+      raise DataError(f'{name}: is a file; give the folder of the model')
+  except (OSError, ValueError) as error:
+    raise DataError(f'{name!r}: is not a folder ({error})') from error
+  if not _NAME.fullmatch(name):
+    raise DataError(
+      f'{name!r}: is neither a folder nor the name of a Hugging Face model'
+    )
+  return _cached(name)
+
+
+def _cached(name: str) -> pathlib.Path:
+  """Returns the folder of a model in the Hugging Face cache.
+
+  The cache is read without huggingface_hub for two reasons. huggingface_hub
+  would follow a reference to a folder outside the cache. It would also reject a
+  model of which only a part was downloaded, although a part is enough here.
+  """
+  model = '--'.join(['models', *name.split('/')])
+  ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
+  try:
+    commit = ref.read_text('ascii').strip()
+    folder = ref.parents[1] / 'snapshots' / commit
+    if not commit.isalnum() or not folder.is_dir():
+      raise ValueError(f'no snapshot {commit!a}')
+  except (OSError, ValueError) as error:
+    raise DataError(
+      f'{ref}: does not name a folder of the model in the Hugging Face cache, '
+      f'and there is no folder {name} here. xjax downloads nothing; run '
+      f'"hf download {name}", or give another folder'
+    ) from error
+  return folder
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+  """Describes the folder of an encoder; only its config.json has been read.
+
+  Attributes:
+    path: the folder.
+    config: the content of its config.json.
+    architecture: the sizes that config.json gives.
+  """
+
+  path: pathlib.Path
+  config: Mapping[str, Any]
+  architecture: Architecture
+
+  @classmethod
+  def at(cls, name: str) -> 'ModelFolder':
+    """Finds a folder, and reads its config.json.
+
+    Args:
+      name: a folder, or a model's name (see find_model).
+
+    Raises:
+      DataError: the folder does not exist, or its config.json is absent,
+        damaged, or needs a feature that is not implemented.
+    """
+    path = find_model(name)
+    config = read_object(path, CONFIG)
+    return cls(path, config, architecture_of(config, str(path / CONFIG)))
+
+  def parameters(self) -> dict[str, np.ndarray]:
+    """Reads the weights, and returns the encoder's parameters in float32.
+
+    The keys are the paths of the parameters (see convert.from_hugging_face).
+
+    Raises:
+      DataError: a file is missing, damaged or outside the folder; tensors do
+        not match config.json; or values are not finite.
+    """
+    files, names = self._tensors()
+    tensors = files.read(names.values())
+    return from_hugging_face(tensors, self.architecture, str(files.where))
+
+  def paths(self) -> frozenset[str]:
+    """Returns the paths of all parameters; reads only the files' headers.
+
+    Raises:
+      DataError: a file is missing, damaged or outside the folder; or the
+        headers do not match config.json. Values are not checked.
+    """
+    _, names = self._tensors()
+    return parameter_paths(names, self.architecture)
+
+  def _tensors(self) -> tuple[WeightFiles, dict[str, str]]:
+    """Returns the weight files, and the names of their tensors.
+
+    The names are a dict: plain name -> name in the files (see match_names).
+    """
+    files = WeightFiles.of(self.path)
+    where = str(files.where)
+    return files, match_names(files.headers, self.architecture, where)
+
+
+def check_vocabulary(
+  size: int, architecture: Architecture, where: str, spare_rows: bool = False
+) -> None:
+  """Checks that a tokenizer belongs to an encoder.
+
+  The encoder's word table has a row for each token id. The table may also end
+  with spare rows, which no token uses, in two cases:
+
+  - The number of rows is the number of token ids, rounded up to a multiple of
+    8, 16, 32, 64 or 128.
+  - The user allows spare rows.
+
+  Args:
+    size: number of token ids, which is the tokenizer's largest id plus 1.
+    architecture: the sizes of the encoder.
+    where: the tokenizer's file, for messages.
+    spare_rows: whether the table may have any number of spare rows.
+
+  Raises:
+    DataError: the numbers of token ids and of rows do not fit together.
+  """
+  rows = architecture.vocab_size
+  rounded = (-(-size // to) * to for to in _ROUNDED_TO)
+  fewer = architecture.pad_id < size < rows
+  if size == rows or (fewer and (spare_rows or rows in rounded)):
+    return
+  hint = (
+    f'. If the tokenizer is the right one and the last {rows - size} rows of '
+    'the table are spare, set config.model.encoder.spare_rows=True'
+  )
+  raise DataError(
+    f'{where}: the tokenizer has {size} ids but the word table has {rows} '
+    f'rows ("vocab_size" of {CONFIG}); use the tokenizer that belongs to the '
+    f'weights{hint if fewer else ""}'
+  )
+
+
+def check_special_tokens(
+  before: int, after: int, architecture: Architecture, where: str
+) -> None:
+  """Checks that the token [CLS] is where an encoder expects it.
+
+  Args:
+    before, after: number of special tokens before and after a text.
+    architecture: says where the encoder expects [CLS].
+    where: the tokenizer's file, for messages.
+
+  Raises:
+    DataError: [CLS] is somewhere else.
+  """
+  if architecture.summary_last and (before or after < 2):
+    wanted = 'XLNet needs <sep> and <cls> after a text, and none before it'
+  elif not architecture.summary_last and not (before and after):
+    wanted = 'encoders of the BERT family need special tokens on both sides'
+  else:
+    return
+  raise DataError(
+    f'{where}: the tokenizer adds {before} special tokens before a text and '
+    f'{after} after it; {wanted}; use the tokenizer that belongs to the weights'
+  )
+
+
+def write_model_folder(
+  path: str | os.PathLike,
+  config: Mapping[str, Any],
+  params: Mapping[str, Any],
+  texts: Mapping[str, str] | None = None,
+) -> None:
+  """Writes a folder that transformers can load.
+
+  An error leaves no partial folder.
+
+  Args:
+    path: the folder to write. It must not exist, or must be empty.
+    config: the config.json of the folder that the encoder came from.
+    params: the model's parameters by path. The parameters of pooling/dense are
+      written as the pooler. Other parameters outside of the encoder are left
+      out.
+    texts: the contents of further files by name, such as the tokenizer's files.
+
+  Raises:
+    DataError: params do not match config.
+    WriteError: the path exists and is not an empty folder, or the folder cannot
+      be written.
+  """
+  path = pathlib.Path(path)
+  architecture = architecture_of(config, CONFIG)
+  tensors = to_hugging_face(params, architecture, str(path))
+  with writing(path):
+    if os.path.lexists(path) and not (path.is_dir() and not os.listdir(path)):
+      raise WriteError(f'{path}: exists already; choose a new folder')
+
+  def build(folder: pathlib.Path) -> None:
+    with writing(path):
+      write_json(folder / CONFIG, _exported_config(config))
+      write_weights(folder, tensors)
+      for name, text in (texts or {}).items():
+        (folder / name).write_text(text, 'utf-8')
+
+  build_folder(path, build)
+
+
+def _exported_config(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the content of the config.json to write."""
+  return {
+    **{name: x for name, x in config.items() if name not in _NOT_WRITTEN},
+    'architectures': [_CLASSES[config['model_type']]],
+    # Newer releases of transformers write `dtype`, but also read `torch_dtype`.
+    'torch_dtype': 'float32',
+  }

@@ -1,0 +1,113 @@
+"""Turns short texts into vectors with a pretrained encoder."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float32, Int
+import numpy as np
+
+from xjax.core.types import Ragged
+from xjax.data.text.subwords import Subwords
+from xjax.networks.heads.head import TokenFeatures
+from xjax.networks.pooling import Mean
+
+# The numbers of rows of a batch, so that the program is compiled for few shapes
+# and one text alone needs no large batch.
+_ROWS = (1, 16, 128)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextEncoder:
+  """Turns texts into vectors of length 1.
+
+  A vector is the mean of the last layer's states, including the states of
+  special tokens, scaled to length 1, as in sentence encoders (Reimers and
+  Gurevych 2019, Section 3.1).
+
+  Attributes:
+    tokenizer: the tokenizer of the encoder.
+    encoder: the encoder with its weights.
+    max_tokens: int, number of tokens that are read from the start of a text,
+      including special tokens.
+  """
+
+  tokenizer: Subwords
+  encoder: nnx.Module
+  max_tokens: int
+
+  @property
+  def dim(self) -> int:
+    """Returns the size E of a vector."""
+    return self.encoder.dim
+
+  def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N E']:
+    """Returns the vectors of N texts.
+
+    A batch has texts of about the same length. So a vector depends on the other
+    texts at most by rounding errors.
+    """
+    tokens = Ragged.of(self.tokenizer.encode_all(texts, self.max_tokens))
+    vectors_NE = np.zeros((len(texts), self.dim), np.float32)
+    program, params = self._program
+    for rows, width in _batches(tokens.lengths, self.max_tokens):
+      n = next(n for n in _ROWS if n >= len(rows))
+      lengths_B = np.ones(n, np.int32)
+      lengths_B[: len(rows)] = tokens.lengths[rows]
+      ids_BT = np.full((n, width), self.tokenizer.pad_id, np.int32)
+      ids_BT[: len(rows)] = tokens.padded(rows, width, self.tokenizer.pad_id)
+      vectors_NE[rows] = program(params, ids_BT, lengths_B)[: len(rows)]
+    return vectors_NE
+
+  def warmup(self) -> None:
+    """Compiles the program for all shapes of batches."""
+    program, params = self._program
+    lengths = np.arange(1, self.max_tokens + 1)
+    for n in _ROWS:
+      for width in np.unique(_widths(lengths, self.max_tokens)).tolist():
+        ids_BT = np.full((n, width), self.tokenizer.pad_id, np.int32)
+        program(params, ids_BT, np.ones(n, np.int32))
+
+  @functools.cached_property
+  def _program(self) -> tuple:
+    """Returns the compiled function and its parameters."""
+    graphdef, params = nnx.split(self.encoder)
+    return jax.jit(functools.partial(_embed, graphdef)), params
+
+
+def _widths(
+  lengths: Int[np.ndarray, ' N'], max_tokens: int
+) -> Int[np.ndarray, ' N']:
+  """Returns the widths of the batches in which texts are encoded."""
+  # Widths are powers of 2, so that the program is compiled for few widths.
+  powers = np.ceil(np.log2(np.maximum(lengths, 8))).astype(np.int64)
+  return np.minimum(2**powers, max_tokens)
+
+
+def _batches(
+  lengths: Int[np.ndarray, ' N'], max_tokens: int
+) -> Iterator[tuple[Int[np.ndarray, ' B'], int]]:
+  """Yields the rows and the width of each batch, short texts first."""
+  widths = _widths(lengths, max_tokens)
+  for width in np.unique(widths):
+    rows = np.flatnonzero(widths == width)
+    for start in range(0, len(rows), _ROWS[-1]):
+      yield rows[start : start + _ROWS[-1]], int(width)
+
+
+def _embed(
+  graphdef: nnx.GraphDef,
+  params: nnx.State,
+  ids_BT: jax.Array,
+  lengths_B: jax.Array,
+) -> jax.Array:
+  """Returns the mean state of each row's tokens, [B, E], scaled to length 1."""
+  encoder = nnx.merge(graphdef, params)
+  real_BT = jnp.arange(ids_BT.shape[1]) < lengths_B[:, None]
+  h_BTE = encoder(ids_BT.T, real_BT.T, None).swapaxes(0, 1)
+  mean = Mean(encoder.dim)
+  mean_BE = mean(TokenFeatures(h_BTE, lengths_B)).astype(jnp.float32)
+  return mean_BE / jnp.linalg.norm(mean_BE, axis=1, keepdims=True)

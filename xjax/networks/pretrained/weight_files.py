@@ -1,0 +1,211 @@
+"""Reads and writes weights in the format safetensors.
+
+A folder that is read has one file, or several files (shards) and an index. A
+folder that is written has one file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import dataclasses
+import pathlib
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from xjax.core.errors import DataError
+from xjax.data.files.model_files import has_file, read_object, safe_path, shown
+from xjax.networks.pretrained.convert import Header
+
+WEIGHTS = 'model.safetensors'
+INDEX = 'model.safetensors.index.json'
+
+# Maps safetensors' name of a type to NumPy's name. Only these types can be
+# converted.
+_DTYPES = {
+  'F16': 'float16',
+  'BF16': 'bfloat16',
+  'F32': 'float32',
+  'F64': 'float64',
+}
+_OTHER_FORMATS = ('*.bin', '*.pt', '*.pth', '*.ckpt', '*.h5', '*.msgpack')
+_SHOWN = 20  # largest number of faults that a message lists
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightFiles:
+  """Holds the headers of a folder's tensors; read() reads the tensors' values.
+
+  Attributes:
+    where: the file, or the index of several files.
+    headers: the headers of all tensors, by name.
+    files: maps the name of a tensor to the file that has it.
+  """
+
+  where: pathlib.Path
+  headers: Mapping[str, Header]
+  files: Mapping[str, pathlib.Path]
+
+  @classmethod
+  def of(cls, folder: pathlib.Path) -> 'WeightFiles':
+    """Reads the headers of a folder's weight files.
+
+    Raises:
+      DataError: the folder has no weight files, a file is damaged, or the files
+        do not match the index.
+    """
+    if has_file(folder, WEIGHTS):
+      path = safe_path(folder, WEIGHTS)
+      headers = _headers(path)
+      return cls(path, headers, dict.fromkeys(headers, path))
+    if has_file(folder, INDEX):
+      return _of_index(folder)
+    raise DataError(_missing_text(folder))
+
+  def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Reads the tensors with the given names, without a conversion of types.
+
+    Raises:
+      DataError: a file is damaged.
+    """
+    by_file: dict[pathlib.Path, list[str]] = {}
+    for name in names:
+      by_file.setdefault(self.files[name], []).append(name)
+    tensors = {}
+    for path, names_of_file in by_file.items():
+      with _open(path) as file:
+        tensors |= {name: file.get_tensor(name) for name in names_of_file}
+    return tensors
+
+
+def write_weights(
+  folder: pathlib.Path, tensors: Mapping[str, np.ndarray]
+) -> None:
+  """Writes model.safetensors.
+
+  Args:
+    folder: an existing folder.
+    tensors: arrays by name, contiguous.
+
+  Raises:
+    OSError: the file cannot be written.
+  """
+  try:
+    # transformers requires this entry, which states the layout of tensors.
+    save_file(dict(tensors), folder / WEIGHTS, metadata={'format': 'pt'})
+  except SafetensorError as error:
+    raise OSError(str(error)) from error
+
+
+def _of_index(folder: pathlib.Path) -> WeightFiles:
+  """Reads the headers of all shards that the index lists."""
+  listed = _read_index(folder)
+  where = folder / INDEX
+  paths, faults = {}, []
+  for name in sorted(set(listed.values())):
+    try:
+      paths[name] = safe_path(folder, name)
+    except DataError as error:
+      faults.append(str(error))
+  if faults:
+    raise DataError(
+      _first_faults(faults, f'{where}: lists shards that cannot be read:')
+    )
+  headers: dict[str, Header] = {}
+  files: dict[str, pathlib.Path] = {}
+  for shard, path in paths.items():
+    for name, header in _headers(path).items():
+      if listed.get(name) != shard:
+        at = f'in {listed[name]}' if name in listed else 'in no shard'
+        faults.append(
+          f'{shown(name)} is in {shard}, but the index lists it {at}'
+        )
+      headers[name], files[name] = header, path
+  faults += [
+    f'{shown(name)} is in no shard, but the index lists it in {shard}'
+    for name, shard in listed.items()
+    if name not in headers
+  ]
+  if faults:
+    raise DataError(
+      _first_faults(faults, f'{where}: does not match the shards:')
+    )
+  return WeightFiles(where, headers, files)
+
+
+def _read_index(folder: pathlib.Path) -> dict[str, str]:
+  """Reads the index, which maps the names of tensors to file names."""
+  listed = read_object(folder, INDEX).get('weight_map')
+  if not isinstance(listed, dict) or not listed:
+    raise DataError(
+      f'{folder / INDEX}: "weight_map" is {shown(listed)}; it must list the '
+      'file of every tensor'
+    )
+  for name, file in listed.items():
+    if not isinstance(file, str):
+      raise DataError(
+        f'{folder / INDEX}: the file of {shown(name)} is {shown(file)}, not '
+        'a file name'
+      )
+  return listed
+
+
+def _headers(path: pathlib.Path) -> dict[str, Header]:
+  """Reads the headers of a file's tensors."""
+  with _open(path) as file:
+    slices = {name: file.get_slice(name) for name in file.keys()}
+    return {
+      name: Header(
+        _DTYPES.get(part.get_dtype(), part.get_dtype()),
+        tuple(part.get_shape()),
+      )
+      for name, part in slices.items()
+    }
+
+
+@contextlib.contextmanager
+def _open(path: pathlib.Path) -> Iterator[safe_open]:
+  """Opens a file for reading, and converts errors to DataError."""
+  try:
+    with safe_open(path, 'numpy') as file:
+      yield file
+  except (SafetensorError, OSError, MemoryError) as error:
+    raise DataError(
+      f'{path}: {_damage(path)} ({str(error)[:200]}); download or convert it '
+      'again'
+    ) from error
+
+
+def _damage(path: pathlib.Path) -> str:
+  """Says why a file cannot be read as a safetensors file."""
+  try:
+    with path.open('rb') as file:
+      start = file.read(2)
+  except OSError:
+    return 'cannot be read'
+  # torch.save writes a zip archive of pickles. Older versions of torch.save
+  # write a pickle.
+  if start == b'PK' or (start[:1] == b'\x80' and start[1:] <= b'\x05'):
+    return 'is a pickle, not a safetensors file; xjax never opens a pickle'
+  return 'is damaged, or not a safetensors file'
+
+
+def _missing_text(folder: pathlib.Path) -> str:
+  """Says that a folder has no weight files, and what to do."""
+  others = sorted(p.name for kind in _OTHER_FORMATS for p in folder.glob(kind))
+  if not others:
+    return f'{folder}: has neither {WEIGHTS} nor {INDEX}'
+  return (
+    f'{folder}: has no {WEIGHTS}, only {others[0]}, which xjax does not read '
+    '(opening a pickle can run code from the file). If you trust the file, '
+    'convert it: python -c "from '
+    'transformers import AutoModel; AutoModel.from_pretrained('
+    f"'{folder}').save_pretrained('{folder}')\""
+  )
+
+
+def _first_faults(faults: list[str], title: str) -> str:
+  """Returns a title, and below it the first faults, one per line."""
+  rest = len(faults) - _SHOWN
+  more = [f'and {rest} more'] if rest > 0 else []
+  return '\n  '.join([title, *faults[:_SHOWN], *more])

@@ -1,0 +1,197 @@
+"""Trains only the rows of labels on shortlists, of any head.
+
+The rows of the distinct labels are gathered once. Each document reads its rows
+from there (shortlist.py), so their gradient has one row per distinct label. The
+rule then changes these rows, which are written back. All other rows, and what
+the rule remembers of them, stay as they are. For OneVsAll, shortlist_step.py
+does the same in chunks and takes less memory.
+"""
+
+import functools
+from typing import Any
+
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float32
+
+from xjax.core.mesh import BATCH, DATA
+from xjax.core.types import PAD, Shortlist
+from xjax.losses.loss import ChunkLoss, LabelWeights
+from xjax.networks.heads import chunks
+from xjax.networks.heads.head import Frozen, Head, row_spec, split_head
+from xjax.networks.heads.shortlist import (
+  Places,
+  Structure,
+  Targets,
+  document_scale,
+  entry_weights,
+  learnt_places,
+  loss_of_places,
+)
+from xjax.networks.rows.fused import Pace, RowStep
+from xjax.networks.rows.shortlist_step import distinct_rows
+from xjax.networks.rows.update import RowGradient, RowRule, Slots
+
+
+def trained_rows(head: Head) -> nnx.State:
+  """Returns the label rows of a head that are not frozen."""
+  return nnx.split_state(split_head(head).rows, Frozen, ...)[1]
+
+
+def row_shape(head: Head) -> tuple[int, int]:
+  """Returns the number of rows, and of the weights of a row without biases.
+
+  A rule sees all trained parameters of a label as one row: first the entries of
+  its vectors, in the order of their names, and then its bias.
+  """
+  arrays = jax.tree.leaves(nnx.to_pure_dict(trained_rows(head)))
+  return len(arrays[0]), sum(x.shape[1] for x in arrays if x.ndim == 2)
+
+
+def any_head_loss(
+  head: Head,
+  features: Any,
+  shortlist: Shortlist,
+  mask_B: Bool[Array, ' B'],
+  loss: ChunkLoss,
+  step: RowStep,
+  label_weights: LabelWeights | None = None,
+) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
+  """Computes the loss over shortlists, and changes the rows of their labels.
+
+  The loss can be differentiated with respect to the features and to the head's
+  shared parameters. The gradient of rows is divided by the number of documents,
+  which includes masked documents.
+
+  Args:
+    head: a head with float32 rows, and at most one bias per label.
+    features: result of the head's `prepare`.
+    shortlist, mask_B, loss: arguments of shortlist_loss.
+    step: how the rows are changed. Its slots have the sizes of row_shape.
+    label_weights: argument `weights` of shortlist_loss.
+
+  Returns:
+    The sum of the loss over documents, computed with the rows before the step.
+    The second result is a pair: the trained rows (see trained_rows) and the
+    slots, both after the step.
+  """
+  _, rows, shared = split_head(head)
+  static = Structure.of(head), loss, step.rule
+  batch = shortlist, mask_B
+  arrays = rows, step.slots, step.pace, label_weights, batch
+  total, rows, slots = _changed(static, arrays, shared, features)
+  return total, (nnx.split_state(rows, Frozen, ...)[1], slots)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _changed(static, arrays, shared, features):
+  """Computes any_head_loss, with gradients for shared and features."""
+  return _forward(static, arrays, shared, features)[0]
+
+
+def _forward(static, arrays, shared, features):
+  """Returns the result of _changed and its gradients."""
+  row = row_spec(static[0].axes)
+  run = jax.shard_map(
+    functools.partial(_shard_step, *static),
+    in_specs=((row, row, P(), row, BATCH), P(), BATCH),
+    out_specs=(P(), row, row, P(), BATCH),
+    check_vma=False,
+  )
+  *results, d_shared, d_features = run(arrays, shared, features)
+  return tuple(results), (d_shared, d_features)
+
+
+def _backward(static, gradients, cotangents):
+  """Multiplies the gradients by the cotangent of the loss."""
+  del static
+  gradients = jax.tree.map(
+    lambda x: (x * cotangents[0]).astype(x.dtype), gradients
+  )
+  return None, *gradients
+
+
+_changed.defvjp(_forward, _backward)
+
+
+def _shard_step(static, loss, rule, arrays, shared, features):
+  """Runs the step on one shard of the label rows.
+
+  Returns:
+    The loss, the rows and slots after the step, and the gradients of shared
+    parameters and of this device's features.
+  """
+  rows, slots, pace, weights, batch = arrays
+  documents = chunks.all_documents((features, *batch), static.axes)
+  features, shortlist, mask_B = documents
+  ids_BA = jnp.where(mask_B[:, None], shortlist.ids_BA, PAD)
+  per_shard = jax.tree.leaves(rows)[0].shape[0]
+  places = static.places(ids_BA, rows)
+  gold_BA = shortlist.gold_BA & places.own_BA
+  weights_BA = entry_weights(places.gather(weights), gold_BA, shortlist)
+  row_BA = jnp.where(places.own_BA, places.row_BA, per_shard)
+  # All devices that have these rows must agree on the distinct labels.
+  row_X = row_BA.reshape(-1)
+  if DATA not in static.axes:
+    row_X = lax.all_gather(row_X, DATA, tiled=True)
+  capacity = min(row_X.size, chunks.shard_rows(rows, static.n_labels))
+  picked = chunks.Picked(distinct_rows(row_X, capacity, per_shard)[0])
+  gathered = picked.cut(rows)
+  at_BA = jnp.searchsorted(picked.row_C, row_BA)
+  places = Places(jnp.where(places.own_BA, at_BA, 0), places.own_BA)
+  places = learnt_places(static, gathered, shared, places, mask_B)
+  scale_B = document_scale(loss, shortlist.ids_BA, static.n_labels)
+  targets = Targets(gold_BA & places.own_BA, weights_BA, scale_B)
+  head = gathered, shared, features
+  total, d_rows, *gradients = loss_of_places(
+    static, loss, *head, places, targets
+  )
+  batch_size = len(mask_B)
+  if DATA not in static.axes:
+    batch_size *= lax.axis_size(DATA)
+  d_rows = jax.tree.map(lambda d: d / batch_size, d_rows)
+  new, slots = _step_rows(rule, gathered, d_rows, slots, pace, picked)
+  return total, picked.write(rows, new), slots, *gradients
+
+
+def _step_rows(
+  rule: RowRule,
+  gathered: nnx.State,
+  d_rows: nnx.State,
+  slots: Slots,
+  pace: Pace,
+  picked: chunks.Picked,
+) -> tuple[nnx.State, Slots]:
+  """Returns the gathered rows and all slots of the shard after one step."""
+  frozen, trained = nnx.split_state(gathered, Frozen, ...)
+  leaves, structure = jax.tree.flatten(trained)
+  d_leaves = jax.tree.leaves(nnx.split_state(d_rows, Frozen, ...)[1])
+  gradient = _joined(d_leaves)
+  slots = picked.write(slots, rule.update_slots(gradient, picked.cut(slots)))
+  direction = rule.direction(gradient, picked.cut(slots), pace.step)
+  values = _joined(leaves)
+  kernel_YD = direction.kernel_CD + pace.decay * values.kernel_CD
+  changes, at = [], 0
+  for leaf in leaves:
+    if leaf.ndim == 1:
+      changes.append(direction.bias_C)
+      continue
+    changes.append(kernel_YD[:, at : at + leaf.shape[1]])
+    at += leaf.shape[1]
+  leaves = [x - pace.rate * change for x, change in zip(leaves, changes)]
+  return nnx.merge_state(frozen, jax.tree.unflatten(structure, leaves)), slots
+
+
+def _joined(leaves: list[jax.Array]) -> RowGradient:
+  """Joins the parameters of labels into rows; see row_shape."""
+  vectors = [x for x in leaves if x.ndim == 2]
+  biases = [x for x in leaves if x.ndim == 1]
+  if len(biases) > 1 or len(vectors) + len(biases) < len(leaves):
+    raise ValueError(
+      'a head must have vectors, and at most one bias, per label'
+    )
+  zero_C = jnp.zeros(len(leaves[0]), jnp.float32)
+  return RowGradient(jnp.concatenate(vectors, 1), *(biases or [zero_C]))

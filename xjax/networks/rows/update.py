@@ -1,0 +1,356 @@
+"""Defines rules that change label rows while their gradient is computed.
+
+A rule changes one chunk of rows at a time. The rule's memory (its slots) also
+has one row per label, on the same device as the label's row.
+"""
+
+import abc
+from collections.abc import Iterator, Mapping
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32
+
+from xjax.core.config_part import (
+  AMOUNT,
+  POSITIVE,
+  RATE,
+  ConfigPart,
+  field,
+  kinds_that,
+)
+from xjax.networks.heads.head import HeadConfig
+
+
+@dataclasses.dataclass
+class RowsConfig(ConfigPart, abstract=True):
+  """Chooses how label rows are trained.
+
+  Attributes:
+    fused: whether rows are changed in the pass that computes their gradient.
+    momentum: the last direction is multiplied by this number before the
+      gradient is added. The number is 0 for rules without momentum.
+  """
+
+  fused: ClassVar[bool] = False
+  momentum = 0.0
+
+  def build(self) -> 'RowRule | None':
+    """Returns the rule that updates the label rows.
+
+    The result is None if the optimizer updates the rows.
+    """
+    return None
+
+
+@dataclasses.dataclass
+class FusedRowsConfig(RowsConfig, abstract=True):
+  """Chooses a rule that changes label rows while their gradient is computed.
+
+  The head is OneVsAllConfig. If training scores only the labels on shortlists,
+  it can be any head whose label rows are trained.
+
+  Such a rule needs no gradient [L, D]. A weight can be stored in 1 or 2 bytes
+  (OneVsAllConfig.storage). The optimizer's clipping and learning rates do not
+  apply to the rows. train.freeze must not name the rows.
+  """
+
+  fused = True
+
+  learning_rate: float = field(
+    0.05,
+    'Peak learning rate of label rows. The rate follows train.schedule.',
+    POSITIVE,
+  )
+  weight_decay = 0.0
+
+  @abc.abstractmethod
+  def build(self) -> 'RowRule':
+    """Makes the rule that changes rows."""
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    kind = f'{path}={type(self).__name__}(...)'
+    model = config.model
+    needed = f'needs config.model.head={kinds_that("fusable", HeadConfig)}'
+    if not model.head.trains_rows:
+      head = type(model.head).__name__
+      yield f'{kind}: {needed}, because {head}(...) has no rows of that kind'
+    elif not (model.head.fusable or model.shortlist.lists_in_training):
+      yield (
+        f'{kind}: {needed}; with other heads, training must score only the '
+        'labels on shortlists (config.model.shortlist)'
+      )
+    if model.head.reads_parents:
+      yield (
+        f'{kind}: the head must not read the parents of labels, because the '
+        'rule does not train the parameters that compute vectors of labels'
+      )
+    if config.train.accumulate > 1:
+      yield (
+        f'{kind}: config.train.accumulate={config.train.accumulate} must be 1, '
+        'because rows are changed once per batch'
+      )
+    if config.train.average.averages:
+      yield f'{kind}: config.train.average must be NoAverage()'
+
+
+@dataclasses.dataclass
+class ByOptimizer(RowsConfig):
+  """Lets the optimizer train label rows, which takes a gradient [L, D]."""
+
+
+@dataclasses.dataclass
+class FusedSGD(FusedRowsConfig):
+  """Changes label rows by stochastic gradient descent."""
+
+  momentum: float = field(
+    0.0,
+    'The last direction is multiplied by this number before the gradient is '
+    'added. A number above 0 takes 4 bytes of memory per weight.',
+    RATE,
+  )
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
+
+  def build(self) -> 'RowRule':
+    return SGD(self.momentum)
+
+
+@dataclasses.dataclass
+class FusedAdagrad(FusedRowsConfig):
+  """Changes label rows by Adagrad, with one sum of squares per label."""
+
+  eps: float = field(
+    1e-8,
+    'Small number added to the square root of the sum of squares.',
+    POSITIVE,
+  )
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
+
+  def build(self) -> 'RowRule':
+    return AdagradRow(self.eps)
+
+
+@dataclasses.dataclass
+class FusedAdam(FusedRowsConfig):
+  """Changes label rows by Adam. In training on shortlists, it is lazy.
+
+  Then only rows of labels on a batch's shortlists change, and so do the means
+  of their gradients. The rule takes 8 bytes of memory per weight.
+  """
+
+  learning_rate: float = field(
+    1e-3,
+    'Peak learning rate of label rows. The rate follows train.schedule.',
+    POSITIVE,
+  )
+  b1: float = field(0.9, 'Decay of the mean of gradients.', RATE)
+  b2: float = field(0.999, 'Decay of the mean of squared gradients.', RATE)
+  eps: float = field(
+    1e-8,
+    'Small number added to the square root of the mean of squares.',
+    POSITIVE,
+  )
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
+
+  def build(self) -> 'RowRule':
+    return LazyAdam(self.b1, self.b2, self.eps)
+
+
+class RowGradient(NamedTuple):
+  """Holds the gradient of a chunk of rows, or a direction derived from it.
+
+  Attributes:
+    kernel_CD: float32, the numbers for the weights.
+    bias_C: float32, the numbers for the biases.
+  """
+
+  kernel_CD: Float32[Array, 'C D']
+  bias_C: Float32[Array, ' C']
+
+
+Slots = Mapping[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowRule:
+  """Computes how the gradient of label rows changes the rows.
+
+  A step adds -(learning rate) times `direction` to the rows. Weight decay is
+  not part of the rule.
+
+  Attributes:
+    names: names of the rule's slots.
+  """
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    return tuple(jax.eval_shape(lambda: self.slots(1, 1)))
+
+  def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
+    """Makes the initial slots, the memory of the rule.
+
+    Args:
+      labels: number of rows.
+      dim: number of weights of a row.
+
+    Returns:
+      A dict of float32 arrays, whose first axis is labels.
+    """
+    raise NotImplementedError
+
+  def update_slots(
+    self, gradient: RowGradient, slots: Slots
+  ) -> dict[str, jax.Array]:
+    """Returns the slots of a chunk, updated with a gradient.
+
+    Args:
+      gradient: gradient of the chunk's rows in this step.
+      slots: slots of the chunk's rows before this step.
+    """
+    raise NotImplementedError
+
+  def direction(
+    self, gradient: RowGradient, slots: Slots, step: jax.Array
+  ) -> RowGradient:
+    """Returns the direction in which the rows of a chunk are changed.
+
+    Args:
+      gradient: gradient of the chunk's rows in this step.
+      slots: slots of the chunk's rows after update_slots.
+      step: int32, number of steps before this step.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class SGD(RowRule):
+  """Changes rows by stochastic gradient descent.
+
+  ELMO (ICML 2025) uses no momentum. Renee (Jain et al. 2023) uses momentum.
+
+  Attributes:
+    momentum: the last direction is multiplied by this number before the
+      gradient is added. If the number is 0, there are no slots.
+  """
+
+  momentum: float = 0.0
+
+  def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
+    if not self.momentum:
+      return {}
+    return {
+      'kernel_momentum': jnp.zeros((labels, dim), jnp.float32),
+      'bias_momentum': jnp.zeros(labels, jnp.float32),
+    }
+
+  def update_slots(
+    self, gradient: RowGradient, slots: Slots
+  ) -> dict[str, jax.Array]:
+    if not self.momentum:
+      return {}
+    share = self.momentum
+    return {
+      'kernel_momentum': share * slots['kernel_momentum'] + gradient.kernel_CD,
+      'bias_momentum': share * slots['bias_momentum'] + gradient.bias_C,
+    }
+
+  def direction(
+    self, gradient: RowGradient, slots: Slots, step: jax.Array
+  ) -> RowGradient:
+    del step
+    if not self.momentum:
+      return gradient
+    return RowGradient(slots['kernel_momentum'], slots['bias_momentum'])
+
+
+@dataclasses.dataclass(frozen=True)
+class AdagradRow(RowRule):
+  """Changes rows by Adagrad (Duchi et al. 2011), with one sum per row.
+
+  Each row has one sum. In each step, the mean square of the row's gradient is
+  added to the sum. The bias counts as an entry of the row. The gradient is then
+  divided by the square root of the sum. So rare labels, whose gradients are
+  mostly small, keep a high rate. The sum takes 4 bytes per label.
+
+  Attributes:
+    eps: small number added to the square root.
+  """
+
+  eps: float = 1e-8
+
+  def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
+    del dim
+    return {'squares': jnp.zeros(labels, jnp.float32)}
+
+  def update_slots(
+    self, gradient: RowGradient, slots: Slots
+  ) -> dict[str, jax.Array]:
+    kernel_CD, bias_C = gradient
+    square_C = (kernel_CD**2).sum(axis=1) + bias_C**2
+    mean_C = square_C / (kernel_CD.shape[1] + 1)
+    return {'squares': slots['squares'] + mean_C}
+
+  def direction(
+    self, gradient: RowGradient, slots: Slots, step: jax.Array
+  ) -> RowGradient:
+    del step
+    factor_C = 1 / (jnp.sqrt(slots['squares']) + self.eps)
+    kernel_CD, bias_C = gradient
+    return RowGradient(kernel_CD * factor_C[:, None], bias_C * factor_C)
+
+
+@dataclasses.dataclass(frozen=True)
+class LazyAdam(RowRule):
+  """Changes rows by Adam (Kingma & Ba 2015, Algorithm 1).
+
+  A pass over all rows is plain Adam, since each row has a gradient in each
+  step. In a pass over shortlists, the means of all other rows rest, as in the
+  DenseSparseAdam of AttentionXML (You et al. 2019). The bias correction counts
+  all steps in both cases.
+
+  Attributes:
+    b1, b2: decays of the means of gradients and of squared gradients.
+    eps: small number added to the square root.
+  """
+
+  b1: float = 0.9
+  b2: float = 0.999
+  eps: float = 1e-8
+
+  def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
+    return {
+      f'{part}_{mean}': jnp.zeros(shape, jnp.float32)
+      for part, shape in (('kernel', (labels, dim)), ('bias', (labels,)))
+      for mean in ('mean', 'squares')
+    }
+
+  def update_slots(
+    self, gradient: RowGradient, slots: Slots
+  ) -> dict[str, jax.Array]:
+    new = {}
+    for part, d in zip(('kernel', 'bias'), gradient):
+      mean, squares = slots[f'{part}_mean'], slots[f'{part}_squares']
+      new[f'{part}_mean'] = self.b1 * mean + (1 - self.b1) * d
+      new[f'{part}_squares'] = self.b2 * squares + (1 - self.b2) * d**2
+    return new
+
+  def direction(
+    self, gradient: RowGradient, slots: Slots, step: jax.Array
+  ) -> RowGradient:
+    del gradient
+    # The means begin at 0, so they are too small by these factors.
+    first, second = (1 - decay ** (step + 1.0) for decay in (self.b1, self.b2))
+
+    def towards(part: str) -> jax.Array:
+      root = jnp.sqrt(slots[f'{part}_squares'] / second)
+      return slots[f'{part}_mean'] / first / (root + self.eps)
+
+    return RowGradient(towards('kernel'), towards('bias'))

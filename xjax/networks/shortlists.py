@@ -1,0 +1,245 @@
+"""Chooses which labels of a document a neural model scores.
+
+A model that scores a shortlist has two stages: something proposes labels, and
+the model ranks them.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import Any, ClassVar
+
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_1,
+  ConfigPart,
+  at_most,
+  field,
+)
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.networks.heads.head import HeadConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.rows.storage import Storage
+from xjax.train.batches.candidates import Candidates
+
+
+@dataclasses.dataclass
+class ShortlistConfig(ConfigPart, abstract=True):
+  """Chooses the labels of a document that are scored.
+
+  Attributes:
+    proposes: whether something proposes a shortlist for each document.
+    room: the field with the number of nodes that a document keeps.
+  """
+
+  proposes: ClassVar[bool] = True
+  room: ClassVar[str] = ''
+
+  def width(self, n_labels: int) -> int:
+    """Returns about how many labels are on a shortlist.
+
+    Args:
+      n_labels: number of labels of the model.
+    """
+    return n_labels
+
+  @property
+  def lists_in_training(self) -> bool:
+    """Returns whether training, too, scores only the labels on shortlists."""
+    return self.proposes
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    tokens = config.data.tokens
+    if tokens.dense:
+      yield (
+        f'{path}={type(self).__name__}(...): needs texts, which the model that '
+        f'proposes labels can read; config.data.tokens={type(tokens).__name__}'
+        '(...) has vectors'
+      )
+
+
+@dataclasses.dataclass
+class AllLabels(ShortlistConfig):
+  """Scores all labels."""
+
+  proposes = False
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from ()
+
+
+@dataclasses.dataclass
+class RankedShortlist(ShortlistConfig, abstract=True):
+  """Scores the best labels of another model, and so ranks them again."""
+
+  room = 'size'
+
+  size: int = field(
+    50,
+    'Number A of labels of a document that the other model proposes. In '
+    'training, the gold labels are always among them.',
+    AT_LEAST_1,
+    tiny=at_most(16),
+  )
+  prior: float = field(
+    1.0,
+    "Weight of the other model's log score, which is added to the score of a "
+    'label when labels are ranked. 0 ranks by this model alone.',
+    AMOUNT,
+    may_change=True,
+  )
+  in_training: bool = field(
+    True,
+    'Whether training, too, scores only the labels on shortlists. If False, '
+    'training scores all labels, and only prediction uses shortlists. That '
+    'ranks better, but a step takes longer. The other model has seen the '
+    'training documents, so it lists almost no wrong rare labels for them, but '
+    'many for new documents. A ranker that is trained on such lists never '
+    'learns to reject these labels.',
+  )
+
+  @property
+  def lists_in_training(self) -> bool:
+    return self.in_training
+
+  def width(self, n_labels: int) -> int:
+    return min(self.size, n_labels) if self.in_training else n_labels
+
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Renames the field `trained`, which is now `in_training`."""
+    fields = dict(fields)
+    if 'trained' in fields:
+      fields.setdefault('in_training', fields.pop('trained'))
+    return fields
+
+
+@dataclasses.dataclass
+class RunShortlist(RankedShortlist):
+  """Ranks the labels that a finished run lists.
+
+  The other run can be of any kind that reads the same documents. The files that
+  it needs are copied into the workdir.
+  """
+
+  workdir: str = field(
+    '', 'WORKDIR[@step] of the finished run that proposes labels.', tiny=''
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if not self.workdir:
+      yield (
+        f"{path}.workdir='': set it to the workdir of the run that proposes "
+        'labels'
+      )
+
+
+@dataclasses.dataclass
+class LevelShortlist(ShortlistConfig):
+  """Trains the model level by level, from coarse clusters down to the labels.
+
+  The model of a level scores the children of the clusters that the model of the
+  level above proposes. It starts from the parameters of that model, but its
+  label rows are fresh (AttentionXML, You et al. 2019, Section 3.2;
+  XR-Transformer, Zhang et al. 2021, Section 3.1). The model of each level above
+  the labels is a stage of the run, in the folder stages/level.
+  """
+
+  room = 'kept'
+
+  levels: LevelsConfig = field(LevelsConfig, 'The levels of clusters.')
+  steps: tuple[int, ...] = field(
+    (600, 800),
+    'Number of training steps of each level above the labels.',
+    tiny=lambda steps: (2,) * min(2, len(steps)),
+  )
+  kept: int = field(
+    20,
+    'Number of clusters of a document whose children are scored. In training, '
+    '`candidates` says how clusters of gold labels are added.',
+    AT_LEAST_1,
+  )
+  matched: bool = field(
+    True,
+    'Whether training also scores the children of clusters that the model of '
+    'the level above proposes. Otherwise, only the children of clusters with '
+    'gold labels are scored.',
+  )
+  candidates: Candidates = field(
+    Candidates.GOLD_FIRST,
+    'Which clusters have their children scored in training. GOLD_FIRST: the '
+    'clusters with gold labels, then the best proposed clusters, `kept` '
+    'clusters in all. GOLD_FIRST_RANDOM: the same, or more clusters if more '
+    'have gold labels; places that small clusters leave empty are filled with '
+    'random labels (AttentionXML). '
+    'UNION: the `kept` best proposed clusters, and in addition all clusters '
+    'with gold labels (XR-Transformer).',
+  )
+  counted: bool = field(
+    False,
+    'Whether a cluster with several gold labels of a document counts several '
+    'times in the loss (the costs of XR-Transformer).',
+  )
+  bootstrap: bool = field(
+    False,
+    'Whether the first label rows of a level are linear classifiers, which are '
+    'fitted to the vectors of the level above (XR-Transformer). Otherwise they '
+    'are random.',
+  )
+  chained: bool = field(
+    True,
+    'Whether the score of a label is the product of the scores on its path. '
+    'Otherwise, the score of the last level alone ranks the labels.',
+  )
+
+  def width(self, n_labels: int) -> int:
+    sizes = self.levels.sizes
+    if not sizes:  # the coarsest level, which scores all its clusters
+      return n_labels
+    return min(n_labels, self.kept * -(-n_labels // sizes[-1]))
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    sizes = self.levels.sizes
+    if not sizes:
+      yield (
+        f'{path}.levels.sizes=(): must have at least one number of clusters'
+      )
+    if len(self.steps) != len(sizes):
+      yield (
+        f'{path}.steps={self.steps}: must have a number for each of '
+        f'{path}.levels.sizes={sizes}'
+      )
+    elif self.steps and min(self.steps) < 1:
+      yield f'{path}.steps={self.steps}: each number must be at least 1'
+    yield from self._level_faults(config, path)
+    if self.bootstrap and not _has_plain_rows(config.model.head):
+      yield (
+        f'{path}.bootstrap=True: needs config.model.head=OneVsAllConfig(...) '
+        'with bottleneck=0 and storage=Storage.FLOAT32'
+      )
+    if config.model.head.describes:
+      yield (
+        f'{path}=LevelShortlist(...): needs a head without label names, '
+        'because clusters have no names'
+      )
+
+  def _level_faults(self, config: Any, path: str) -> Iterator[str]:
+    """Yields faults of averaging the weights of the levels above the labels."""
+    average = getattr(config.train, 'average', None)
+    for steps in sorted(set(self.steps)) if average else ():
+      train = dataclasses.replace(config.train, steps=steps)
+      above = dataclasses.replace(config, train=train)
+      for fault in average.check(above, 'config.train.average'):
+        # The fault names the number of steps of the last level.
+        level = fault.replace('config.train.steps', 'the steps of a level')
+        yield f'{path}.steps={self.steps}: {level}'
+
+
+def _has_plain_rows(head: HeadConfig) -> bool:
+  """Returns whether a label's score is the product of its row and a vector."""
+  return (
+    isinstance(head, OneVsAllConfig)
+    and not head.bottleneck
+    and head.storage is Storage.FLOAT32
+  )

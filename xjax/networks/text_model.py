@@ -1,0 +1,543 @@
+"""Defines the neural model, which scores the labels of a document.
+
+Its parts are an embedding, an encoder, a pooling and a head.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import Any
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.config_part import field, kinds_that
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import documents_second
+from xjax.core.types import Batch
+from xjax.data.config import (
+  FeatureFilesConfig,
+  SubwordsConfig,
+  TokensConfig,
+  WordsConfig,
+)
+from xjax.data.hierarchy import Hierarchy
+from xjax.data.label_trees.levels import LabelLevels
+from xjax.losses.loss import ChunkLoss, LabelWeights
+from xjax.models.model_configs import ModelConfig
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.encoder import (
+  EncoderConfig,
+  EncoderInputs,
+  InputConfig,
+)
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.encoders.prefix import read_prefix
+from xjax.networks.encoders.unpacking import unpack_documents
+from xjax.networks.heads.attention_weights import attention_weights
+from xjax.networks.heads.head import (
+  Head,
+  HeadConfig,
+  HeadInputs,
+  TokenFeatures,
+)
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.heads.ova import OneVsAll
+from xjax.networks.heads.shortlist import shortlist_loss
+from xjax.networks.pooling import Mean, NoPooling, PoolingConfig
+from xjax.networks.pretrained.architecture import Architecture
+from xjax.networks.rows.any_head import any_head_loss
+from xjax.networks.rows.fused import RowStep, fused_loss
+from xjax.networks.rows.shortlist_step import fused_shortlist_loss
+from xjax.networks.rows.update import Slots
+from xjax.networks.shortlists import AllLabels, ShortlistConfig
+from xjax.networks.views.view import NoViews, ViewInputs, Views, ViewsConfig
+
+
+@dataclasses.dataclass
+class NeuralModel(ModelConfig):
+  """Chooses a neural network: its embedding, encoder, pooling and head."""
+
+  reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
+
+  embedding: InputConfig = field(
+    EmbeddingConfig, 'Turns each token into a vector.'
+  )
+  encoder: EncoderConfig = field(
+    BiGRUConfig, 'Adds the context of the document to the vectors of tokens.'
+  )
+  pooling: PoolingConfig = field(
+    NoPooling,
+    'Computes one vector of the document, for heads that need such a vector.',
+  )
+  head: HeadConfig = field(
+    LabelAttentionConfig, 'Computes the scores of labels.'
+  )
+  shortlist: ShortlistConfig = field(
+    AllLabels, 'The labels of a document that are scored.'
+  )
+
+  views: ViewsConfig = field(
+    NoViews, 'Further views of training documents, and the loss of the views.'
+  )
+
+  @property
+  def reads_parents(self) -> bool:
+    """Returns whether the model reads the parents of labels."""
+    return self.head.reads_parents or self.views.reads_parents
+
+  def check_tokens(self, config: Any) -> Iterator[str]:
+    tokens, encoder = config.data.tokens, self.encoder
+    kind = f'config.data.tokens={type(tokens).__name__}(...)'
+    if tokens.by_zone != encoder.by_zone:
+      yield (
+        f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
+        f'config.model.encoder={kinds_that("by_zone", EncoderConfig)}, and '
+        'False with every other encoder'
+      )
+    if not isinstance(tokens, self.embedding.reads):
+      yield (
+        f'{kind}: config.model.embedding={type(self.embedding).__name__}(...) '
+        f'needs config.data.tokens={self.embedding.reads.__name__}(...)'
+      )
+    if tokens.pretrained != encoder.pretrained:
+      tokens_kinds = kinds_that('pretrained', TokensConfig)
+      encoders = (
+        f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}'
+      )
+      yield (
+        f'{kind}: config.data.tokens={tokens_kinds} and {encoders} can only be '
+        'used together'
+      )
+
+
+_PARTS = {
+  'embedding': InputConfig,
+  'encoder': EncoderConfig,
+  'pooling': PoolingConfig,
+  'head': HeadConfig,
+  'views': ViewsConfig,
+}
+
+
+class TextModel(nnx.Module):
+  """Scores labels by an embedding, an encoder, a pooling and a head.
+
+  The scores of a document depend neither on the other documents of the batch
+  nor on the padded length.
+
+  Attributes:
+    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD, or None if the
+      encoder reads tokens_TB.
+    encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
+    pooling: (TokenFeatures, rngs) -> document_BD, or None if the head reads
+      tokens.
+    head: computes the scores of labels.
+    views: makes further views of training documents, or None.
+    dtype: dtype of activations and products. Softmax, loss, sums and parameters
+      are float32. Only the label rows (the head's parameters with one row per
+      label) may be stored in another format.
+    summary_last: whether the token [CLS] is a document's last token.
+  """
+
+  def __init__(
+    self,
+    embedding: nnx.Module | None,
+    encoder: nnx.Module,
+    pooling: nnx.Module | None,
+    head: Head,
+    *,
+    dtype: jnp.dtype,
+    views: Views | None = None,
+    summary_last: bool = False,
+  ):
+    self.embedding = embedding
+    self.encoder = encoder
+    self.pooling = pooling
+    self.head = head
+    self.views = views
+    self.dtype = jnp.dtype(dtype)
+    self.summary_last = summary_last
+
+  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
+    """Computes the input of the head from a batch, on the context mesh.
+
+    Args:
+      batch: documents. Rows that only fill the batch may have length 0.
+      rngs: stream `dropout`, or None for no dropout, as in evaluation.
+
+    Returns:
+      The result of head.prepare, a pytree of arrays whose first axis is
+      documents. head.prepare gets document_BD if there is a pooling, else the
+      encoded tokens, or a Prefix if the head reads it.
+    """
+    return self.head.prepare(self._head_input(batch, rngs))
+
+  def loss_features(self, pooled: Any, batch: Batch) -> Any:
+    """Computes what the head's loss reads, the result of head.prepare_loss.
+
+    Args:
+      pooled: document_BD if there is a pooling, else the encoded tokens.
+      batch: the documents.
+    """
+    return self._gathered(self.head.prepare_loss(pooled), batch)
+
+  def vectors(self, batch: Batch) -> jax.Array:
+    """Computes one vector of each document, on the context mesh.
+
+    Args:
+      batch: documents. Rows that only fill the batch may have length 0.
+
+    Returns:
+      document_BD, float32: the result of the pooling. If there is no pooling,
+      it is the mean over the document's encoded tokens.
+    """
+    pooled = self._pooled(batch, None)
+    if self.pooling is None:
+      pooled = Mean(self.encoder.dim)(pooled)
+    return pooled.astype(jnp.float32)
+
+  def _head_input(
+    self,
+    batch: Batch,
+    rngs: nnx.Rngs | None,
+    kept_BT: jax.Array | None = None,
+  ) -> Any:
+    """Returns what head.prepare gets (see `features`).
+
+    Args:
+      batch, rngs: arguments of `features`.
+      kept_BT: float32 factors of the word vectors, or None if all are 1.
+    """
+    if not self.head.reads_prefix:
+      return self._pooled(batch, rngs, kept_BT)
+    ids_TB = documents_second(_time_first(batch))
+    real_TB = _real_tokens(len(ids_TB), batch)
+    return read_prefix(self.encoder, ids_TB, real_TB, batch.lengths_B, rngs)
+
+  def _pooled(
+    self,
+    batch: Batch,
+    rngs: nnx.Rngs | None,
+    kept_BT: jax.Array | None = None,
+  ) -> Any:
+    """Returns document_BD, or TokenFeatures if there is no pooling."""
+    x_TBD = documents_second(_time_first(batch))
+    real_TB = _real_tokens(len(x_TBD), batch)
+    if self.embedding is not None:
+      x_TBD = documents_second(self.embedding(x_TBD, self.dtype, rngs))
+      if kept_BT is not None:
+        x_TBD = x_TBD * kept_BT.T[:, :, None].astype(self.dtype)
+    if self.embedding is None and kept_BT is not None:
+      h_TBD = self.encoder(x_TBD, real_TB, rngs, kept_BT=kept_BT)
+    else:
+      h_TBD = self.encoder(x_TBD, real_TB, rngs)
+    hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
+    if batch.first_B is not None:
+      hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
+    lengths_B = _encoded_lengths(batch)
+    tokens = TokenFeatures(hidden_BTD, lengths_B, self.summary_last)
+    return tokens if self.pooling is None else self.pooling(tokens, rngs)
+
+  def loss(
+    self,
+    batch: Batch,
+    loss: ChunkLoss,
+    rngs: nnx.Rngs | None = None,
+    weights: LabelWeights | None = None,
+  ) -> jax.Array:
+    """Returns the loss, summed over real documents.
+
+    The loss of a document is a sum or a mean over labels (loss.reduction): over
+    all labels, or over its shortlist, if the batch has shortlists. If there are
+    further views of documents, their losses are added.
+
+    Args:
+      batch: documents with gold labels. Rows that only fill the batch add 0.
+      loss: loss of a chunk of labels.
+      rngs: stream `dropout`, or None for no dropout.
+      weights: weights of the labels, or None if all labels count equally.
+
+    Returns:
+      float32 scalar.
+    """
+    total, first = self._view_loss(batch, loss, rngs, weights)
+    if self.views is None:
+      return total
+    kept_BT = self._kept(batch, rngs)
+    more, second = self._view_loss(batch, loss, rngs, weights, kept_BT)
+    pair = (self._gathered(x, batch) for x in (first, second))
+    return total + more + self.views.loss(*pair, batch.mask_B, rngs)
+
+  def _view_loss(
+    self,
+    batch: Batch,
+    loss: ChunkLoss,
+    rngs: nnx.Rngs | None,
+    weights: LabelWeights | None,
+    kept_BT: jax.Array | None = None,
+  ) -> tuple[jax.Array, Any]:
+    """Returns the loss of the labels of one view, and the pooled documents.
+
+    Args:
+      batch, loss, rngs, weights: arguments of `loss`.
+      kept_BT: float32 factors of the word vectors, or None if all are 1.
+    """
+    head = self.head.ready(rngs)
+    pooled, mask_B = self._head_input(batch, rngs, kept_BT), batch.mask_B
+    features = self.loss_features(pooled, batch)
+    if batch.shortlist is not None:
+      total = shortlist_loss(
+        head, features, batch.shortlist, mask_B, loss, weights
+      )
+    else:
+      total = head.loss(features, batch.positives_BP, mask_B, loss, weights)
+    return total, pooled
+
+  def _kept(self, batch: Batch, rngs: nnx.Rngs | None) -> jax.Array:
+    """Returns the factors of the words of the second view, float32 [B, T]."""
+    if self.embedding is None:
+      table = self.encoder.embeddings.word[...]
+    else:
+      table = self.embedding.table[...]
+    return self.views.kept(batch, table, rngs)
+
+  def _gathered(self, features: Any, batch: Batch) -> Any:
+    """Returns the features as they are.
+
+    Nothing in training overrides this method. Only the model of a plan does
+    (plan/plan.py), because its single device stands for all devices.
+    """
+    del batch
+    return features
+
+  def fused_loss(
+    self,
+    batch: Batch,
+    loss: ChunkLoss,
+    rngs: nnx.Rngs | None,
+    weights: LabelWeights | None,
+    rows: RowStep,
+  ) -> tuple[jax.Array, tuple[nnx.State, Slots]]:
+    """Returns the loss, and the head's label rows after one training step.
+
+    If the batch has a shortlist, only rows of labels on the shortlist change.
+
+    Args:
+      batch, loss, rngs, weights: arguments of `loss`.
+      rows: how the label rows are changed.
+
+    Returns:
+      loss: float32 scalar, the loss before the step.
+      pair: the label rows, and the slots of the update rule, after the step.
+    """
+    features = self.loss_features(self._head_input(batch, rngs), batch)
+    mask_B = batch.mask_B
+    if batch.shortlist is None:
+      return fused_loss(
+        self.head, features, batch.positives_BP, mask_B, loss, rows, weights
+      )
+    fused, head = fused_shortlist_loss, self.head
+    if not isinstance(head, OneVsAll):
+      fused = any_head_loss
+      head = head.ready(rngs)
+    return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
+
+  def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
+    """Returns how much each label attends to each token (`attention_weights`).
+
+    Args:
+      batch: documents.
+      ids_BK: int32, K labels of each document, with PAD at the end of shorter
+        lists.
+
+    Returns:
+      alpha_BKT, float32. The head must be an AttentionHead.
+    """
+    return attention_weights(self.head.ready(), self.features(batch), ids_BK)
+
+
+def _time_first(batch: Batch) -> jax.Array:
+  """Returns the inputs of a batch, with time as the first axis.
+
+  Returns:
+    Token ids [T, B], token ids by zone [T, B, Z], or features_TBD.
+  """
+  if batch.features_BTD is not None:
+    return jnp.moveaxis(batch.features_BTD, 1, 0)
+  return jnp.moveaxis(batch.tokens_BT, -1, 0)
+
+
+def _real_tokens(steps: int, batch: Batch) -> jax.Array:
+  """Returns which tokens of a batch are real, and not padding.
+
+  Args:
+    steps: padded length T.
+    batch: documents.
+
+  Returns:
+    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. For packed
+    documents, the result is int32 [T, rows], with 0 at padding, and 1, 2, ...
+    for the tokens of the first, second, ... document of a row.
+  """
+  if batch.segments_BT is not None:
+    return documents_second(batch.segments_BT.T)
+  lengths = batch.lengths_B
+  return jnp.arange(steps).reshape(-1, *[1] * lengths.ndim) < lengths
+
+
+def _encoded_lengths(batch: Batch) -> jax.Array:
+  """Returns the number of vectors that the encoder computes for each document.
+
+  Returns:
+    int32 [B], the number of tokens of each document. For tokens by zone, it is
+    the number of zones that have tokens.
+  """
+  if batch.lengths_B.ndim == 1:
+    return batch.lengths_B
+  return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)
+
+
+def build(
+  config: NeuralModel,
+  *,
+  vocab_size: int,
+  n_labels: int,
+  architecture: Architecture | None = None,
+  label_priors: np.ndarray | None = None,
+  unseen: np.ndarray | None = None,
+  hidden: np.ndarray | None = None,
+  train_counts: np.ndarray | None = None,
+  levels: LabelLevels | None = None,
+  hierarchy: Hierarchy | None = None,
+  dtype: jnp.dtype = jnp.float32,
+  rngs: nnx.Rngs,
+) -> TextModel:
+  """Makes a model with fresh parameters, in a mesh context (`jax.set_mesh`).
+
+  Args:
+    config: configs of the model's parts.
+    vocab_size: number of word ids, including the ids of padding and of unknown
+      words; 0 if documents do not consist of word ids.
+    n_labels: number of labels to score.
+    architecture: sizes of the pretrained encoder, or None if the encoder is not
+      pretrained.
+    label_priors: [L], probabilities strictly between 0 and 1 (see
+      `smoothed_priors`). The initial output biases are the logits of these
+      probabilities. If None, initial biases are 0.
+    unseen: bool [L], True for labels without training documents, or None if
+      there are no such labels.
+    hidden: bool [L], True for labels that a unified head treats as unseen, in
+      order to calibrate its scores. None if there are no such labels.
+    train_counts: int [L], number of training documents of each label, or None
+      if the numbers are not known.
+    levels: the levels of clusters, if the head has levels. If None, labels are
+      divided evenly, in their order.
+    hierarchy: the hierarchy of the labels, if the model reads parents. If None,
+      no label has a parent.
+    dtype: dtype of activations and products.
+    rngs: stream `params`.
+
+  Returns:
+    The model. The label rows of OneVsAll are sharded over all devices. The
+    label rows of other heads are sharded over the label axis. All other
+    parameters are replicated.
+
+  Raises:
+    ConfigError: a part of the config has the wrong type.
+  """
+  for name, base in _PARTS.items():
+    if not isinstance(part := getattr(config, name), base):
+      raise ConfigError(
+        f'config.model.{name}={part!r}: must be a kind of {base.__name__}'
+      )
+  bias = None if label_priors is None else initial_biases(label_priors)
+  none = np.zeros(n_labels, bool)
+  unseen, hidden = (none if x is None else x for x in (unseen, hidden))
+  embedding = config.embedding.build(vocab_size, rngs)
+  dim = 0 if embedding is None else embedding.dim
+  encoder = config.encoder.build(EncoderInputs(dim, dtype, architecture), rngs)
+  pooling = config.pooling.build(encoder.dim, rngs)
+  inputs = HeadInputs(
+    dim=encoder.dim,
+    n_labels=n_labels,
+    bias_L=bias,
+    seen_L=~(unseen | hidden),
+    hidden_L=hidden,
+    # Descriptors are means of word vectors, or outputs of the encoder.
+    descriptor_dim=dim or encoder.dim,
+    counts_L=train_counts,
+    joined=max(1, len(config.encoder.joined)),
+    levels=_levels(config, levels, n_labels),
+    hierarchy=_hierarchy(config, hierarchy, n_labels),
+    encoder=encoder,
+  )
+  head = config.head.build(inputs, rngs)
+  views = config.views.build(
+    ViewInputs(
+      word_dim=dim if architecture is None else architecture.dim,
+      document_dim=encoder.dim if pooling is None else pooling.dim,
+      dtype=dtype,
+      hierarchy=inputs.hierarchy,
+    ),
+    rngs,
+  )
+  return TextModel(
+    embedding,
+    encoder,
+    pooling,
+    head,
+    views=views,
+    dtype=dtype,
+    summary_last=architecture is not None and architecture.summary_last,
+  )
+
+
+def _levels(
+  config: NeuralModel, levels: LabelLevels | None, n_labels: int
+) -> LabelLevels | None:
+  """Returns the levels of the head; None if it has no levels."""
+  if config.head.levels is None or levels is not None:
+    return levels
+  return LabelLevels.even([*config.head.levels.sizes, n_labels])
+
+
+def _hierarchy(
+  config: NeuralModel, hierarchy: Hierarchy | None, n_labels: int
+) -> Hierarchy | None:
+  """Returns the hierarchy of the labels; None if no part reads parents."""
+  if not config.reads_parents or hierarchy is not None:
+    return hierarchy
+  return Hierarchy.flat(n_labels)
+
+
+def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
+  """Returns label probabilities (n + 1/2) / (N + 1), which are never 0 or 1.
+
+  Args:
+    train_counts: [L], number n of training documents of each label.
+    n_train: number N of training documents.
+
+  Returns:
+    float64 [L].
+  """
+  return (np.asarray(train_counts, np.float64) + 0.5) / (n_train + 1)
+
+
+def initial_biases(priors: np.ndarray) -> np.ndarray:
+  """Returns the initial biases, which are the logits of label probabilities.
+
+  Args:
+    priors: [L], probabilities strictly between 0 and 1.
+
+  Returns:
+    float64 [L].
+
+  Raises:
+    ValueError: a probability is not strictly between 0 and 1.
+  """
+  priors = np.asarray(priors, np.float64)
+  if not np.all((priors > 0) & (priors < 1)):
+    raise ValueError('label priors must be strictly between 0 and 1')
+  return np.log(priors) - np.log1p(-priors)

@@ -1,0 +1,282 @@
+"""Selects the k best labels of a head, or of an array of all logits."""
+
+from collections.abc import Mapping, Sequence
+import functools
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float, Float32, Int32
+
+from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
+from xjax.core.types import AS_LOGITS
+from xjax.networks.best import Best, with_chunk
+from xjax.networks.heads import chunks
+from xjax.networks.heads.head import Head, HeadParts, row_spec, split_head
+
+
+def head_topk(
+  head: Head,
+  features: Any,
+  k: int,
+  *,
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents _'] | None = None,
+  sigmoid: tuple[float, float] = AS_LOGITS,
+  recall: float = 1.0,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
+  """Returns the k labels with the best scores, without making a [B, L] array.
+
+  The function runs on the mesh of the context. Each shard of labels makes lists
+  from its chunks of labels, and only these lists are gathered and merged.
+
+  If `recall` is 1, the result is exact. If scores are equal, the lower index
+  comes first. The chunk size and the mesh have no effect on the result as long
+  as they do not change the scores.
+
+  If chunks have 1024 labels or more, memory holds the lists and at most two
+  chunks of logits, for any number of slices.
+
+  Args:
+    head: the head, whose scores are logits.
+    features: the features of the encoder, a pytree of arrays whose first axis
+      is documents.
+    k: length of the lists.
+    weights, slices, allowed: as in core.types.Scorer. Entries beyond the head's
+      labels are ignored. An array is not copied if it has one entry for each
+      label row and is divided over the mesh like the label rows.
+    sigmoid: as in core.types.Scorer, a static argument.
+    recall: a number in (0, 1]. If labels are in random order, a list is
+      expected to contain at least this share of the k best labels. A value
+      below 1 has an effect only on TPUs. There, each chunk is expected to keep
+      at least the share `recall` of its own k best labels. A label is dropped
+      only in favour of a better label of the same chunk, so the better a label
+      is, the less often it is dropped. Lists of chunks and of shards are merged
+      exactly.
+
+  Returns:
+    ids_GBK: int32, G = 1 + len(slices), with PAD where a list has fewer than k
+      labels.
+    scores_GBK: float32, -inf where ids are PAD. Without weights, a score is a
+      logit. With weights, a score is log weight + log sigmoid(a * logit + b).
+  """
+  graphdef, rows, shared = split_head(head)
+  filters = _filters(head.n_labels, weights, slices, allowed)
+  mesh = jax.sharding.get_abstract_mesh()
+  if any(mesh.shape[axis] > 1 for axis in head.axes):
+    width = padded_labels(head.n_labels)
+    filters = jax.tree.map(functools.partial(_resized, width), filters)
+  static = (graphdef, head.n_labels, head.chunk, k, sigmoid, recall, head.axes)
+  row = row_spec(head.axes)
+  run = jax.shard_map(
+    functools.partial(_shard_topk, static),
+    in_specs=(
+      row,
+      P(),
+      BATCH,
+      {name: _filter_spec(name, head.axes) for name in filters},
+    ),
+    out_specs=P(None, DATA),
+    check_vma=False,
+  )
+  return tuple(run(rows, shared, features, filters))
+
+
+def narrowed_topk(
+  head: Head,
+  features: Any,
+  k: int,
+  *,
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents _'] | None = None,
+  **others: Any,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
+  """Returns the k labels with the best scores of a head that scores a few.
+
+  Such a head chooses the labels that it scores. For each list, it chooses among
+  the labels that may be in the list (Head.narrowed). The filters of head_topk
+  would only remove labels from the choice among all labels.
+
+  Args:
+    head: a head with a shortlist_size.
+    features: result of the head's `prepare`.
+    k, weights, slices, allowed, others: arguments of head_topk.
+
+  Returns:
+    ids_GBK, scores_GBK: as in head_topk.
+  """
+  # The arrays may have different lengths.
+  n = head.n_labels
+  logs = jnp.zeros(n) if weights is None else jnp.log(weights[:n])
+  lists = []
+  for mask in (None, *slices):
+    masks = [x[..., :n] for x in (mask, allowed) if x is not None]
+    inside = functools.reduce(jnp.logical_and, masks) if masks else None
+    chosen = features
+    if inside is not None:
+      chosen = head.narrowed(features, jnp.where(inside, logs, -jnp.inf))
+    elif weights is not None:
+      chosen = head.narrowed(features, logs)
+    filters = {'weights': weights, 'allowed': inside, **others}
+    lists.append(head_topk(head, chosen, k, **filters))
+  ids, scores = (jnp.concatenate(x) for x in zip(*lists))
+  return ids, scores
+
+
+def dense_topk(
+  scores_BL: Float[Array, 'B L'],
+  k: int,
+  *,
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents L_or_more'] | None = None,
+  sigmoid: tuple[float, float] = AS_LOGITS,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
+  """Returns the k best labels of each document, from an array of all logits.
+
+  Args:
+    scores_BL: float32 logits.
+    k, weights, slices, allowed, sigmoid: as in head_topk.
+
+  Returns:
+    ids_GBK, scores_GBK: as in head_topk.
+  """
+  documents, n_labels = scores_BL.shape
+  filters = _filters(n_labels, weights, slices, allowed)
+  filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
+  best = Best.none(1 + len(slices), documents, k)
+  real_L = jnp.ones(n_labels, bool)
+  best = _with_chunk(best, scores_BL, jnp.int32(0), real_L, filters, sigmoid)
+  return tuple(best)
+
+
+def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
+  """Returns how a filter is divided over the mesh.
+
+  The label axis is divided like label rows. The document axis of `allowed_BL`
+  is divided like the documents that a device scores.
+  """
+  if name != 'allowed_BL':
+    return row_spec(axes)
+  documents = None if DATA in axes else DATA
+  return P(documents, *row_spec(axes))
+
+
+def _filters(
+  n_labels: int,
+  weights: jax.Array | None,
+  slices: Sequence[jax.Array],
+  allowed: jax.Array | None,
+) -> dict[str, Any]:
+  """Returns the filters that are not None, by name.
+
+  Slices stay a tuple, because stacking would copy the arrays.
+  """
+  filters = {}
+  if weights is not None:
+    filters['weights_L'] = jnp.asarray(weights, jnp.float32)
+  if len(slices):
+    filters['slices_L'] = tuple(jnp.asarray(x, bool) for x in slices)
+  if allowed is not None:
+    allowed = jnp.asarray(allowed, bool)
+    filters['allowed_L' if allowed.ndim == 1 else 'allowed_BL'] = allowed
+  for name, arrays in filters.items():
+    for x in jax.tree.leaves(arrays):
+      if x.shape[-1] < n_labels:
+        raise ValueError(
+          f'the last axis of {name} has the length {x.shape[-1]}, which is '
+          f'less than the number of labels, {n_labels}'
+        )
+  return filters
+
+
+def _resized(width: int, x: jax.Array) -> jax.Array:
+  """Returns an array with its last axis cut or padded to this width."""
+  missing = max(0, width - x.shape[-1])
+  return jnp.pad(x[..., :width], [(0, 0)] * (x.ndim - 1) + [(0, missing)])
+
+
+def _shard_topk(static, rows, shared, features, filters):
+  """Runs on each shard of labels, and returns the merged lists of shards."""
+  graphdef, n_labels, chunk, k, sigmoid, recall, axes = static
+  parts = HeadParts(graphdef, rows, shared)
+  features = chunks.all_documents(features, axes)
+  documents = jax.tree.leaves(features)[0].shape[0]
+
+  per_shard = chunks.shard_rows(rows, n_labels)
+  size = chunks.chunk_size(per_shard, chunk)
+
+  def body(i, best):
+    # The last chunk starts early enough to have the full size, and overlaps the
+    # chunk before it. So all chunks have one size, and one program is compiled.
+    start = jnp.minimum(i * size, per_shard - size)
+    logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
+    ids_C = chunks.labels(rows, axes, start, size)
+    real_C = (ids_C < n_labels) & (start + jnp.arange(size) >= i * size)
+    cut = jax.tree.map(
+      lambda x: lax.dynamic_slice_in_dim(x, start, size, axis=-1), filters
+    )
+    first = ids_C[0]
+    return _with_chunk(best, logits_BC, first, real_C, cut, sigmoid, recall)
+
+  best = Best.none(1 + len(filters.get('slices_L', ())), documents, k)
+  best = lax.fori_loop(0, -(-per_shard // size), body, best)
+  if lax.axis_size(axes) == 1:
+    return best
+  # Shards come in the order of their labels. So if scores are equal, the lower
+  # index still comes first.
+  if DATA in axes:
+    best = lax.all_to_all(best, DATA, split_axis=1, concat_axis=2, tiled=True)
+  return lax.all_gather(best, LABEL, axis=2, tiled=True).first(k)
+
+
+def _with_chunk(
+  best: Best,
+  logits_BC: jax.Array,
+  first: jax.Array,
+  real_C: jax.Array,
+  filters: Mapping[str, Any],
+  sigmoid: tuple[float, float],
+  recall: float = 1.0,
+) -> Best:
+  """Adds the labels of a chunk to the lists [G, B, K].
+
+  Labels are left out where real_C is False.
+  """
+  scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
+  all_C = jnp.ones_like(real_C)
+  masks_GC = jnp.stack([all_C, *filters.get('slices_L', ())])
+
+  def add_to_slice(best_and_mask):
+    best, mask_C = best_and_mask
+    masked_BC = jnp.where(mask_C, scores_BC, -jnp.inf)
+    return with_chunk(best, masked_BC, first, recall)
+
+  # A loop over slices needs only one masked copy of the scores at a time.
+  return lax.map(add_to_slice, (best, masks_GC))
+
+
+def _scores(
+  logits_BC: jax.Array,
+  real_C: jax.Array,
+  filters: Mapping[str, Any],
+  sigmoid: tuple[float, float],
+) -> jax.Array:
+  """Returns the scores for ranking, -inf where a label must not be selected."""
+  scores_BC = logits_BC.astype(jnp.float32)
+  allowed_BC = real_C[None]
+  if 'weights_L' in filters:
+    # Logarithms keep high probabilities apart. The probabilities themselves
+    # would be rounded to 1.
+    if sigmoid != AS_LOGITS:
+      scores_BC = sigmoid[0] * scores_BC + sigmoid[1]
+    scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])
+  if 'allowed_L' in filters:
+    allowed_BC = allowed_BC & filters['allowed_L']
+  if 'allowed_BL' in filters:
+    allowed_BC = allowed_BC & filters['allowed_BL']
+  return jnp.where(allowed_BC, scores_BC, -jnp.inf)

@@ -1,0 +1,160 @@
+"""Defines the encoder of labels, which reads their names and their taxonomy."""
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Float32, Int32
+
+from xjax.core.errors import ConfigError
+from xjax.core.numerics import product
+from xjax.core.types import PAD
+from xjax.networks.encoders.bert import STDDEV
+from xjax.networks.encoders.layers import Dense, LayerNorm
+from xjax.networks.heads.attend import MASKED
+from xjax.networks.heads.head import Frozen
+from xjax.networks.views.taxonomy_parts import TaxonomyParts
+
+_NORM_EPS = 1e-12  # BERT's
+
+
+class LabelEncoder(nnx.Module):
+  """Computes a vector of each label with one layer of Graphormer.
+
+  This is the label encoder of HGCLR (Wang et al. 2022, "Incorporating Hierarchy
+  into Text Encoder"). Graphormer is by Ying et al. 2021.
+
+  The input of a node is the mean of the word vectors of its name, plus a
+  learned vector of the node. All nodes of a part of the taxonomy attend to each
+  other. A bias is added to the score of the nodes i and j:
+
+    b_ij = distance[d] + (the sum of edge[e] over the edges e from i to j) / d
+
+  where d is the number of edges from i to j in the tree of the taxonomy. The
+  same bias is used by all heads. A residual connection and a layer norm follow.
+  As in the code of Wang et al., there is no feed-forward network.
+
+  Attributes:
+    pieces: int32 [nodes, S], the words or pieces of each node's name, and PAD.
+      A run sets them when it starts. It is never trained.
+    vector: float32 [nodes, D], the learned vectors.
+    edge: float32 [nodes], for each node the edge above the node.
+    distance: float32 [largest distance + 1].
+    nodes, paths, counted: the parts of the taxonomy (TaxonomyParts).
+  """
+
+  def __init__(
+    self,
+    parts: TaxonomyParts,
+    dim: int,
+    *,
+    heads: int,
+    name_tokens: int,
+    dtype: DTypeLike = jnp.float32,
+    rngs: nnx.Rngs,
+  ):
+    """Draws fresh normal weights with standard deviation 0.02.
+
+    Args:
+      parts: the parts of the taxonomy.
+      dim: size D of word vectors and of label vectors.
+      heads: number of heads of the attention.
+      name_tokens: largest number S of words or pieces of a name.
+      dtype: dtype of activations and products.
+      rngs: stream `params`.
+
+    Raises:
+      ConfigError: the heads do not divide D.
+    """
+    if dim % heads:
+      raise ConfigError(
+        f'config.model.views.heads={heads}: must divide {dim}, the size of a '
+        'word vector'
+      )
+    self.heads, self.dtype = heads, jnp.dtype(dtype)
+    count, depth = parts.nodes.max() + 1, parts.paths.shape[2]
+    normal = nnx.initializers.normal(STDDEV)
+    self.pieces = Frozen(jnp.full((count, name_tokens), PAD, jnp.int32))
+    self.nodes = Frozen(jnp.asarray(parts.nodes))
+    self.paths = Frozen(jnp.asarray(parts.paths))
+    self.counted = Frozen(jnp.asarray(parts.counted))
+    self.vector = nnx.Param(normal(rngs.params(), (count, dim)))
+    self.edge = nnx.Param(normal(rngs.params(), (count,)))
+    self.distance = nnx.Param(normal(rngs.params(), (2 * depth + 1,)))
+    self.inputs = Dense(dim, 3 * dim, stddev=STDDEV, rngs=rngs)
+    self.output = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
+    self.norm = LayerNorm(dim, _NORM_EPS)
+
+  def __call__(
+    self,
+    nodes_C: Int32[Array, ' C'],
+    paths: Int32[Array, 'C depth'],
+    table: Float[Array, 'words D'],
+  ) -> Float[Array, 'C D']:
+    """Returns the vectors of the nodes of one part of the taxonomy.
+
+    Args:
+      nodes_C: a row of `nodes`.
+      paths: the paths of these nodes, a row of `paths`.
+      table: the vectors of words or pieces.
+
+    Returns:
+      label_CD, in dtype. The values at PAD have no meaning.
+    """
+    x_CD = self._inputs(nodes_C, table).astype(self.dtype)
+    count, dim = x_CD.shape
+    inputs = self.inputs(x_CD).reshape(count, 3, self.heads, -1)
+    query, key, value = (inputs[:, i].swapaxes(0, 1) for i in range(3))
+    score = product(query, key, (2, 2), shared=1) * query.shape[2] ** -0.5
+    score = score + self._bias(nodes_C, paths)
+    weight = jax.nn.softmax(jnp.where(nodes_C != PAD, score, MASKED), axis=-1)
+    mixed = product(weight.astype(self.dtype), value, (2, 1), shared=1)
+    mixed_CD = mixed.swapaxes(0, 1).reshape(count, dim).astype(self.dtype)
+    wide_CD = (x_CD + self.output(mixed_CD)).astype(jnp.float32)
+    return self.norm(wide_CD).astype(self.dtype)
+
+  def _inputs(
+    self, nodes_C: Int32[Array, ' C'], table: Float[Array, 'words D']
+  ) -> Float32[Array, 'C D']:
+    """Returns the mean word vector of each name, plus the node's vector."""
+    pieces_CS = self.pieces[...][nodes_C]
+    is_piece_CS = pieces_CS != PAD
+    words_CSD = table[jnp.where(is_piece_CS, pieces_CS, 0)]
+    total_CD = jnp.where(is_piece_CS[..., None], words_CSD, 0).sum(axis=1)
+    counts_C1 = jnp.maximum(is_piece_CS.sum(axis=1, keepdims=True), 1)
+    return total_CD / counts_C1 + self.vector[...][nodes_C]
+
+  def _bias(
+    self, nodes_C: Int32[Array, ' C'], paths: Int32[Array, 'C depth']
+  ) -> Float32[Array, 'C C']:
+    """Returns b_ij for the nodes of a part.
+
+    The edges from i to j are the edges above i and above j, up to the root,
+    without the edges that both paths have. So no table of paths between nodes
+    is needed.
+    """
+    count = len(nodes_C)
+    rows = jnp.arange(count)[:, None]
+    places = jnp.where(paths == PAD, count, paths)
+    is_above_CC = jnp.zeros((count, count + 1)).at[rows, places].set(1.0)
+    is_above_CC = is_above_CC[:, :count]
+    edge_C = self.edge[...][nodes_C]
+    distance_CC = _between(is_above_CC, jnp.ones(count))
+    edges_CC = _between(is_above_CC, edge_C)
+    by_distance_CC = self.distance[...][distance_CC.astype(jnp.int32)]
+    return by_distance_CC + edges_CC / jnp.maximum(distance_CC, 1)
+
+
+def _between(
+  is_above_CC: Float32[Array, 'C C'], edge_C: Float32[Array, ' C']
+) -> Float32[Array, 'C C']:
+  """Returns the sum over the edges on the path between two nodes.
+
+  Args:
+    is_above_CC: 1 where node j is node i or is above node i, else 0.
+    edge_C: the number of the edge above each node.
+  """
+  weighted_CC = is_above_CC * edge_C
+  own_C = weighted_CC.sum(axis=1)
+  shared_CC = product(weighted_CC, is_above_CC, (1, 1))
+  return own_C[:, None] + own_C[None, :] - 2 * shared_CC

@@ -1,0 +1,256 @@
+"""Answers requests with the model of a run."""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+from typing import Any, Protocol
+
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.progress import hidden_progress
+from xjax.core.types import PAD
+from xjax.data.schema import Document
+from xjax.judge.prediction_lines import ExplainedDocument, prediction_line
+from xjax.judge.predictions import Lists
+from xjax.models.model_configs import is_neural
+from xjax.models.predictor import Prediction, Predictor, check_explains
+from xjax.run.evaluate import TUNED, Threshold
+from xjax.run.serve.batcher import Question
+from xjax.run.serve.request import (
+  PredictRequest,
+  Refused,
+  parse_request,
+)
+from xjax.run.tag import TaggedDocuments, labelled_split, load_predictor
+from xjax.version import __version__
+
+SHADED_WORDS = 5  # the page underlines so many words for a label
+
+
+class Pages(Protocol):
+  """Writes the HTML of the page on which texts are tried by hand."""
+
+  def page(self, facts: dict[str, Any]) -> str:
+    """Returns the page; `facts` are those of Service.facts."""
+
+  def shaded(self, explained: ExplainedDocument, attends: bool) -> str:
+    """Returns a document with labels, whose words are shaded by weight.
+
+    Args:
+      explained: the document with its labels.
+      attends: whether the weights are attention, as in Explanations.
+    """
+
+  def plain(self, labels: Sequence[Prediction]) -> str:
+    """Returns the labels of a document, for a model that explains nothing."""
+
+
+class Service:
+  """Predicts, explains and lists the labels of a model.
+
+  Attributes:
+    predictor: the model.
+    explains: whether the model can explain its labels by words.
+    max_k: int, the largest number of labels of a document in an answer.
+    facts: what the page and /health say of the model.
+  """
+
+  def __init__(self, predictor: Predictor, pages: Pages) -> None:
+    """Wraps a predictor.
+
+    Raises:
+      ConfigError: the run reads vectors or features, not text.
+    """
+    tokens = predictor.config.data.tokens
+    if tokens.dense or tokens.sparse:
+      raise ConfigError(
+        f'{predictor.workdir.path}: this run reads vectors or features from '
+        'files, but requests have texts; use xjax predict'
+      )
+    self.predictor, self._pages = predictor, pages
+    self.explains = _explains(predictor)
+    self._attends = is_neural(predictor.config.model)
+    self.max_k = predictor.config.eval.depth
+    # Settled once, so that answers never depend on later files.
+    self._tuned: Threshold | str
+    try:
+      self._tuned = Threshold.of(TUNED, predictor)
+    except ConfigError as error:
+      self._tuned = str(error)
+    self.facts = self._all_facts()
+
+  @classmethod
+  def load(
+    cls,
+    workdir: str | os.PathLike,
+    pages: Pages,
+    labels: str = '',
+    step: int | None = None,
+  ) -> 'Service':
+    """Loads a run, and compiles everything that requests will need.
+
+    Args:
+      workdir: folder of the run.
+      pages: writes the page for trying the model.
+      labels: path of further labels to score (read_new_labels); '' if none.
+      step: int, step of the checkpoint; None for the best checkpoint.
+
+    Raises:
+      ConfigError: the run reads no text, or cannot score new labels.
+      DataError: a file has a fault.
+    """
+    predictor = load_predictor(workdir, labels, step)
+    service = cls(predictor, pages)
+    predictor.warmup(service.explains)
+    return service
+
+  def parse(
+    self, body: bytes, max_documents: int, shaded: bool = False
+  ) -> PredictRequest:
+    """Reads the body of a request, and checks its threshold.
+
+    Args:
+      body: the bytes of the body.
+      max_documents: int, the largest number of documents.
+      shaded: whether the answers are HTML with shaded words.
+
+    Raises:
+      Refused: the body has a fault, or the model cannot explain.
+    """
+    data = self.predictor.config.data
+    request = parse_request(body, data, self.max_k, max_documents)
+    words, threshold = request.words, request.threshold
+    try:
+      if threshold is not None:
+        threshold = self._threshold(threshold)
+      if words:
+        check_explains(self.predictor.config)
+    except ConfigError as error:
+      raise Refused(400, str(error)) from error
+    if shaded:
+      words = SHADED_WORDS if self.explains else 0
+    return dataclasses.replace(
+      request, words=words, threshold=threshold, shaded=shaded
+    )
+
+  def answer(self, questions: Sequence[Question]) -> list[str]:
+    """Returns the answer for each document, as JSON or as HTML."""
+    requests, documents = zip(*questions, strict=True)
+    with hidden_progress():
+      lists = self._cut(self.predictor.lists(documents, self.max_k), requests)
+      whys = self._explain(lists, requests, documents)
+    space, answers = self.predictor.space, []
+    for row, (request, document) in enumerate(questions):
+      if request.shaded:
+        answers.append(whys[row] or self._plain(lists, row))
+        continue
+      ids_K, scores_K = lists.ids[row], lists.scores[row]
+      scores_K = self.predictor.readable(ids_K, scores_K)
+      answers.append(
+        prediction_line(document.id, ids_K, scores_K, space.labels, whys[row])
+      )
+    return answers
+
+  def labels(self, first: int, count: int) -> dict[str, Any]:
+    """Returns some labels of the model, in the order of the model."""
+    predictor = self.predictor
+    total = predictor.n_labels
+    counts = predictor.space.train_counts
+    rows = range(min(first, total), min(first + count, total))
+    described = [(predictor.space.labels[row], counts[row]) for row in rows]
+    return {
+      'total': total,
+      'labels': [
+        {'id': label.id, 'name': label.name, 'train_count': int(n)}
+        for label, n in described
+      ],
+    }
+
+  def _all_facts(self) -> dict[str, Any]:
+    predictor = self.predictor
+    return {
+      'model': type(predictor.config.model).__name__,
+      'run': predictor.workdir.path.name,
+      'labels': predictor.n_labels,
+      'step': predictor.step,
+      'explains': self.explains,
+      'attends': self._attends,
+      'max_k': self.max_k,
+      'tuned_threshold': self._tuned_probability(),
+      'version': __version__,
+    }
+
+  def _tuned_probability(self) -> float | None:
+    """Returns the least probability of the labels that 'tuned' assigns."""
+    if isinstance(self._tuned, str):
+      return None
+    return min(self._tuned.probabilities(self.predictor), default=None)
+
+  def page(self) -> str:
+    """Returns the page on which texts are tried by hand."""
+    return self._pages.page(self.facts)
+
+  def _threshold(self, threshold: str | float) -> Threshold:
+    if threshold != TUNED:
+      return Threshold.of(threshold, self.predictor)
+    if isinstance(self._tuned, str):
+      raise ConfigError(self._tuned)
+    return self._tuned
+
+  def _cut(self, lists: Lists, requests: Sequence[PredictRequest]) -> Lists:
+    """Keeps the labels that each request asks for; the rest becomes PAD."""
+    ids, scores = lists.ids.copy(), lists.scores.copy()
+    for row, request in enumerate(requests):
+      ids[row, request.k :], scores[row, request.k :] = PAD, -np.inf
+      if request.threshold is not None:
+        one = Lists(ids[row : row + 1], scores[row : row + 1])
+        kept = request.threshold.keep(one, self.predictor)
+        ids[row], scores[row] = kept.ids[0], kept.scores[0]
+    return Lists(ids, scores)
+
+  def _explain(
+    self,
+    lists: Lists,
+    requests: Sequence[PredictRequest],
+    documents: Sequence[Document],
+  ) -> list[Any]:
+    """Explains the labels of those documents whose requests ask for it.
+
+    Returns:
+      For each document: None; or HTML; or the words that explain each label.
+    """
+    results: list[Any] = [None] * len(requests)
+    rows = [row for row, request in enumerate(requests) if request.words]
+    if not rows:
+      return results
+    some, ids = [documents[row] for row in rows], lists.ids[rows]
+    most = max(requests[row].words for row in rows)
+    n_shaded = len(rows) * any(requests[row].shaded for row in rows)
+    explained = self.predictor.explanations(some, ids, most, n_shaded)
+    unknown = [None] * len(rows)
+    split, space = labelled_split(some, unknown, self.predictor.space)
+    lists = Lists(ids, lists.scores[rows])
+    tagged = TaggedDocuments(self.predictor, lists, split, space)
+    for at, row in enumerate(rows):
+      if requests[row].shaded:
+        results[row] = self._pages.shaded(
+          tagged.explained(explained, at), self._attends
+        )
+      else:
+        own = dataclasses.replace(explained, words=requests[row].words)
+        results[row] = self.predictor.why(some[at], own, at)
+    return results
+
+  def _plain(self, lists: Lists, row: int) -> str:
+    """Returns HTML with the labels of a document, without shaded words."""
+    one = Lists(lists.ids[row : row + 1], lists.scores[row : row + 1])
+    return self._pages.plain(self.predictor.predictions(one)[0])
+
+
+def _explains(predictor: Predictor) -> bool:
+  try:
+    check_explains(predictor.config)
+  except ConfigError:
+    return False
+  return True

@@ -1,0 +1,335 @@
+"""Chooses the labels of documents by a strategy, with a finished run."""
+
+from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+import enum
+import math
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.progress import progress
+from xjax.core.types import AS_LOGITS, Batch, ScoreKind
+from xjax.data.schema import Document, LabelSpace, Split, propensity_weights
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.vectors.feature_rows import FeatureRows
+from xjax.judge.calibration import Method
+from xjax.judge.criteria import Criteria
+from xjax.judge.files.label_costs import read_label_costs
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.predictions import Lists, Predictions, list_length
+from xjax.models.load import DEV
+from xjax.models.predictor import Predictor
+from xjax.run.strategies.ranked_documents import RankedDocuments
+from xjax.run.strategies.strategies import (
+  BoundedRandomStrategy,
+  CoverageStrategy,
+  StandardStrategy,
+  Strategy,
+  WeightedStrategy,
+  choose,
+)
+
+
+class StrategyKind(enum.Enum):
+  """Defines the values of the flag --strategy; see strategies.py."""
+
+  STANDARD = 'standard'
+  PROPENSITY = 'propensity'
+  COVERAGE = 'coverage'
+  BOUNDED_RANDOM = 'bounded_random'
+  COST = 'cost'
+
+
+@dataclasses.dataclass(frozen=True)
+class StrategyRequest:
+  """Holds a user's request to choose labels by a strategy.
+
+  Attributes:
+    kind: the strategy. PROPENSITY uses the run's eval.propensity.
+    k: int, number of labels to choose for each document.
+    beta: float, setting of COVERAGE.
+    seed: int, seed of COVERAGE and BOUNDED_RANDOM.
+    costs: path of the file of label weights, for COST (see read_label_costs).
+  """
+
+  kind: StrategyKind
+  k: int
+  beta: float = 0.0
+  seed: int = 0
+  costs: str = ''
+
+  def __post_init__(self) -> None:
+    """Checks the request before any file is read.
+
+    Raises:
+      ConfigError: a value is impossible or missing.
+    """
+    if self.k < 1:
+      raise ConfigError(f'--strategy_k={self.k}: must be at least 1')
+    if not 0 <= self.beta < math.inf:
+      raise ConfigError(f'--beta={self.beta}: must be a number of at least 0')
+    if self.kind is StrategyKind.COST and not self.costs:
+      raise ConfigError('--strategy=cost needs --costs=FILE')
+
+  def check_cut_offs(self, ks: Sequence[int]) -> None:
+    """Checks that no cut-off is larger than the number of chosen labels.
+
+    Raises:
+      ConfigError: a cut-off is larger.
+    """
+    if max(ks, default=0) > self.k:
+      raise ConfigError(
+        f'--ks={max(ks)}: must be at most --strategy_k={self.k}, the number of '
+        'chosen labels'
+      )
+
+  def parameters(self) -> dict[str, Any]:
+    """Returns a dict of the settings that decide which labels are chosen."""
+    settings = {'strategy': self.kind.value, 'k': self.k}
+    match self.kind:
+      case StrategyKind.COVERAGE:
+        settings |= {'beta': self.beta, 'seed': self.seed}
+      case StrategyKind.BOUNDED_RANDOM:
+        settings |= {'b': BoundedRandomStrategy.b, 'seed': self.seed}
+      case StrategyKind.COST:
+        settings |= {'costs': self.costs}
+    return settings
+
+  def criteria(self, usual: Criteria) -> Criteria:
+    """Returns the usual criteria without the cut-offs that are larger than k.
+
+    If all cut-offs are larger than k, the only cut-off is k.
+    """
+    ks = [k for k in usual.ks if k <= self.k] or [self.k]
+    return dataclasses.replace(usual, ks=tuple(ks))
+
+  def strategy(
+    self, space: LabelSpace, propensity: Sequence[float]
+  ) -> Strategy:
+    """Builds the strategy for the labels of a run.
+
+    Args:
+      space: label space of the run.
+      propensity: A and B of the propensity formula.
+
+    Raises:
+      DataError: the file with label weights has a fault, or there are too few
+        training documents for propensities.
+    """
+    match self.kind:
+      case StrategyKind.STANDARD:
+        return StandardStrategy()
+      case StrategyKind.BOUNDED_RANDOM:
+        return BoundedRandomStrategy(seed=self.seed)
+      case StrategyKind.COVERAGE:
+        return CoverageStrategy(float(self.beta), self.seed)
+      case StrategyKind.PROPENSITY:
+        counts = space.train_counts
+        return WeightedStrategy(
+          propensity_weights(counts, space.n_train, *propensity)
+        )
+      case StrategyKind.COST:
+        return WeightedStrategy(read_label_costs(self.costs, space.index))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ChosenLabels:
+  """Holds the labels that a strategy chose for N documents.
+
+  Attributes:
+    predictions: predictions. The lists `all` hold the chosen labels.
+    lists: the chosen labels in the order of `predictions`, with the scores of
+      the scorer.
+    asked_again: int, number of additional lists that the scorer computed for
+      documents that had a list before.
+    seconds: float, time to choose the labels. The time to make batches, to
+      score and to compile is included. The time for the lists of slices is not.
+  """
+
+  predictions: Predictions
+  lists: Lists
+  asked_again: int
+  seconds: float
+
+  def facts(self) -> dict[str, int | float]:
+    """Returns a dict of the numbers of documents and lists, and of the time.
+
+    The lists are those of `asked_again`. The time is in ms per document.
+    """
+    n = len(self.predictions)
+    return {
+      'documents': n,
+      'asked_again': self.asked_again,
+      'ms_per_document': 1000 * self.seconds / max(n, 1),
+    }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Chooser:
+  """Chooses labels by a strategy, with the scores of a model.
+
+  Logits are used without calibration, even if the run has a calibration.
+
+  Attributes:
+    request: the user's request.
+    strategy: strategy for the labels of the model.
+    predictor: the model.
+    sigmoid: a and b. A score z has the probability sigmoid(a z + b).
+  """
+
+  request: StrategyRequest
+  strategy: Strategy
+  predictor: Predictor
+  sigmoid: tuple[float, float]
+
+  @classmethod
+  def of(cls, request: StrategyRequest, predictor: Predictor) -> 'Chooser':
+    """Builds a chooser, and finds all faults before any document is scored.
+
+    Raises:
+      ConfigError: the strategy needs probabilities, but the run has none.
+      DataError: the label weights or the propensities have a fault (see
+        StrategyRequest.strategy).
+    """
+    propensity = predictor.config.eval.propensity
+    strategy = request.strategy(predictor.space, propensity)
+    sigmoid = AS_LOGITS
+    if isinstance(strategy, WeightedStrategy | CoverageStrategy):
+      sigmoid = _sigmoid(predictor, request)
+    return cls(request, strategy, predictor, sigmoid)
+
+  def choose(
+    self,
+    predictions: Predictions,
+    split: Split,
+    features: FeatureRows | None = None,
+  ) -> ChosenLabels:
+    """Chooses labels for documents; all processes get the same labels.
+
+    Args:
+      predictions: the predictor's lists for the documents, ranked by score.
+      split: the documents.
+      features: vectors of the documents, if the run reads vectors.
+    """
+    by_score, title = predictions.lists[ALL], self.request.kind.value
+    documents = RankedDocuments(
+      self.predictor,
+      _batches_of(self.predictor, split, features, title),
+      len(split),
+      self.sigmoid,
+      (by_score.ids, by_score.scores),
+    )
+    start = time.perf_counter()
+    k = list_length(self.request.k, self.predictor.n_labels)
+    chosen = choose(self.strategy, documents, k)
+    seconds = time.perf_counter() - start
+    lists = Lists(chosen.ids_NK, chosen.ranks_NK)
+    labels = ChosenLabels(
+      _with_lists(predictions, self.request, lists),
+      Lists(chosen.ids_NK, chosen.scores_NK),
+      chosen.asked_again,
+      seconds,
+    )
+    _log(labels)
+    return labels
+
+
+def _with_lists(
+  predictions: Predictions, request: StrategyRequest, lists: Lists
+) -> Predictions:
+  """Replaces the lists `all` of predictions and adds the strategy's name."""
+  lists = Lists(lists.ids, lists.scores.astype(np.float32))
+  changed = dataclasses.replace(
+    predictions, lists={**predictions.lists, ALL: lists}
+  )
+  if request.kind is StrategyKind.STANDARD:
+    return changed
+  settings = request.parameters()
+  name = settings.pop('strategy')
+  return dataclasses.replace(
+    changed,
+    score_kind=ScoreKind.MARGIN,
+    assigned_above=None,
+    strategy=f'{name}({", ".join(f"{n}={v}" for n, v in settings.items())})',
+  )
+
+
+def _sigmoid(
+  predictor: Predictor, request: StrategyRequest
+) -> tuple[float, float]:
+  """Returns a and b, which turn the model's scores into probabilities."""
+  calibration = predictor.calibration
+  if predictor.score_kind is not ScoreKind.MARGIN:
+    return AS_LOGITS
+  if calibration is None or calibration.method is Method.NONE:
+    if calibration:
+      advice = f'They could not be calibrated on dev ({calibration.reason})'
+    elif DEV in predictor.workdir.digests():
+      advice = (
+        'xjax evaluate --split=dev calibrates the margins, unless '
+        'eval.calibration is none'
+      )
+    else:
+      advice = (
+        'The run has no dev split, which calibration needs. A run with a '
+        'logistic loss needs no calibration'
+      )
+    raise ConfigError(
+      f'--strategy={request.kind.value} needs probabilities, but the scores of '
+      f'this run are margins. {advice}. --strategy=standard and '
+      '--strategy=bounded_random work with scores of any kind'
+    )
+  return float(calibration.a), float(calibration.b)
+
+
+def _batches_of(
+  predictor: Predictor, split: Split, features: FeatureRows | None, title: str
+) -> Callable[[np.ndarray], Iterable[Batch]]:
+  """Returns a function that turns row numbers of documents into batches.
+
+  RankedDocuments calls the function. `title` is the title of the progress bar.
+  """
+
+  def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
+    vectors = features
+    if vectors is not None:
+      vectors = vectors.select(rows_N, [split.ids[row] for row in rows_N])
+    documents = split.documents
+    if isinstance(documents, SparseDocuments):
+      documents = documents.select(rows_N)
+    else:
+      documents = _SomeDocuments(documents, rows_N)
+    batches = predictor.text_batches(documents, vectors)
+    with progress(batches, title, unit='batch') as shown:
+      yield from shown
+
+  return batches_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _SomeDocuments(Sequence[Document]):
+  """Holds some documents of a split. Each access reads the document again."""
+
+  documents: Sequence[Document]
+  rows_N: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.rows_N)
+
+  def __getitem__(self, place: int) -> Document:
+    return self.documents[int(self.rows_N[place])]
+
+
+def _log(labels: ChosenLabels) -> None:
+  facts = labels.facts()
+  logging.info(
+    'labels chosen by %s: %s documents, %.3g ms per document, %s extra lists',
+    labels.predictions.strategy or StrategyKind.STANDARD.value,
+    f'{facts["documents"]:,}',
+    facts['ms_per_document'],
+    f'{facts["asked_again"]:,}',
+  )

@@ -1,1 +1,0 @@
-"""Holds the further views of training documents."""

@@ -1,0 +1,370 @@
+"""Makes batches of a few static shapes, with random access through grain.
+
+Buckets are the lengths to which documents are padded. A document goes to the
+smallest bucket that holds its tokens. All documents of a batch are in one
+bucket, so jit traces one program per bucket. If zones are kept apart, the
+length of a document is the length of its longest zone. All documents of a
+bucket are padded to the same number of zones. If documents are packed (several
+documents share a row), there is one bucket, and jit traces one program per
+number of rows. The content of a batch depends only on seed and index, not on
+the number of threads and processes.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import sys
+import threading
+import typing
+
+import numpy as np
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh_config import WHOLE, Share
+from xjax.core.rng import host_generator
+from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.text.words import PAD_ID, UNKNOWN_ID
+from xjax.data.vectors.feature_rows import FeatureRows
+from xjax.train.batches.candidates import TrainShortlists
+from xjax.train.batches.packing import Packing
+from xjax.train.batches.zones import Zones
+
+if typing.TYPE_CHECKING:
+  import grain
+
+MIN_POSITIVES = 4
+
+Documents = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
+
+
+class _Buckets:
+  """Groups documents by length, and makes batches as NumPy arrays."""
+
+  def __init__(
+    self,
+    tokens: Documents,
+    gold: Ragged,
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    share: Share,
+    padding: int,
+    packing: Packing | None,
+  ) -> None:
+    widths = np.asarray(buckets, np.int64)
+    if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
+      raise ConfigError(
+        f'data.tokens.buckets={tuple(buckets)} must be one or more ascending '
+        'lengths, each at least 1'
+      )
+    if len(tokens) != len(gold):
+      raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
+    if len(tokens) and tokens.lengths.max() > widths[-1]:
+      unit = 'zone' if isinstance(tokens, Zones) else 'document'
+      raise ConfigError(
+        f'a {unit} has {tokens.lengths.max()} tokens, but the last of '
+        f'data.tokens.buckets is {widths[-1]}; set the last bucket to '
+        'data.tokens.max_tokens'
+      )
+    if packing:
+      packing.check(batch_size)
+      widths = widths[-1:]
+    self._tokens, self._gold = tokens, gold
+    self._padding, self._packing = padding, packing
+    self._batch_size = batch_size
+    self._share, self._own_rows = share, share.rows(batch_size)
+    self._lengths_N = tokens.lengths.astype(np.int32)
+    self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
+    if isinstance(tokens, Zones):
+      self._most_zones = [
+        int(tokens.counts[self._bucket_N == i].max(initial=1))
+        for i in range(len(widths))
+      ]
+    self._shapes = [
+      (int(width), _positives_width(gold.lengths[self._bucket_N == i]))
+      for i, width in enumerate(widths)
+    ]
+
+  @property
+  def shapes(self) -> set[tuple[int, int]]:
+    """Returns the shapes of batches as (tokens T, positives P).
+
+    Without packing, jit traces one program for each shape.
+    """
+    return {self._shapes[i] for i in np.unique(self._bucket_N)}
+
+  @property
+  def steps_by_shape(self) -> dict[tuple[int, ...], int]:
+    """Returns the number of batches per epoch for each shape.
+
+    A shape is (tokens T, positives P), or (zones Z, T, P).
+    """
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    steps: dict[tuple[int, ...], int] = {}
+    for bucket in np.flatnonzero(counts):
+      shape = self._shapes[bucket]
+      if isinstance(self._tokens, Zones):
+        shape = (self._most_zones[bucket], *shape)
+      steps[shape] = -(-int(counts[bucket]) // self._batch_size)
+    return steps
+
+  @property
+  def mean_length(self) -> float:
+    """Returns the mean length of documents (see the module) in tokens."""
+    return float(self._lengths_N.mean())
+
+  def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divides documents into batches, each with documents of one bucket.
+
+    Args:
+      order: integers [N], rows of the documents. The batches of a bucket are
+        filled in this order.
+
+    Returns:
+      rows: int32 [batches, batch_size], rows of documents, with PAD in the
+        empty places of a bucket's last batch.
+      buckets: int64 [batches], the bucket of each batch.
+    """
+    order = order[np.argsort(self._bucket_N[order], kind='stable')]
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    batches = -(-counts // self._batch_size)
+    rows = np.full((batches.sum(), self._batch_size), PAD, np.int32)
+    # The batches of all buckets are concatenated. Each bucket fills its places
+    # from the first one, so that only the end of its last batch is empty.
+    place_N = np.arange(len(order))
+    filled = np.cumsum(counts) - counts
+    starts = (np.cumsum(batches) - batches) * self._batch_size
+    place_N += np.repeat(starts - filled, counts)
+    rows.reshape(-1)[place_N] = order
+    return rows, np.repeat(np.arange(len(batches)), batches)
+
+  def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
+    """Makes this process's share of a batch.
+
+    Args:
+      rows: int32 [batch_size], rows of the documents of all processes.
+      bucket: int, the bucket of the batch.
+    """
+    if self._packing:
+      inputs = self._pack(rows, self._packing)
+    else:
+      inputs = self._read(rows[self._own_rows], bucket)
+    rows = rows[self._own_rows]
+    return Batch(
+      **inputs,
+      positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
+      mask_B=rows != PAD,
+      doc_B=rows,
+    )
+
+  def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
+    """Returns the input fields of a packed batch; all lengths are above 0."""
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    lengths_B = np.maximum(lengths_B, 1)
+    plan = packing.plan(lengths_B, self._shapes[0][0])
+    documents = [
+      self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
+      for row in rows[self._own_rows]
+    ]
+    tokens_BT, segments_BT = plan.fill_rows(
+      documents, self._share, self._padding
+    )
+    return {
+      'tokens_BT': tokens_BT,
+      'segments_BT': segments_BT,
+      'lengths_B': lengths_B[self._own_rows],
+      'first_B': plan.first_B[self._own_rows],
+    }
+
+  def _read(
+    self, rows: np.ndarray, bucket: int
+  ) -> dict[str, np.ndarray | None]:
+    """Returns the input fields of a batch; no document has length 0."""
+    width = self._shapes[bucket][0]
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    features_BTD = None
+    if isinstance(self._tokens, FeatureRows):
+      tokens_BT = None
+      features_BTD = self._tokens.padded(rows, width)
+    elif isinstance(self._tokens, Zones):
+      most = self._most_zones[bucket]
+      tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
+    else:
+      tokens_BT = self._tokens.padded(rows, width, self._padding)
+    # A softmax over no tokens would be NaN, so an empty row gets a token.
+    first_length_B = lengths_B.reshape(len(rows), -1)[:, 0]
+    if tokens_BT is not None:
+      tokens_BT.reshape(len(rows), -1)[first_length_B == 0, 0] = UNKNOWN_ID
+    np.maximum(first_length_B, 1, out=first_length_B)
+    return {
+      'tokens_BT': tokens_BT,
+      'lengths_B': lengths_B,
+      'features_BTD': features_BTD,
+    }
+
+
+def _positives_width(counts: np.ndarray) -> int:
+  """Returns the smallest power of two, at least 4, that holds all counts."""
+  most = max(MIN_POSITIVES, int(counts.max(initial=0)))
+  return 1 << (most - 1).bit_length()
+
+
+class TrainBatches(_Buckets):
+  """Yields shuffled batches of a training split, without end.
+
+  Element i is batch i mod steps_per_epoch of epoch i // steps_per_epoch. An
+  epoch has every document exactly once. Only seed and epoch determine which
+  documents share a batch, and the order of batches.
+
+  Rows that only fill a bucket's last batch have mask False and doc PAD. Such a
+  row, and a document without tokens, has one unknown token (the id 1) and the
+  length 1. If zones are kept apart, only the first zone has this token. If
+  documents are vectors, the row has one vector of zeros.
+
+  Positives are never truncated: the width P is the smallest power of two, at
+  least 4, that holds all positives of the bucket.
+  """
+
+  def __init__(
+    self,
+    tokens: Documents,
+    gold: Ragged,
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    seed: int,
+    share: Share = WHOLE,
+    workers: int = 2,
+    padding: int = PAD_ID,
+    packing: Packing | None = None,
+    shortlists: TrainShortlists | None = None,
+  ) -> None:
+    """Prepares the buckets without reading any document.
+
+    Args:
+      tokens: N rows of token ids, or zones or vectors of N documents.
+      gold: N rows of label indices.
+      batch_size: int, documents per batch, over all processes.
+      buckets: static lengths T, ascending; the last holds the longest document.
+      seed: int, decides the order of documents and batches in each epoch.
+      share: the share of this process in the rows of each batch.
+      workers: int, threads that prepare batches in advance; 0 means none.
+      padding: the token id that fills rows after documents.
+      packing: defines which documents share rows; all rows then have the length
+        of the last bucket. With None, each document has its own row.
+      shortlists: makes the shortlists of the documents; None if training scores
+        all labels.
+
+    Raises:
+      ConfigError: buckets do not ascend, the longest document is longer than
+        the last bucket, or a batch cannot be divided evenly among processes,
+        devices and micro-batches.
+      DataError: there are no documents.
+    """
+    super().__init__(
+      tokens,
+      gold,
+      batch_size=batch_size,
+      buckets=buckets,
+      share=share,
+      padding=padding,
+      packing=packing,
+    )
+    if not len(tokens):
+      raise DataError('the training split has no documents')
+    counts = np.bincount(self._bucket_N)
+    self.steps_per_epoch = int((-(-counts // batch_size)).sum())
+    self._seed, self._workers = seed, workers
+    self._shortlists = shortlists
+    self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    self._lock = threading.Lock()
+
+  def __getitem__(self, index: int) -> Batch:
+    epoch, step = divmod(index, self.steps_per_epoch)
+    rows, buckets = self._plan(epoch)
+    batch = self._batch(rows[step], buckets[step])
+    if self._shortlists is None:
+      return batch
+    # Random labels of a step depend only on the seed and the step.
+    rng = host_generator(self._seed, 'shortlists', index)
+    shortlist = self._shortlists.of(batch.doc_B, batch.positives_BP, rng)
+    return dataclasses.replace(batch, shortlist=shortlist)
+
+  def dataset(self) -> 'grain.IterDataset':
+    """Returns a dataset of batches without end.
+
+    The state of an iterator over the dataset is the index of the next batch.
+    """
+    import grain
+
+    options = grain.ReadOptions(
+      num_threads=self._workers, prefetch_buffer_size=4 * self._workers
+    )
+    batches = grain.MapDataset.range(sys.maxsize).map(self.__getitem__)
+    return batches.to_iter_dataset(options)
+
+  def _plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows and the bucket of each batch of an epoch."""
+    with self._lock:
+      if epoch not in self._plans:
+        # Threads read ahead into the next epoch, so the plans of both
+        # neighbouring epochs are kept.
+        near = (epoch - 1, epoch + 1)
+        self._plans = {e: p for e, p in self._plans.items() if e in near}
+        rng = host_generator(self._seed, 'batches', epoch)
+        rows, buckets = self._arrange(rng.permutation(len(self._tokens)))
+        order = rng.permutation(len(rows))
+        self._plans[epoch] = rows[order], buckets[order]
+      return self._plans[epoch]
+
+
+class EvalBatches(_Buckets):
+  """Yields all documents once, in batches sorted by bucket, then by row."""
+
+  def __len__(self) -> int:
+    counts = np.bincount(self._bucket_N)
+    return int((-(-counts // self._batch_size)).sum())
+
+  def __iter__(self) -> Iterator[Batch]:
+    rows, buckets = self._arrange(np.arange(len(self._tokens)))
+    return map(self._batch, rows, buckets)
+
+
+def eval_batches(
+  tokens: Documents,
+  gold: Ragged,
+  *,
+  batch_size: int,
+  buckets: Sequence[int],
+  share: Share = WHOLE,
+  padding: int = PAD_ID,
+  packing: Packing | None = None,
+) -> EvalBatches:
+  """Makes the batches of a split that is judged or predicted.
+
+  doc_B tells which documents a batch has. All processes have the same number of
+  batches, with the same shapes. Each process gets only the rows of its share.
+  Rows that only fill a batch, and documents without tokens, have the same
+  contents as in TrainBatches.
+
+  Args:
+    tokens: N rows of token ids, or zones or vectors of N documents.
+    gold: N rows of label indices (empty rows if there are no gold labels).
+    batch_size: int, documents per batch, over all processes.
+    buckets: static lengths T, ascending; the last holds the longest document.
+    share: the share of this process in the rows of each batch.
+    padding: the token id that fills rows after documents.
+    packing: defines which documents share rows; all rows then have the length
+      of the last bucket. With None, each document has its own row.
+
+  Raises:
+    ConfigError: see TrainBatches.
+  """
+  return EvalBatches(
+    tokens,
+    gold,
+    batch_size=batch_size,
+    buckets=buckets,
+    share=share,
+    padding=padding,
+    packing=packing,
+  )

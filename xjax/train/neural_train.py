@@ -1,0 +1,268 @@
+"""Defines how neural models are trained."""
+
+from collections.abc import Iterator
+import dataclasses
+import difflib
+import enum
+import math
+import re
+from typing import Any
+
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_0,
+  AT_LEAST_1,
+  POSITIVE,
+  RATIO,
+  SHARE,
+  Bound,
+  at_most,
+  field,
+)
+from xjax.judge.criteria import Criteria
+from xjax.judge.metrics.label_sums import BIN_NAMES
+from xjax.judge.metrics.metric import kind_of
+from xjax.judge.metrics.protocols import XJAX
+from xjax.losses.bce import BCEConfig
+from xjax.losses.label_weights import EvenWeights
+from xjax.losses.loss import LabelWeightsConfig, LossConfig
+from xjax.models.train_configs import TrainConfig
+from xjax.networks.rows.update import ByOptimizer, RowsConfig
+from xjax.networks.text_model import NeuralModel
+from xjax.train.optimizer_config import (
+  Adam,
+  AverageConfig,
+  NoAverage,
+  OptimizerConfig,
+)
+from xjax.train.parameter_groups import is_glob, parse_rate
+
+# Below 1, all gradients would be clipped more and more.
+_OUTLIERS = Bound(
+  lambda ratio: ratio == 0 or 1 <= ratio < math.inf, '0 or at least 1'
+)
+_SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
+
+
+class Schedule(enum.Enum):
+  """Says how the learning rate changes after the warm-up."""
+
+  CONSTANT = 'constant'
+  LINEAR = 'linear'
+  COSINE = 'cosine'
+  SLANTED = 'slanted'
+
+
+class Dtype(enum.Enum):
+  """Names the floating-point types that training can compute in."""
+
+  FLOAT32 = 'float32'
+  BFLOAT16 = 'bfloat16'
+
+
+def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
+  """Yields a fault if a metric cannot choose the best checkpoint.
+
+  Args:
+    metric: 'slice/metric'.
+    ks: the cut-offs k that are computed.
+  """
+  where = f'config.train.best_metric={metric!r}'
+  slice_name, _, measure = metric.partition('/')
+  kinds, kind = XJAX.simple_kinds, kind_of(measure)
+  k = re.search(r'@([1-9]\d*)', measure)
+  exists = kind in kinds and ('@k' in kind) == bool(k)
+  if exists and k and '[' in measure:  # the text in brackets must exist, too
+    exists = measure in Criteria((int(k[1]),)).table(XJAX, [''], BIN_NAMES)
+  if slice_name not in _SLICES or not exists:
+    names = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
+    similar = difflib.get_close_matches(measure, names, 3)
+    hint = 'similar metrics are' if similar else 'the metrics are'
+    yield (
+      f'{where}: must be slice/metric, for example all/RP@5; {hint} '
+      f'{", ".join(similar or names)}. For a metric of your own, give its '
+      'module in --import'
+    )
+  elif k and int(k[1]) not in ks:
+    yield f'{where}: its k must be in config.eval.ks={ks}'
+
+
+@dataclasses.dataclass
+class NeuralTrain(TrainConfig):
+  """Configures the training of neural models by gradient steps."""
+
+  earlier_kind = 'gradient'
+  trains = (NeuralModel,)
+
+  batch_size: int = field(
+    64,
+    'Number of documents per step, over all devices. The last batch of a '
+    'bucket may have fewer documents. A document in such a batch counts as '
+    'much as a document in a full batch.',
+    AT_LEAST_1,
+    tiny=16,
+  )
+  accumulate: int = field(
+    1,
+    'Number of micro-batches into which each batch is divided. A larger number '
+    'needs less memory and gives the same result.',
+    AT_LEAST_1,
+    tiny=at_most(2),
+  )
+  steps: int = field(
+    1000,
+    'Number of optimizer steps; the schedule ends at the last step. A resumed '
+    'run must not have a smaller number than the steps that it has taken.',
+    AT_LEAST_1,
+    may_change=True,
+    tiny=2,
+  )
+  learning_rate: float = field(1e-3, 'The highest learning rate.', POSITIVE)
+  warmup: int = field(
+    0, 'Number of steps of linear warm-up.', AT_LEAST_0, tiny=at_most(1)
+  )
+  schedule: Schedule = field(
+    Schedule.CONSTANT,
+    'How the learning rate changes after the warm-up. With constant, it does '
+    'not change. With linear and cosine, it falls and would be 0 in the step '
+    'after the last step. With slanted, the warm-up starts at learning_rate / '
+    'ratio, and the rate then falls and would be learning_rate / ratio again '
+    'in the step after the last step.',
+  )
+  ratio: float = field(
+    32.0,
+    'The highest learning rate of the slanted schedule, divided by the lowest.',
+    RATIO,
+  )
+  rates: tuple[str, ...] = field(
+    (),
+    "GLOB=FACTOR, such as 'encoder/*=0.1': the learning rate of parameters "
+    'whose path matches the glob is multiplied by the factor. If several globs '
+    'match, only the first matching glob is used.',
+  )
+  layer_decay: float = field(
+    1.0,
+    'The learning rate of an encoder layer, divided by the rate of the layer '
+    'above it. The embeddings count as a layer below the lowest layer. The '
+    'factors of `rates` apply too. A value below 1 needs a pretrained encoder.',
+    SHARE,
+  )
+  freeze: tuple[str, ...] = field(
+    (), 'Globs of the paths of parameters that are not trained.'
+  )
+  optimizer: OptimizerConfig = field(
+    Adam, 'The rule that computes the direction of a step from the gradient.'
+  )
+  clip_value: float = field(
+    0.0,
+    'The largest absolute value of an entry of the gradient. Larger entries '
+    'are clipped to this value (Chalkidis et al. 2019 use 5). 0 means no '
+    'clipping.',
+    AMOUNT,
+  )
+  clip_norm: float = field(
+    0.0,
+    'The largest norm of the whole gradient. A larger gradient is scaled down '
+    'to this norm. 0 means no clipping.',
+    AMOUNT,
+  )
+  clip_outliers: float = field(
+    0.0,
+    'The largest norm of the whole gradient, divided by the largest norm of '
+    'the last five gradients. A larger gradient is scaled down to this norm '
+    '(AttentionXML uses 5). 0 means no clipping.',
+    _OUTLIERS,
+  )
+  rows: RowsConfig = field(
+    ByOptimizer, 'How the label rows of the head are trained.'
+  )
+  loss: LossConfig = field(BCEConfig, 'The loss that training minimises.')
+  label_weights: LabelWeightsConfig = field(
+    EvenWeights, 'How much each label counts in the loss.'
+  )
+  average: AverageConfig = field(
+    NoAverage, 'Whether and how a mean of the parameters over steps is kept.'
+  )
+  compute_dtype: Dtype = field(
+    Dtype.FLOAT32,
+    'The type of activations and matrix products. Parameters are float32, '
+    'except label rows, whose type is model.head.storage.',
+  )
+  log_every: int = field(
+    50, 'Steps between log lines.', AT_LEAST_1, may_change=True, tiny=1
+  )
+  checkpoint_every: int = field(
+    500, 'Steps between checkpoints.', AT_LEAST_1, tiny=1
+  )
+  keep: int = field(
+    3,
+    'Number of newest checkpoints to keep, besides the best checkpoint.',
+    AT_LEAST_1,
+    may_change=True,
+  )
+  judge_every: int = field(
+    500, 'Steps between two judgings on dev.', AT_LEAST_1, tiny=1
+  )
+  best_metric: str = field(
+    'all/RP@5',
+    "'slice/metric' that chooses the best checkpoint. If `average` keeps a "
+    'mean of the parameters, the metric is computed with this mean.',
+  )
+  patience: int = field(
+    0,
+    'Training stops after this many judgings without improvement. 0 means that '
+    'training takes all steps.',
+    AT_LEAST_0,
+  )
+  init_from: str = field(
+    '',
+    'WORKDIR[@step] of another run. This run starts from the parameters of the '
+    'other run. If a word or subword is in both runs, its vector comes from '
+    'the other run, not from model.embedding.vectors. If the head starts from '
+    'the other run, label descriptors are embedded in the same way as in the '
+    'other run.',
+    tiny='',
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    if self.batch_size % self.accumulate:
+      yield (
+        f'{path}.accumulate={self.accumulate}: must divide '
+        f'{path}.batch_size={self.batch_size}'
+      )
+    if self.warmup > self.steps:
+      yield (
+        f'{path}.warmup={self.warmup}: must be at most '
+        f'{path}.steps={self.steps}'
+      )
+    if self.ratio != NeuralTrain.ratio and self.schedule != Schedule.SLANTED:
+      yield f'{path}.ratio={self.ratio}: needs {path}.schedule=Schedule.SLANTED'
+    for entry in self.rates:
+      if parse_rate(entry) is None:
+        yield (
+          f'{path}.rates={self.rates}: {entry!r} is not GLOB=FACTOR with '
+          "a factor above 0, such as 'encoder/*=0.1'"
+        )
+    for glob in self.freeze:
+      if not is_glob(glob):
+        yield (
+          f'{path}.freeze={self.freeze}: {glob!r} is not a glob over the paths '
+          "of parameters, such as 'encoder/*'"
+        )
+    yield from metric_faults(self.best_metric, config.eval.ks)
+
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Converts the fields of an earlier version.
+
+    In earlier versions, Adam's settings were fields of train.
+    """
+    rule = fields.get('optimizer', 'adam')
+    if not isinstance(rule, str):
+      return fields
+    names = {'b1', 'b2', 'eps', 'weight_decay'}
+    settings = {name: fields[name] for name in names & fields.keys()}
+    if rule == 'adam':
+      settings.pop('weight_decay', None)
+    rest = {name: x for name, x in fields.items() if name not in names}
+    return rest | {'optimizer': {'kind': rule, **settings}}
