@@ -1,0 +1,223 @@
+r"""Freezes what every shipped config computes, to compare it after a change.
+
+  python -m tests.golden.freeze --output=FOLDER [--only=REGEX] [--jobs=2]
+  python -m tests.golden.freeze --output=FOLDER --large --data=DIR
+
+The first command trains each config and variant in a small form, for a few
+steps on the synthetic corpus. Of each run it keeps the first lists of dev, the
+digests of all lists, and all metrics: one file in FOLDER for each config.
+
+The second command trains some configs on real data, by the command `xjax`. It
+keeps predictions.npz and metrics.json of each, whole. DIR has the folders
+`bibtex` and `eurlex57k`; without --data, it is the folder in XJAX_DATA_DIR.
+
+Configs that FOLDER has already are left out, unless they failed. The versions
+of the libraries, the machine and the commit are in machine.json. The command
+`tests.golden.compare` compares two such folders.
+"""
+
+import argparse
+from collections.abc import Iterator
+import concurrent.futures
+import importlib.metadata
+import json
+import multiprocessing
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from tests.golden.large import LARGE, freeze_large, is_frozen
+from tests.golden.record import Frozen
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL_FOLDER = 'XJAX_GOLDEN_FOLDER'  # a variable with the folder of workdirs
+LIBRARIES = (
+  'jax jaxlib numpy scipy numba scikit-learn lightgbm flax optax grain'
+).split()
+
+
+def main() -> None:
+  """Freezes the configs that the flags name."""
+  flags = parse()
+  flags.output.mkdir(parents=True, exist_ok=True)
+  with tempfile.TemporaryDirectory(prefix='xjax_golden_') as scratch:
+    set_environment(pathlib.Path(scratch), flags.programs, flags.large)
+    if flags.large:
+      failed = all_large(flags, pathlib.Path(scratch))
+    else:
+      failed = all_small(flags)
+  text = json.dumps(machine(), indent=2)
+  (flags.output / 'machine.json').write_text(f'{text}\n')
+  sys.exit(1 if failed else 0)
+
+
+def parse() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--output', type=pathlib.Path, required=True)
+  parser.add_argument('--only', default='', help='part of the names, a REGEX')
+  parser.add_argument('--jobs', type=int, default=2, help='processes')
+  parser.add_argument('--large', action='store_true', help='train on real data')
+  parser.add_argument('--data', type=pathlib.Path, help='folder of real data')
+  parser.add_argument('--programs', help='folder that keeps compiled programs')
+  flags = parser.parse_args()
+  if flags.data is None and 'XJAX_DATA_DIR' in os.environ:
+    flags.data = pathlib.Path(os.environ['XJAX_DATA_DIR'])
+  if flags.large and flags.data is None:
+    parser.error('--large needs --data')
+  return flags
+
+
+def set_environment(
+  scratch: pathlib.Path, programs: str | None, large: bool
+) -> None:
+  """Sets what JAX and xjax read when a process starts.
+
+  Small runs are compiled as by the tests: without LLVM's optimizer, since most
+  of their time is compiling.
+  """
+  compiled = programs or str(scratch / 'programs')
+  os.environ.update(
+    JAX_PLATFORMS='cpu',
+    JAX_NUM_CPU_DEVICES='1',
+    JAX_COMPILATION_CACHE_DIR=compiled,
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
+    XJAX_CACHE_DIR=str(scratch / 'data'),
+    XLA_FLAGS='',
+  )
+  os.environ[SMALL_FOLDER] = str(scratch)
+  if not large:
+    xla = ['--xla_backend_optimization_level=0']
+    if importlib.metadata.version('jax').startswith('0.10.'):
+      xla.append('--xla_cpu_use_fusion_emitters=false')
+    os.environ['XLA_FLAGS'] = ' '.join(xla)
+
+
+def all_small(flags: argparse.Namespace) -> int:
+  """Freezes the small forms in processes; returns how many failed."""
+  start = multiprocessing.get_context('spawn')
+  processes = flags.jobs, start, end_with_parent
+  with concurrent.futures.ProcessPoolExecutor(*processes) as pool:
+    names = pool.submit(all_names).result()
+    todo = [
+      name
+      for name in names
+      if re.search(flags.only, name) and not is_done(flags.output, name)
+    ]
+    calls = {pool.submit(freeze_small, n, flags.output): n for n in todo}
+    return report(results(calls), len(todo))
+
+
+def end_with_parent() -> None:
+  """Ends this process when its parent ends, also if it was killed."""
+
+  def wait() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+  threading.Thread(target=wait, daemon=True).start()
+
+
+def all_names() -> list[str]:
+  from tests.golden.library import names  # imports JAX, in this process only
+
+  return names()
+
+
+def file_of(output: pathlib.Path, name: str) -> pathlib.Path:
+  return output / f'{name.replace(":", ".")}.npz'
+
+
+def is_done(output: pathlib.Path, name: str) -> bool:
+  path = file_of(output, name)
+  return path.exists() and not Frozen.load(path).failure
+
+
+def freeze_small(name: str, output: pathlib.Path) -> str:
+  """Trains a config and writes what it computed; returns why it failed."""
+  from tests.golden.library import train
+
+  with tempfile.TemporaryDirectory(dir=os.environ[SMALL_FOLDER]) as folder:
+    workdir = pathlib.Path(folder) / 'run'
+    try:
+      train(name, workdir)
+      frozen = Frozen.of_workdir(workdir)
+    except Exception as error:  # every config has its turn
+      reason = f'{type(error).__name__}: {error}'
+      frozen = Frozen(failure=reason.replace(folder, 'FOLDER')[:1000])
+    frozen.save(file_of(output, name))
+  return frozen.failure
+
+
+def results(
+  calls: dict[concurrent.futures.Future, str],
+) -> Iterator[tuple[str, str]]:
+  """Yields (name, why it failed) when a call ends."""
+  for call in concurrent.futures.as_completed(calls):
+    try:
+      yield calls[call], call.result()
+    except concurrent.futures.BrokenExecutor:
+      yield calls[call], 'a process ended; start the command again'
+
+
+def all_large(flags: argparse.Namespace, scratch: pathlib.Path) -> int:
+  """Freezes runs on real data, one after the other, as all_small does."""
+  todo = [
+    name
+    for name in LARGE
+    if re.search(flags.only, name) and not is_frozen(flags.output, name)
+  ]
+  ended = (
+    (name, freeze_large(name, flags.data, flags.output, scratch))
+    for name in todo
+  )
+  return report(ended, len(todo))
+
+
+def report(ended: Iterator[tuple[str, str]], total: int) -> int:
+  """Prints a line for each config that ended; returns how many failed."""
+  started, failed = time.monotonic(), 0
+  for number, (name, failure) in enumerate(ended, 1):
+    failed += bool(failure)
+    seconds = time.monotonic() - started
+    state = f'FAILED: {failure}' if failure else 'frozen'
+    print(f'{number}/{total} {seconds:.0f} s {name} {state}', flush=True)
+  print(f'{total - failed} of {total} frozen', flush=True)
+  return failed
+
+
+def machine() -> dict[str, object]:
+  """Returns what figures may depend on besides the code, and the commit."""
+
+  def git(*words: str) -> str:
+    call = ['git', *words]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+  return {
+    'python': platform.python_version(),
+    **{name: importlib.metadata.version(name) for name in LIBRARIES},
+    'cpu': cpu(),
+    'cores': os.cpu_count(),
+    'commit': git('rev-parse', 'HEAD'),
+    'changed': bool(git('status', '--porcelain', '--', 'xjax')),
+  }
+
+
+def cpu() -> str:
+  """Returns the model of the CPU."""
+  path = pathlib.Path('/proc/cpuinfo')
+  text = path.read_text() if path.exists() else ''
+  found = re.search(r'^model name\s*: (.*)$', text, re.M)
+  return found[1] if found else platform.processor()
+
+
+if __name__ == '__main__':
+  main()

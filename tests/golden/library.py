@@ -1,0 +1,82 @@
+"""All that the frozen figures need of xjax: configs, and a call that trains.
+
+No other file of this folder imports from xjax, so that code may move without
+changes to what is frozen, and how.
+"""
+
+import dataclasses
+import importlib
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+
+from xjax import configs
+from xjax.models.shrink import shrink
+from xjax.run.fit import fit
+from xjax.sweep.overrides import override
+
+# A shrunk config has 16 documents and labels. With these sizes, lists are
+# shorter than the number of labels, and every slice has labels.
+CORPUS = {'n_train': 120, 'n_dev': 64, 'n_test': 16, 'n_labels': 40}
+STEPS = 4
+
+
+def names() -> list[str]:
+  """Returns all shipped configs, as NAME or NAME:VARIANT."""
+  folder = pathlib.Path(configs.__file__).parent
+  return [
+    name
+    for path in sorted(folder.glob('[!_]*.py'))
+    for name in _variants_of(path.stem)
+  ]
+
+
+def _variants_of(file: str) -> list[str]:
+  systems = getattr(_module_of(file), 'SYSTEMS', ())
+  return [f'{file}:{system}' for system in systems] or [file]
+
+
+def _module_of(file: str) -> Any:
+  return importlib.import_module(f'xjax.configs.{file}')
+
+
+def shrunk(name: str) -> Any:
+  """Returns a small form of a config, which reads no files."""
+  config = shrink(_config_of(name))
+  data = dataclasses.replace(config.data, **CORPUS)
+  # Without patience of as many steps, most runs would end after two.
+  steps = {
+    field: STEPS
+    for field in ('steps', 'patience')
+    if getattr(config.train, field, 0)
+  }
+  train = dataclasses.replace(config.train, **steps)
+  depth = config.eval.depth
+  if 'F1' in getattr(train, 'best_metric', ''):
+    depth = CORPUS['n_labels']  # such a metric may need whole lists
+  judging = dataclasses.replace(config.eval, depth=depth)
+  return dataclasses.replace(config, data=data, train=train, eval=judging)
+
+
+def _config_of(name: str) -> Any:
+  """Returns a config; that of a sweep has the last values of its space."""
+  file, *system = name.split(':')
+  module = _module_of(file)
+  config = module.get_config(*system)
+  if not hasattr(module, 'get_sweep'):
+    return config
+  space = module.get_sweep(*system).search.space
+  return override(config, {key: _last(space[key]) for key in space})
+
+
+def _last(values: Any) -> Any:
+  return values.high if hasattr(values, 'high') else values[-1]
+
+
+def train(name: str, workdir: pathlib.Path) -> None:
+  """Trains the small form of a config and judges it."""
+  logging.set_verbosity(logging.ERROR)
+  fit(shrunk(name), workdir)
+  jax.clear_caches()  # a process that trains many configs would grow
