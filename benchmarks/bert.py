@@ -38,14 +38,15 @@ import numpy as np
 
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import Batch
 from xjax.losses.bce import bce
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.pretrained.architecture import Activation, BertArchitecture
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 from xjax.networks.topk import head_topk
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
@@ -239,7 +240,7 @@ def make_step(
     return call
 
   @jax.jit
-  def best(params: nnx.State, batch: Batch) -> tuple[jax.Array, jax.Array]:
+  def best(params: nnx.State, batch: TokenBatch) -> tuple[jax.Array, jax.Array]:
     model = nnx.merge(plan.graphdef, params)
     return head_topk(model.head, model.features(batch), 50)
 
@@ -276,11 +277,11 @@ def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
   )
 
 
-def documents(tokens: int) -> Batch:
+def documents(tokens: int) -> TokenBatch:
   """Returns a batch without padding."""
   rng, size = np.random.default_rng(0), _BATCH.value
   gold = np.arange(SIZES['positives'], dtype=np.int32)
-  return Batch(
+  return TokenBatch(
     tokens_BT=rng.integers(1, SIZES['vocab'], (size, tokens)).astype(np.int32),
     lengths_B=np.full(size, tokens, np.int32),
     positives_BP=np.tile(gold, (size, 1)),

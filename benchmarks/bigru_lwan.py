@@ -25,9 +25,9 @@ import numpy as np
 
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.networks.batch import TokenBatch
 from xjax.networks.text_model import build
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
@@ -173,7 +173,7 @@ def ours(inputs: dict[str, np.ndarray]) -> dict[str, object]:
     mesh,
   )
   documents, length = inputs['tokens'].shape
-  batch = Batch(
+  batch = TokenBatch(
     tokens_BT=inputs['tokens'].astype(np.int32),
     lengths_B=np.full(documents, length, np.int32),
     positives_BP=inputs['positives'].astype(np.int32),

@@ -20,23 +20,23 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
-import jax
 from linear_peer import memory, seconds_of
 import numpy as np
 from scipy import sparse
 
-from xjax.core.types import Batch, Ragged, Scorer
+from xjax.core.ranking import Query
+from xjax.core.types import Ragged
+from xjax.data.documents import Documents
 from xjax.data.label_trees.tree_config import TreeData
 from xjax.data.load import load_corpus
 from xjax.judge.predictions import Predictions
-from xjax.models.config_json import load_config
+from xjax.models import contract
 from xjax.models.linear.part_files import PartFiles
-from xjax.models.linear.sparse_fit import train_linear, train_tree
-from xjax.models.load import load
-from xjax.models.model_configs import LinearModel
-from xjax.models.workdir import Workdir
 from xjax.run.evaluate import evaluate_split
+from xjax.run.open_run import OpenRun, open_run
+from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The same values as in linear_peer.py.
@@ -46,7 +46,7 @@ LEAST = 5.0  # seconds that all turns take together, at least
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Figures:
   """Holds the predictions and figures of a run.
 
   Attributes:
@@ -73,7 +73,7 @@ def train_and_time(
   workdir: pathlib.Path,
   split: str,
   environment: Mapping[str, str],
-) -> Run:
+) -> Figures:
   """Trains by a config with overridden fields, judges the run and times it."""
   shutil.rmtree(workdir, ignore_errors=True)  # otherwise train would resume it
   command = [sys.executable, '-m', 'xjax', 'train', f'--config={config}']
@@ -83,7 +83,7 @@ def train_and_time(
   ms = run_command('predict', workdir, split, environment)
   seconds, before, peak = run_command('train', workdir, rows, environment)
   files = [path for path in (workdir / 'model').rglob('*') if path.is_file()]
-  return Run(
+  return Figures(
     predictions=evaluate_split(workdir, split).predictions,
     seconds=seconds,
     ms=ms,
@@ -110,19 +110,18 @@ def run_command(
 def train_on_rows(workdir: str, folder: str) -> list[float]:
   """Returns seconds of training, memory before it, and peak memory in bytes."""
   home = Workdir.at(workdir)
-  config, space = load_config(home.config), home.label_space()
+  config = contract.load_config(home.config)
   files = (pathlib.Path(folder) / f'{part}_train.npz' for part in 'XY')
   x, y = (sparse.csr_array(sparse.load_npz(file)) for file in files)
   gold = Ragged(y.indptr.astype(np.int64), y.indices.astype(np.int32))
   # Without documents: no compared tree clusters labels by their texts.
-  data = TreeData(space, gold, x)
+  data = TreeData(home.label_space(), gold, x)
+  never = types.SimpleNamespace(check=lambda: None)  # no signal stops training
+  run = contract.Run(config, home, never)
 
   def train(parts: pathlib.Path) -> None:
-    if isinstance(config.model, LinearModel):
-      train_linear(config, data, PartFiles(parts), lambda: None)
-      return
-    for tree in range(config.model.n_trees):
-      train_tree(config, data, tree, PartFiles(parts), lambda: None)
+    for number in range(config.model.n_trees):
+      config.model.train_file(number, data, PartFiles(parts), run)
 
   before = memory('VmRSS')
   with tempfile.TemporaryDirectory() as parts:
@@ -132,23 +131,20 @@ def train_on_rows(workdir: str, folder: str) -> list[float]:
 
 def milliseconds(workdir: str, split_name: str) -> list[float]:
   """Returns milliseconds per document, for documents batch by batch."""
-  run = load(workdir)
+  run = open_run(workdir)
   data, seed = run.config.data, run.config.seed
   split = load_corpus(data, seed, run.space, [split_name]).split(split_name)
-  batches, n = [], 0
-  for batch in run.batches(split):
-    if n < DOCUMENTS:
-      batches.append(batch)
-      n += int(batch.mask_B.sum())
-  return [1000 * best_of(run, batches, k) / n for k in TIMED]
+  # A block remembers its features, which the first turn computes.
+  _, block = next(Documents.of_split(split).blocks(DOCUMENTS))
+  return [1000 * best_of(run, block, k) / len(block) for k in TIMED]
 
 
-def best_of(run: Scorer, batches: list[Batch], k: int) -> float:
+def best_of(run: OpenRun, documents: Documents, k: int) -> float:
   """Returns the seconds of the best turn, after one turn that compiles."""
   seconds = []
   while len(seconds) < 2 or sum(seconds[1:]) < LEAST:
     start = time.perf_counter()
-    jax.block_until_ready([run.topk(batch, k) for batch in batches])
+    run.rank(documents, Query(k))
     seconds.append(time.perf_counter() - start)
   return min(seconds[1:])
 

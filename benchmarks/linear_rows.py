@@ -14,7 +14,7 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.data.text.tfidf import Tfidf
-from xjax.models.sparse_inputs import SplitTexts
+from xjax.models.features import SplitTexts
 
 # X_train, Y_train, X_dev, Y_dev; dev stands for the judged split.
 Rows = dict[str, sparse.csr_matrix]

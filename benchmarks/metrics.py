@@ -28,8 +28,9 @@ import numpy as np
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import NAPKINXC
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
@@ -132,7 +133,9 @@ def predictions(arrays: dict[str, np.ndarray], n_train: int) -> Predictions:
     labels=range(n_labels),
     train_counts=arrays['train'],
     lists={
-      'all': Lists(arrays['ids'], np.broadcast_to(scores, arrays['ids'].shape))
+      'all': LabelLists(
+        arrays['ids'], np.broadcast_to(scores, arrays['ids'].shape)
+      )
     },
     gold=Ragged(arrays['indptr'], arrays['gold']),
   )

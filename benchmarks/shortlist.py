@@ -33,8 +33,8 @@ import numpy as np
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.numerics import full_precision
-from xjax.core.types import Shortlist
 from xjax.losses.bce import bce
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.fused import Pace, RowStep, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss

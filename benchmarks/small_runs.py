@@ -6,14 +6,14 @@ from xjax.data.config import SubwordsConfig, TfidfConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import TreeModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.layers import EmbeddingConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
 from xjax.train.neural_train import NeuralTrain
 

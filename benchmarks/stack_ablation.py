@@ -32,8 +32,10 @@ from absl import app, flags
 import numpy as np
 
 from xjax.core.console import show_log
-from xjax.core.progress import progress
-from xjax.core.types import PAD, Batch, Ragged
+from xjax.core.progress import Progress
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import PAD, Ragged
+from xjax.data.documents import Documents
 from xjax.data.folds import make_folds, part_of
 from xjax.data.formats.draft import TRAIN
 from xjax.data.load import load_corpus
@@ -41,25 +43,20 @@ from xjax.data.schema import Corpus, Split
 from xjax.judge.comparison import SystemDifference, compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.judge import ECE_ABOVE
+from xjax.judge.label_lists import LabelLists, list_length
 from xjax.judge.metrics.calibration_error import ABOVE, reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
-from xjax.judge.predictions import Lists, Predictions, list_length
-from xjax.models.load import DEV, load
-from xjax.models.predictor import describes
-from xjax.models.staged.folds import Lessons
-from xjax.models.staged.joined_lists import member_lists
-from xjax.models.staged.rankers.pair_features import LabelFacts
-from xjax.models.staged.rankers.ranker import RankerData
-from xjax.models.staged.stack import StackPredictor
-from xjax.models.staged.stack_config import Lesson, StackModel
-from xjax.models.staged.stack_scorer import (
-  ProposedPairs,
-  Proposer,
-  StackPairs,
-  StackScorer,
-)
+from xjax.judge.predictions import Predictions
+from xjax.models.contract import DEV, Run
+from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.lessons import Lesson, Lessons
+from xjax.models.stack.ranker import RankerData
+from xjax.models.stack.stack_model import StackModel
+from xjax.models.stack.stack_pairs import Proposer, StackPairs
+from xjax.models.stack.stack_scorer import StackScorer
 from xjax.run.judging import judged_probabilities
+from xjax.run.open_run import OpenRun, open_run
 from xjax.train.preemption import Preemption
 
 EVERYTHING, BATCH = 'everything', 512
@@ -89,7 +86,7 @@ def main(argv: list[str]) -> None:
   """Trains and judges all rankers, and prints both tables."""
   del argv
   show_log()
-  run = load(_WORKDIR.value)
+  run = open_run(_WORKDIR.value)
   check_lists(run)
   config, splits = run.config, [TRAIN, _SPLIT.value]
   corpus = load_corpus(config.data, config.seed, run.space, splits)
@@ -108,7 +105,7 @@ def main(argv: list[str]) -> None:
   print_table(calibration_rows(run, everything))
 
 
-def check_lists(run: StackPredictor) -> None:
+def check_lists(run: OpenRun) -> None:
   """Checks that a run is a stack that has the lists of its folds."""
   model = run.config.model
   if not isinstance(model, StackModel) or model.lesson is not Lesson.FOLDS:
@@ -123,76 +120,51 @@ def check_lists(run: StackPredictor) -> None:
       raise app.UsageError(f'--without: {name!r} is not in {[*run.stages]}')
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class KnownLists:
+class KnownLists(Scorer):
   """Stands in for a proposer whose lists of a split are known.
 
   Attributes:
-    masks: bool [L], the slices of the lists after list 0, for L labels.
-    ids: int32 [G, N, K], labels of N documents; list 0 is over all labels.
-    scores: float32 [G, N, K].
-    n_labels: L.
+    masks: bool [L], the slices of the lists after list 0.
+    lists: the lists of N documents; list 0 is over all labels.
   """
 
-  masks: Sequence[np.ndarray]
-  ids: np.ndarray
-  scores: np.ndarray
-  n_labels: int
+  def __init__(
+    self, proposer: Scorer, masks: Sequence[np.ndarray], lists: Lists
+  ):
+    self.n_labels = proposer.n_labels
+    self.score_kind = proposer.score_kind
+    self.fixed_labels = proposer.fixed_labels
+    self.masks, self.lists = [mask[: self.n_labels] for mask in masks], lists
 
-  def batches(self, split: Split) -> list[Batch]:
-    """Returns a batch of all documents."""
-    return [batch_of(np.arange(len(split)))]
-
-  def topk(
-    self, batch: Batch, k: int, slices: Sequence[np.ndarray] = ()
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the known lists of some documents; their length is k."""
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Returns the known lists of documents; their length is query.k."""
+    query = query.for_labels(self.n_labels)
     place = {mask.tobytes(): 1 + at for at, mask in enumerate(self.masks)}
-    lists = [0, *(place[mask[: self.n_labels].tobytes()] for mask in slices)]
-    at = np.ix_(lists, batch.doc_B)
-    return self.ids[at], self.scores[at]
+    lists = [0, *(place[mask.tobytes()] for mask in query.slices)]
+    rows = documents.numbers
+    if rows is None:
+      rows = np.arange(len(documents))
+    at = np.ix_(lists, rows)
+    return Lists(self.lists.ids_GNK[at], self.lists.scores_GNK[at])
 
   def part(self, rows: np.ndarray) -> 'KnownLists':
     """Returns the lists of some documents."""
-    ids, scores = self.ids[:, rows], self.scores[:, rows]
-    return dataclasses.replace(self, ids=ids, scores=scores)
+    ids, scores = self.lists.ids_GNK[:, rows], self.lists.scores_GNK[:, rows]
+    return KnownLists(self, self.masks, Lists(ids, scores))
 
 
-class KnownPairs(StackPairs):
-  """Computes pairs from known lists."""
-
-  def of(
-    self, batch: Batch, slices: Sequence[np.ndarray] = (), allowed: None = None
-  ) -> ProposedPairs:
-    del allowed
-    masks = self.labels.documents == 0, *slices
-    lists = [x.scorer.topk(batch, x.scored, masks) for x in self.proposers]
-    return self.of_lists(lists)
-
-
-def batch_of(rows: np.ndarray) -> Batch:
-  """Returns a batch that only says which documents it has."""
-  none = np.zeros((len(rows), 0), np.int32)
-  return Batch(None, np.zeros_like(rows), none, rows >= 0, rows)
-
-
-def known_lists(run: StackPredictor, split: Split) -> dict[str, KnownLists]:
+def known_lists(run: OpenRun, split: Split) -> dict[str, KnownLists]:
   """Asks each proposer for its lists over all labels and over each slice."""
   masks = [run.space.train_counts == 0, *run.space.masks().values()]
-  parts = {name: [] for name in run.stages}
-  batches = run.inputs.split_batches(split)
-  with progress(batches, f'lists of {split.name}', unit='batch') as shown:
-    for batch in shown:
-      stack = zip(run.stages, run.scorer.pairs.proposers, batch.proposed)
-      for name, x, part in stack:
-        size = list_length(x.scored, n := x.scorer.n_labels)
-        asked = x.scorer, part.proposed, len(batch.doc_B), size
-        parts[name].append(member_lists(*asked, [mask[:n] for mask in masks]))
-  known = {}
-  for name, lists in parts.items():
-    ids, scores = (np.concatenate(arrays, axis=1) for arrays in zip(*lists))
-    n = run.stages[name].n_labels
-    known[name] = KnownLists([mask[:n] for mask in masks], ids, scores, n)
+  documents, known = Documents.of_split(split).remembering(), {}
+  for x in run.scorer.pairs.proposers:
+    size = list_length(x.scored, x.scorer.n_labels)
+    with Progress(f'lists of {x.name}', len(split)) as shown:
+      query = Query(
+        size, tuple(masks), run.space.allowed, on_block=shown.update
+      )
+      read = documents_for(x.scorer, documents)
+      known[x.name] = KnownLists(x.scorer, masks, x.scorer.rank(read, query))
   return known
 
 
@@ -207,7 +179,7 @@ class Study:
     preemption: notices Ctrl-C; its context has been entered.
   """
 
-  run: StackPredictor
+  run: OpenRun
   corpus: Corpus
   known: Mapping[str, KnownLists]
   preemption: Preemption
@@ -248,28 +220,22 @@ class Study:
     run, model = self.run, dataclasses.replace(self.run.config.model, **model)
     config = dataclasses.replace(run.config, model=model)
     numbers = [n for n, x in enumerate(model.proposers) if x.name in lists]
-    lessons = Lessons(config, run.workdir, corpus, numbers)
-    data, check = lessons.data(lists, self.preemption), self.preemption.check
+    stack = Run(config, run.workdir, self.preemption)
+    lessons = Lessons(stack, corpus, numbers)
+    data, check = lessons.data(lists), self.preemption.check
     start, chosen = time.perf_counter(), model.ranker
     if _QUICK.value:
       chosen, data = dataclasses.replace(chosen, models=1), every_third(data)
     ranker = chosen.fit(data, config.seed, config.train.workers, check)
     seconds = time.perf_counter() - start
-    facts = LabelFacts.of(run.space, max(x.n_labels for x in lists.values()))
     proposers = [
-      Proposer(
-        self.known[x.name],
-        x.depth,
-        x.scored,
-        describes(run.stages[x.name].config),
-      )
-      for x in lessons.proposers
+      Proposer(known, x.depth, x.scored, not known.fixed_labels, x.name)
+      for x, known in ((x, self.known[x.name]) for x in lessons.proposers)
     ]
-    scorer = StackScorer(KnownPairs(proposers, facts, model.features), ranker)
-    split = self.corpus.split(_SPLIT.value)
-    starts = range(BATCH, len(split), BATCH)
-    batches = [*map(batch_of, np.split(np.arange(len(split)), starts))]
-    predictions = predict(scorer, batches, split, run.space, config.eval.depth)
+    pairs = StackPairs.over(proposers, run.space, model.features)
+    scorer = StackScorer(pairs, ranker, run.scorer.reader, BATCH)
+    split, depth = self.corpus.split(_SPLIT.value), config.eval.depth
+    predictions = predict(scorer, split, run.space, depth)
     return predictions, seconds
 
   def from_halves(self) -> Result:
@@ -288,7 +254,7 @@ class Study:
     (first, seconds), (second, others) = results
     learned = np.isin(np.arange(len(split)), halves[0])[:, None]
     merged = {
-      name: Lists(
+      name: LabelLists(
         np.where(learned, second.lists[name].ids, one.ids),
         np.where(learned, second.lists[name].scores, one.scores),
       )
@@ -331,7 +297,7 @@ def rows_of(
 
 
 def calibration_rows(
-  run: StackPredictor, predictions: Predictions
+  run: OpenRun, predictions: Predictions
 ) -> Iterator[list[str]]:
   """Yields the rows of the second table."""
   asked = _SPLIT.value, run.config.eval.calibration, run.calibration

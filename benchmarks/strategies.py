@@ -18,24 +18,23 @@ import time
 from absl import app, flags
 import numpy as np
 
-from xjax.core.types import Ragged
+from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
-from xjax.data.sparse_documents import SparseBatches
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
-from xjax.judge.predictions import Lists
-from xjax.models.load import load
+from xjax.run.open_run import open_run
 from xjax.run.strategies.ranked_documents import RankedDocuments
 from xjax.run.strategies.strategies import Selection, choose
 from xjax.run.strategies.strategy_request import (
-  Chooser,
   StrategyKind,
   StrategyRequest,
+  StrategyRunner,
 )
 
-K, TURNS, BATCH = 5, 3, 512
+K, TURNS = 5, 3
 REQUESTS = {
   'standard': StrategyRequest(StrategyKind.STANDARD, K),
   'propensity': StrategyRequest(StrategyKind.PROPENSITY, K),
@@ -57,31 +56,21 @@ _SPLIT = flags.DEFINE_string('split', 'dev', 'Split of the documents.')
 def main(argv: list[str]) -> None:
   """Chooses labels by all strategies and prints the table."""
   del argv
-  run = load(_WORKDIR.value)
+  run = open_run(_WORKDIR.value)
   config, split = run.config, _SPLIT.value
   corpus = load_corpus(config.data, config.seed, run.space, [split])
   split = corpus.split(split)
-  rows = run.inputs.split_rows(split)
-
-  def batches_of(
-    rows_N: np.ndarray, gold: Ragged | None = None
-  ) -> SparseBatches:
-    gold = gold or Ragged.of([()] * len(rows_N))
-    return SparseBatches(rows[rows_N].__getitem__, gold, batch_size=BATCH)
-
-  all_rows = np.arange(len(split))
-  batches, depth = batches_of(all_rows, split.gold), config.eval.depth
-  by_score = predict(run.scorer, batches, split, run.space, depth)
+  # The documents remember their features, which the first lists compute.
+  documents, depth = Documents.of_split(split).remembering(), config.eval.depth
+  by_score = predict(run.scorer, split, run.space, depth, documents=documents)
   best_lists = by_score.lists[ALL].ids, by_score.lists[ALL].scores
   print(f'{"":16}' + ''.join(f'{name:>12}' for name in [*COLUMNS, 'ms']))
   results = {}
   for name, request in REQUESTS.items():
-    chooser = Chooser.of(request, run)
-    ranked = RankedDocuments(
-      run, batches_of, len(split), chooser.sigmoid, best_lists
-    )
-    chosen, ms = timed(chooser, ranked)
-    lists = Lists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
+    runner = StrategyRunner.of(request, run)
+    ranked = RankedDocuments(run, documents, runner.sigmoid, best_lists)
+    chosen, ms = timed(runner, ranked)
+    lists = LabelLists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     lists = {**by_score.lists, ALL: lists}
     judged = dataclasses.replace(by_score, lists=lists)
     results[name] = judge(judged, CRITERIA)[PROTOCOL][ALL]
@@ -98,16 +87,16 @@ def main(argv: list[str]) -> None:
 
 
 def timed(
-  chooser: Chooser, documents: RankedDocuments
+  runner: StrategyRunner, documents: RankedDocuments
 ) -> tuple[Selection, float]:
   """Returns the chosen labels and the milliseconds per document."""
   best = math.inf
   for turn in range(1 + TURNS):
     start = time.perf_counter()
-    chosen = choose(chooser.strategy, documents, K)
+    chosen = choose(runner.strategy, documents, K)
     if turn:
       best = min(best, time.perf_counter() - start)
-  return chosen, 1000 * best / documents.n_documents
+  return chosen, 1000 * best / len(documents.documents)
 
 
 def rises(values: dict[str, float]) -> bool:

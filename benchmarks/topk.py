@@ -31,11 +31,15 @@ import numpy as np
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import Batch, Ragged, ScoreKind
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.documents import Documents
 from xjax.data.schema import Label, LabelSpace, Split
+from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
+from xjax.models.scorer import Scorer, rank_blocks
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.topk import head_topk
 
@@ -138,11 +142,10 @@ def seconds(run: Callable[[], object]) -> float:
   return time.perf_counter() - start
 
 
-class RandomScorer:
-  """A random one-vs-all head on document vectors (a core.types.Scorer)."""
+class RandomScorer(Scorer):
+  """A random one-vs-all head on document vectors."""
 
-  score_kind, assigned_above = ScoreKind.LOGIT, None
-  selected_by = 'exact'
+  score_kind = ScoreKind.LOGIT
 
   def __init__(self, n_labels: int):
     self.n_labels = n_labels
@@ -157,18 +160,17 @@ class RandomScorer:
 
     self._run = run
 
-  def topk(
-    self,
-    batch: Batch,
-    k: int,
-    weights: None = None,
-    slices: tuple = (),
-    allowed: None = None,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Implements core.types.Scorer.topk, only for k = K and slices."""
-    del weights, allowed
-    assert k == K
-    return jax.device_get(self._run(self.params, batch.features_BTD, slices))
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Implements Scorer.rank, only for k = K and slices."""
+    assert query.k == K
+    return rank_blocks(documents, query, DOCUMENTS, self._block)
+
+  def _block(self, documents: Documents, query: Query) -> Lists:
+    n = len(documents)
+    vectors_ND = documents.vectors.padded(np.arange(n), 1)[:, 0]
+    vectors_BD = np.pad(vectors_ND, [(0, DOCUMENTS - n), (0, 0)])
+    lists = self._run(self.params, vectors_BD, query.slices)
+    return Lists(*(x[:, :n] for x in jax.device_get(lists)))
 
 
 def select_and_judge(n_labels: int) -> bool:
@@ -185,7 +187,10 @@ def select_and_judge(n_labels: int) -> bool:
     np.arange(0, 5 * JUDGED + 1, 5),
     rng.integers(0, n_labels, (JUDGED, 5)).astype(np.int32).ravel(),
   )
-  split = Split('test', tuple(map(str, range(JUDGED))), gold, (), '')
+  ids = tuple(map(str, range(JUDGED)))
+  vectors = rng.normal(size=(JUDGED, DIM)).astype(np.float32)
+  rows = FeatureRows.of('random', ids, vectors, np.ones(JUDGED))
+  split = Split('test', ids, gold, [''] * JUDGED, '', rows)
   dense_mib = 4 * DOCUMENTS * n_labels / 2**20
   print(
     f'{JUDGED:,} documents x {n_labels:,} labels, D = {DIM}: a kernel of '
@@ -193,10 +198,7 @@ def select_and_judge(n_labels: int) -> bool:
     f'{8 * DOCUMENTS * CHUNK / 2**20:.0f} MiB, all logits of '
     f'{DOCUMENTS} documents {dense_mib:.0f} MiB'
   )
-  documents = batches(rng)
-  lists, added = measure_call(
-    'lists', lambda: predict(scorer, documents, split, space, K)
-  )
+  lists, added = measure_call('lists', lambda: predict(scorer, split, space, K))
   measure_call('metrics', lambda: judge(lists, Criteria()))
   ratio = added / dense_mib
   verdict = 'ok' if ratio <= MEMORY_BOUND else 'MISSED'
@@ -215,23 +217,6 @@ def measure_call(name: str, run: Callable[[], Any]) -> tuple[Any, float]:
     f'{before:.0f} MiB'
   )
   return result, added
-
-
-def batches(rng: np.random.Generator) -> list[Batch]:
-  """Returns batches of random document vectors."""
-  documents = np.arange(-(-JUDGED // DOCUMENTS) * DOCUMENTS, dtype=np.int32)
-  documents[JUDGED:] = -1
-  return [
-    Batch(
-      tokens_BT=None,
-      lengths_B=None,
-      positives_BP=None,
-      mask_B=doc_B >= 0,
-      doc_B=doc_B,
-      features_BTD=rng.normal(size=(DOCUMENTS, DIM)).astype(np.float32),
-    )
-    for doc_B in documents.reshape(-1, DOCUMENTS)
-  ]
 
 
 def memory(name: str) -> float:

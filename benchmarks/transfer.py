@@ -24,7 +24,7 @@ import numpy as np
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.label_trees.label_tree import LabelTree
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.run.transfer.clusters import cluster_labels, labels_to_cluster
 from xjax.run.transfer.request import Target, TransferRequest
 from xjax.run.transfer.transfer import transfer

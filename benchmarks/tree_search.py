@@ -22,15 +22,15 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import PAD
-from xjax.data.label_trees.label_tree import load_tree
+from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
 from xjax.data.schema import propensity_weights
-from xjax.data.sparse_documents import batch_rows
+from xjax.models.features import open_featuriser
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.problem import Loss
-from xjax.models.load import load
-from xjax.models.predictor import Predictor
+from xjax.models.trees.sparse_model import load_tree
 from xjax.models.trees.tree_search import Link, SearchResult, TreeSearch
+from xjax.run.open_run import OpenRun, open_run
 
 BEAMS, KS = (1, 5, 10, 20, 50), (5, 100)
 BATCH, TURNS = 256, 3
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> None:
   """Searches in all ways and prints the tables."""
   del argv
   workdir = pathlib.Path(_WORKDIR.value)
-  run = load(workdir)
+  run = open_run(workdir)
   tree, weights = load_tree(workdir / 'model' / 'tree_0.npz')
   probable = run.config.train.loss is Loss.LOGISTIC
   link = Link.SIGMOID if probable else Link.L3_HINGE
@@ -66,18 +66,17 @@ def main(argv: list[str]) -> None:
   sys.exit(int(max(opened) >= scan))
 
 
-def documents(run: Predictor, weights: BlockWeights) -> sparse.csr_array:
+def documents(run: OpenRun, weights: BlockWeights) -> sparse.csr_array:
   """Returns the features of the documents."""
   config, split = run.config, _SPLIT.value
   corpus = load_corpus(config.data, config.seed, run.space, [split])
-  rows = [
-    batch_rows(batch, weights.n_features)
-    for batch in run.batches(corpus.split(split))
-  ]
-  return sparse.csr_array(sparse.vstack(rows))[: _DOCUMENTS.value]
+  documents = Documents.of_split(corpus.split(split))
+  first = documents.part(np.arange(min(len(documents), _DOCUMENTS.value)))
+  featurise = open_featuriser(run.run, weights.n_features)
+  return featurise.in_chunks(first, 'features of documents')
 
 
-def inverse_propensities(run: Predictor) -> np.ndarray:
+def inverse_propensities(run: OpenRun) -> np.ndarray:
   """Returns inverse propensities of the trained labels, float64."""
   space = run.space
   counts = space.train_counts[: space.n_trained]

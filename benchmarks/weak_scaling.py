@@ -22,7 +22,7 @@ import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.bce import bce
-from xjax.networks.heads.head import ALL_DEVICES, row_spec
+from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.fused import Pace, RowStep, fused_loss
 from xjax.networks.rows.storage import Storage

@@ -41,21 +41,27 @@ hypothesis.settings.load_profile('quick')
 # arrays. Numba compiles functions of dual and tree_*. model_scorer is left out
 # because the checks have been tried with its own tests only.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+CONTRACTS = 'head', 'encoder', 'view', 'loss', 'metric'
 CHECKED = [
-  '.'.join(['xjax', *room.split('/'), path.stem])
-  for room in (
-    'score/encoders',
-    'score/heads',
-    'score/heads/generation',
-    'score/linear',
-    'score/views',
-    'losses',
-    'judge/metrics',
-    'select',
+  '.'.join(['xjax', *path.with_suffix('').parts])
+  for pattern in (
+    'networks/encoders/*.py',
+    'networks/heads/*.py',
+    'networks/heads/generation/*.py',
+    'networks/views/*.py',
+    'networks/best.py',
+    'networks/topk.py',
+    'losses/*.py',
+    'judge/metrics/*.py',
+    'models/linear/*.py',
+    'models/neural/proposer.py',
+    'run/strategies/*.py',
   )
-  for path in sorted((ROOT / 'xjax' / room).glob('*.py'))
-  if path.stem not in ('__init__', 'contract', 'model_scorer', 'dual')
-  if not path.stem.startswith('tree_')
+  for path in (
+    path.relative_to(ROOT / 'xjax')
+    for path in sorted((ROOT / 'xjax').glob(pattern))
+  )
+  if path.stem not in ('__init__', 'dual', 'sparse_fit', *CONTRACTS)
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
 

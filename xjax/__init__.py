@@ -18,14 +18,14 @@ if typing.TYPE_CHECKING:
     UserError as UserError,
   )
   from xjax.data.schema import Document as Document, Label as Label
-  from xjax.models.config import Config as Config
+  from xjax.models.contract import Config as Config
   from xjax.run.api.estimator import XMCClassifier as XMCClassifier
   from xjax.run.api.model import Model as Model, load as load
 
 # Python runs this file whenever it imports a module of xjax. So each name is
 # imported only when it is used: `import xjax` imports neither JAX nor NumPy.
 _MODULES = {
-  'Config': 'xjax.models.config',
+  'Config': 'xjax.models.contract',
   'ConfigError': 'xjax.core.errors',
   'DataError': 'xjax.core.errors',
   'Document': 'xjax.data.schema',

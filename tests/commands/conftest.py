@@ -39,7 +39,7 @@ def run_main(devices) -> Callable[..., Done]:
   app.define_help_flags()
   for library in (
     'grain',
-    'xjax.models.neural.neural_fit',
+    'xjax.models.neural.neural_model',
     'xjax.report.terminal.fitted',
   ):
     importlib.import_module(library)

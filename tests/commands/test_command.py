@@ -28,7 +28,7 @@ from xjax.core.errors import ConfigError, Interrupted, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.judge.request import JudgeRequest, Similarity
-from xjax.models.config import shrink
+from xjax.models.shrink import shrink
 from xjax.run.api.fitting import config_of
 from xjax.run.fit import fit
 from xjax.run.named_configs import config_file, named_config
@@ -101,7 +101,7 @@ def test_named_configs_are_those_of_their_files():
 
 MINE = """
 import dataclasses
-from xjax.models.config import Config
+from xjax.models.contract import Config
 @dataclasses.dataclass
 class Wanted:
   seed: int = 3

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from xjax.core.types import Ragged, ScoreKind
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FEW = '--iterations=50', '--replicates=20', '--metrics=P@1,macro-F1@1'
@@ -35,7 +36,9 @@ def files(tmp_path_factory) -> list[pathlib.Path]:
       doc_ids=tuple('abcd'),
       labels=('x', 'y', 'z'),
       train_counts=np.array([9, 3, 0], np.int32),
-      lists={'all': Lists(np.tile(np.array(ids, np.int32), (4, 1)), scores)},
+      lists={
+        'all': LabelLists(np.tile(np.array(ids, np.int32), (4, 1)), scores)
+      },
       gold=Ragged.of([[0], [0, 1], [2], []]),
     ).save(folder / f'{name}.npz')
   return [folder / 'one.npz', folder / 'two.npz']

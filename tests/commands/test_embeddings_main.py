@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.train.word2vec import WordTraining, train_word_vectors
+from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = sys.executable, '-m', 'xjax', 'embeddings'

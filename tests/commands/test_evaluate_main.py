@@ -13,8 +13,10 @@ import scipy.sparse
 
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.calibration import reliability_of
-from xjax.judge.predictions import Lists, Predictions
-from xjax.models.config import Config, shrink
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
 from xjax.report.sources import read_runs
 from xjax.run.fit import fit
 
@@ -277,7 +279,7 @@ def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):
     doc_ids=tuple(map(str, range(N_DOCS))),
     labels=tuple(map(str, range(L))),
     train_counts=np.zeros(L, np.int32),
-    lists={'all': Lists(order, values)},
+    lists={'all': LabelLists(order, values)},
     gold=Ragged.of(golds),
   ).save(tmp_path / 'p.npz')
   train = f'--train_labels={folder}/train.npz'

@@ -13,16 +13,17 @@ from xjax.configs import quickstart
 from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
 from xjax.judge.predict import popularity, predict
-from xjax.models.config import shrink
-from xjax.models.load import load
-from xjax.models.model_configs import TreeModel
-from xjax.models.staged.stages_config import MatchedModel, StageVectors
+from xjax.models.matched.matched_model import MatchedModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import LevelShortlist, RankedShortlist
+from xjax.models.shrink import shrink
+from xjax.models.trees.tree_model import TreeModel
+from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.encoder import PretrainedConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.cascade import CascadeConfig
-from xjax.networks.shortlists import LevelShortlist, RankedShortlist
-from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 
 pytestmark = pytest.mark.thorough
 
@@ -146,8 +147,8 @@ def with_fewer_steps(config):
 def learnt(config, folder):
   """Trains a config, and returns RP@5 on its training documents."""
   result = fit(config, folder)
-  model, split = load(folder), result.corpus.split('train')
-  predictions = predict(model, model.batches(split), split, model.space, 16)
+  model, split = open_run(folder), result.corpus.split('train')
+  predictions = predict(model, split, model.space, 16)
   return judge(predictions, config.eval.criteria())['xjax']['all']['RP@5']
 
 

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from xjax.models.config import Config, shrink
-from xjax.models.model_configs import ExactMatchModel
-from xjax.models.train_configs import NoTrain
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.shrink import shrink
 from xjax.run.fit import fit
+from xjax.train.train_config import NoTrain
 
 
 @pytest.fixture(scope='module')

@@ -19,7 +19,8 @@ from xjax.core.mesh import (
   share_of,
 )
 from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig, Share
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD
+from xjax.networks.batch import TokenBatch
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_padded_labels():
 
 
 def test_a_batch_is_split_over_documents():
-  batch = Batch(
+  batch = TokenBatch(
     tokens_BT=np.arange(16, dtype=np.int32).reshape(8, 2),
     lengths_B=np.full(8, 2, np.int32),
     positives_BP=np.full((8, 1), PAD, np.int32),
@@ -65,7 +66,7 @@ def test_a_batch_is_split_over_documents():
     doc_B=np.arange(8, dtype=np.int32),
   )
   put = put_batch(batch, make_mesh(MeshConfig(4, 2)))
-  assert put.weights_BT is None
+  assert put.segments_BT is None
   jax.tree.map(np.testing.assert_array_equal, put, batch)
   shards = {shard.data.shape for shard in put.tokens_BT.addressable_shards}
   assert shards == {(2, 2)}

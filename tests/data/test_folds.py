@@ -193,7 +193,7 @@ def test_parts_of_texts_share_features(corpus):
   assert list(part.ids) == ['d3', 'd1'] and part.gold is gold
   assert part.digest != split.digest
   again = part_of(part, np.array([1]), Ragged.of([[2]]))
-  assert again.documents.known is part.documents.known
+  assert again.documents.memory is part.documents.memory
 
 
 def test_equal_texts_are_in_one_fold(corpus):

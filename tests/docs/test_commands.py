@@ -14,8 +14,8 @@ from tests.docs.commands import Call, calls_of
 from tests.docs.pages import PAGES, ROOT, blocks_of
 from xjax.commands.flags.config import TupleParser, replace_config_names
 from xjax.commands.main import COMMANDS
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
 
 CONFIGS = {path.stem for path in (ROOT / 'xjax' / 'configs').glob('*.py')}
 

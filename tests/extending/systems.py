@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 
 from xjax.core.types import Ragged, ScoreKind
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.resampling import draws
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 KS = (1, 3)
 
@@ -25,7 +26,7 @@ def predictions(seed=0, n=60, n_labels=30, k=6):
     doc_ids=tuple(f'd{i}' for i in range(n)),
     labels=tuple(f'l{i}' for i in range(n_labels)),
     train_counts=np.arange(1, n_labels + 1, dtype=np.int32),
-    lists={'all': Lists(ids, np.take_along_axis(scores, ids, 1))},
+    lists={'all': LabelLists(ids, np.take_along_axis(scores, ids, 1))},
     gold=Ragged.of([row.tolist() for row in rows]),
   )
 

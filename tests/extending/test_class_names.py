@@ -6,9 +6,9 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.losses.loss import LossConfig
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
 from xjax.models.config_json import from_json, to_json
+from xjax.models.contract import Config
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_name_of_xjax_is_refused(own_class):
     check_config(config)
   assert str(error.value) == f'config.train.loss: {message}'
   with pytest.raises(ConfigError, match=message):
-    from_json(to_json(config))
+    from_json(to_json(config), Config)
 
 
 def test_two_own_classes_of_one_name_are_refused(own_class):
@@ -56,4 +56,6 @@ def test_a_class_that_a_notebook_defines_again_is_the_later(own_class):
   own_class('AgainConfig')
   config = config_with(own_class('AgainConfig')())
   check_config(config)
-  assert type(from_json(to_json(config)).train.loss) is type(config.train.loss)
+  assert type(from_json(to_json(config), Config).train.loss) is type(
+    config.train.loss
+  )

@@ -18,6 +18,7 @@ PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 FILES = dict(re.findall(r'```python\n# (\w+)\.py\n(.*?)```', PAGE, re.S))
 PARTS = ('my_encoder my_pooling my_head my_loss my_format my_optimizer').split()
 METRICS = {'my_metrics': 'MRR@5', 'my_label_metrics': 'macro-Jaccard@5'}
+KIND = 'my_rocchio', 'my_rocchio_config'  # test_model_kind.py runs these files
 CONFIG = """
 import dataclasses
 import os
@@ -28,7 +29,8 @@ from my_head import CosineConfig
 from my_loss import LogisticConfig
 from my_optimizer import Lion
 from my_pooling import MaxConfig
-from xjax.models.config import Config, shrink
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
 
 
 def get_config() -> Config:
@@ -93,8 +95,9 @@ def workdir(folder):
 
 
 def test_the_page_has_every_part_in_forty_lines():
-  assert FILES.keys() == {*PARTS, *METRICS, 'my_config'}
-  assert all(source.count('\n') <= 40 for source in FILES.values())
+  assert FILES.keys() == {*PARTS, *METRICS, *KIND, 'my_config'}
+  long = [x for x, source in FILES.items() if source.count('\n') > 40]
+  assert long == ['my_rocchio']
 
 
 @pytest.mark.thorough

@@ -17,11 +17,11 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.documents import Precision
 from xjax.judge.metrics.metric import DocumentMetric, LabelMetric
 from xjax.judge.metrics.protocols import XJAX
-from xjax.judge.predictions import Lists
-from xjax.run.judging import check_best_metric
+from xjax.models.neural.neural_checks import check_best_metric
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / 'docs' / 'extending.md').read_text()
@@ -91,7 +91,7 @@ def test_replicates_are_values_of_drawn_documents(told):
     lists = judged.lists['all']
     again = dataclasses.replace(
       judged,
-      lists={'all': Lists(lists.ids[rows], lists.scores[rows])},
+      lists={'all': LabelLists(lists.ids[rows], lists.scores[rows])},
       gold=Ragged.of([judged.gold[row] for row in rows]),
     )
     assert value == pytest.approx(jaccard(again, 3))

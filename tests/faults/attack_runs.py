@@ -64,10 +64,10 @@ _SENT = {
 _PRELOADED = (
   *('optuna', 'sqlalchemy.dialects.sqlite', 'orbax.checkpoint', 'tensorboardX'),
   *(
-    'xjax.models.neural.neural_fit',
-    'xjax.models.linear.sparse_fit',
+    'xjax.models.neural.neural_model',
+    'xjax.models.linear.linear_model',
     'xjax.run.evaluate',
-    'xjax.run.tag',
+    'xjax.run.predict_file',
   ),
   *('xjax.report.card', 'xjax.report.terminal.fitted'),
   *('xjax.report.terminal.sweep', 'xjax.sweep.workers'),

@@ -221,7 +221,7 @@ def _models() -> dict[str, Kind]:
 def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
   """Returns the files of runs and sweeps, and what they are read for."""
   from xjax.models.config_check import check_config
-  from xjax.models.config_json import load_config
+  from xjax.models.contract import load_config
 
   def configured(path: pathlib.Path) -> None:
     check_config(load_config(path / 'config.json'))
@@ -259,10 +259,10 @@ def _parts_of_runs(runs: pathlib.Path) -> dict[str, Kind]:
 
 def _tagged(runs: pathlib.Path, workdir: pathlib.Path) -> dict[str, bytes]:
   """Lets a run predict, and returns the files that it writes."""
-  from xjax.run.tag import tag_file
+  from xjax.run.predict_file import predict_file
 
   with tempfile.TemporaryDirectory() as folder:
-    tag_file(workdir, str(runs / 'in.jsonl'), f'{folder}/X.jsonl', 3)
+    predict_file(workdir, str(runs / 'in.jsonl'), f'{folder}/X.jsonl', 3)
     return _contents(pathlib.Path(folder))
 
 
@@ -290,7 +290,7 @@ def _predicted(runs: pathlib.Path, folder: pathlib.Path) -> object:
 
 def _sweep(folder: pathlib.Path) -> object:
   """Returns the outcomes of a sweep, after checks as for another start."""
-  from xjax.models.config import Config
+  from xjax.models.contract import Config
   from xjax.sweep.folder import SweepFolder
   from xjax.sweep.store import Store
 
@@ -326,7 +326,8 @@ def _piped(path: pathlib.Path) -> int:
 def finished_runs(folder: pathlib.Path) -> None:
   """Fits a small tree and a neural model, predicts, and stores a sweep."""
   from tests.fixtures.sparse_runs import RUNS, config_of
-  from xjax.models.config import Config, shrink
+  from xjax.models.contract import Config
+  from xjax.models.shrink import shrink
   from xjax.run.fit import fit
   from xjax.sweep.folder import SweepFolder
   from xjax.sweep.store import Store

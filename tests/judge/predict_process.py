@@ -8,11 +8,14 @@ import numpy as np
 
 from xjax.core.distributed import barrier
 from xjax.core.processes import connection
-from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.core.ranking import Lists
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.documents import Documents
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
+from xjax.models.scorer import rank_blocks
 from xjax.run.strategies.ranked_documents import RankedDocuments
 from xjax.run.strategies.strategies import CoverageStrategy, choose
 
@@ -27,32 +30,15 @@ class RowScorer:
   assigned_above = None
   selected_by = 'exact'
 
-  def topk(self, batch, k, weights=None, slices=()):
-    shape = (1 + len(slices), len(batch.doc_B), k)
-    ids = np.full(shape, PAD, np.int32)
-    scores = np.full(shape, -np.inf, np.float32)
-    ids[0, :, 0], scores[0, :, 0] = batch.doc_B % L, batch.doc_B + 0.5
-    return ids, scores
+  def rank(self, documents, query):
+    return rank_blocks(documents, query, 2 * ROWS, self._block)
 
-
-def batches(process):
-  for start in range(0, N, 2 * ROWS):
-    rows = start + process * ROWS + np.arange(ROWS)
-    doc_B = np.where(rows < N, rows, PAD).astype(np.int32)
-    none = np.zeros((ROWS, 1), np.int32)
-    yield Batch(none, none[:, 0], none, doc_B != PAD, doc_B)
-
-
-def batches_of(process):
-  def some(rows_N):
-    for start in range(0, len(rows_N), 2 * ROWS):
-      places = start + process * ROWS + np.arange(ROWS)
-      real = places < len(rows_N)
-      doc_B = np.where(real, places, PAD).astype(np.int32)
-      none = np.zeros((ROWS, 1), np.int32)
-      yield Batch(none, none[:, 0], none, real, doc_B)
-
-  return some
+  def _block(self, documents, query):
+    lists = Lists.none(query.n_lists, len(documents), query.k)
+    rows = [int(text) for text in documents]
+    lists.ids_GNK[0, :, 0] = np.array(rows, int) % L
+    lists.scores_GNK[0, :, 0] = np.array(rows, float) + 0.5
+    return lists
 
 
 def main(port, process, path):
@@ -62,17 +48,19 @@ def main(port, process, path):
     tuple(Label(f'l{i}') for i in range(L)), np.full(L, 60, np.int32), 99, L
   )
   gold = Ragged.of([[i % L] if i % 3 else [] for i in range(N)])
-  split = Split('dev', [f'd{i}' for i in range(N)], gold, [], '')
+  split = Split(
+    'dev', [f'd{i}' for i in range(N)], gold, [str(i) for i in range(N)], ''
+  )
   mesh = jax.make_mesh(
     (2, 4), ('data', 'label'), axis_types=(AxisType.Auto,) * 2
   )
   with jax.set_mesh(mesh):
-    got = predict(RowScorer(), batches(int(process)), split, space, 2)
+    got = predict(RowScorer(), split, space, 2)
     # Judging is each process's own affair: only one of them does it.
     if int(process) == 1:
       assert judge(got, Criteria((1,)))['xjax']['all']['P@1'] == 1
     # The order is the same for both, and so is what covers the labels.
-    documents = RankedDocuments(RowScorer(), batches_of(int(process)), N)
+    documents = RankedDocuments(RowScorer(), Documents.of_split(split))
     covered = choose(CoverageStrategy(), documents, 2)
   np.savez(
     path,

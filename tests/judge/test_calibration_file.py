@@ -18,13 +18,14 @@ from xjax.judge.calibration import (
   reliability_of,
   shown_probabilities,
 )
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.calibration_error import (
   fit_isotonic,
   fit_platt,
   reliability,
   sigmoid,
 )
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 N, K, L = 200, 6, 40
 
@@ -46,13 +47,13 @@ def predictions(kind=ScoreKind.LOGIT, a=0.5, b=0.0, seed=0):
     doc_ids=tuple(f'd{i}' for i in range(N)),
     labels=tuple(f'l{i}' for i in range(L)),
     train_counts=np.ones(L, np.int32),
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of(rows),
   )
 
 
 def with_scores(found, scores):
-  lists = Lists(found.lists['all'].ids, np.asarray(scores, np.float32))
+  lists = LabelLists(found.lists['all'].ids, np.asarray(scores, np.float32))
   return dataclasses.replace(found, lists={'all': lists})
 
 
@@ -295,7 +296,7 @@ def many(n, likely, seed=0):
     doc_ids=tuple(f'd{i}' for i in range(n)),
     labels=tuple(f'l{i}' for i in range(L)),
     train_counts=counts,
-    lists={'all': Lists(ids, scores.copy())},
+    lists={'all': LabelLists(ids, scores.copy())},
     gold=Ragged.of([sorted(ids[i][gold[i]].tolist()) for i in range(n)]),
   )
 

@@ -17,8 +17,9 @@ from xjax.judge.comparison import (
 )
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.significance import Interval, holm
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 N, L, K = 60, 40, 12
 
@@ -40,7 +41,7 @@ def predictions(seed, skill):
     doc_ids=tuple(map(str, range(N))),
     labels=tuple(map(str, range(L))),
     train_counts=np.repeat([0, 5, 20, 120], [3, 12, 15, 10]).astype(np.int32),
-    lists={'all': Lists(ids, np.take_along_axis(ranked, ids, 1) / 2)},
+    lists={'all': LabelLists(ids, np.take_along_axis(ranked, ids, 1) / 2)},
     gold=Ragged.of(golds()),
     hierarchy=Hierarchy.of(
       [Label(f'{i}', parents=(f'{i // 4}',) if i > 3 else ()) for i in range(L)]
@@ -162,7 +163,7 @@ def test_a_bin_without_a_hit_has_no_relative_gain():
   order = np.argsort(ids == PAD, axis=1, kind='stable')
   ids = np.take_along_axis(ids, order, 1)
   scores = np.where(ids == PAD, -np.inf, -np.arange(K)).astype(np.float32)
-  lacking = dataclasses.replace(base, lists={'all': Lists(ids, scores)})
+  lacking = dataclasses.replace(base, lists={'all': LabelLists(ids, scores)})
   rows = compare({'none': lacking, 'some': base}, PLAN).gains
   (row,) = (row for row in rows if row.metric == 'macro-F1@5[1-9]')
   assert row.baseline == 0 < row.value
@@ -255,13 +256,13 @@ def test_differences_lie_in_their_intervals():
   wrong = np.array([[x for x in range(L) if x not in g][:K] for g in golds()])
   scores = base.lists['all'].scores
   none = dataclasses.replace(
-    base, lists={'all': Lists(wrong.astype(np.int32), scores)}
+    base, lists={'all': LabelLists(wrong.astype(np.int32), scores)}
   )
   best = np.array(
     [[*g, *(x for x in range(L) if x not in g)][:K] for g in golds()]
   )
   all_of_it = dataclasses.replace(
-    base, lists={'all': Lists(best.astype(np.int32), scores)}
+    base, lists={'all': LabelLists(best.astype(np.int32), scores)}
   )
   metrics = 'P@1', 'RP@5', 'PSP-raw@1', 'coverage@5', 'macro-F1@5', 'entropy@3'
   plan = dataclasses.replace(PLAN, metrics=metrics, replicates=40)

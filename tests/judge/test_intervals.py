@@ -20,10 +20,11 @@ from xjax.judge.intervals import (
   sum_names,
 )
 from xjax.judge.judge import judge, judged_slices, thresholds
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
 from xjax.judge.metrics.significance import interval, randomization_p
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
 N, L, K, TUNED = 40, 30, 6, 0.1
@@ -52,7 +53,7 @@ def predictions(seed, skill=0.5, n_docs=N):
     doc_ids=tuple(map(str, range(n_docs))),
     labels=tuple(map(str, range(L))),
     train_counts=counts,
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of(golds),
     hierarchy=Hierarchy.of(
       [Label(f'{i}', parents=(f'{i // 3}',) if i > 2 else ()) for i in range(L)]
@@ -88,7 +89,7 @@ def table_of(evidence, protocol='xjax'):
 def rows(found, which):
   """The documents of these rows, as often as they come."""
   lists = {
-    name: Lists(each.ids[which], each.scores[which])
+    name: LabelLists(each.ids[which], each.scores[which])
     for name, each in found.lists.items()
   }
   return dataclasses.replace(
@@ -177,7 +178,7 @@ def fresh(seed, n_docs=200, n_labels=150):
     train_counts=np.full(n_labels, 4, np.int32),
     hierarchy=None,
     lists={
-      'all': Lists(
+      'all': LabelLists(
         np.stack([ids, np.full(n_docs, PAD)], 1).astype(np.int32),
         np.tile(np.array([0, -np.inf], np.float32), (n_docs, 1)),
       )
@@ -221,7 +222,7 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
   for r, coins in enumerate(itertools.islice(swaps(5, N), 12)):
     for system, sums in enumerate(both):
       taken = np.where(coins, 1 - system, system)
-      lists = Lists(
+      lists = LabelLists(
         *(
           np.where(
             taken[:, None],

@@ -13,11 +13,12 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.metric import LabelForm
 from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 L, K = 14, 8
 KS = (1, 2, 5, 8)
@@ -51,7 +52,7 @@ def lists_of(scores, mask, depth):
   masked = np.where(mask, scores, -np.inf)
   order = np.argsort(-masked, axis=1, kind='stable')[:, :depth]
   values = np.take_along_axis(masked, order, 1)
-  return Lists(
+  return LabelLists(
     np.where(np.isneginf(values), PAD, order).astype(np.int32),
     values.astype(np.float32),
   )
@@ -183,7 +184,7 @@ def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
 def test_slices_are_not_cut_from_what_a_strategy_chose():
   predictions = problem(3, n_docs=60)
   # The strategy chose two labels of each document, with scores of its own.
-  chosen = Lists(
+  chosen = LabelLists(
     predictions.lists['all'].ids[:, :1:-5], np.float32([[3, -2]] * 60)
   )
   lists = {**predictions.lists, 'all': chosen}

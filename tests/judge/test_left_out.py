@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.core.ranking import Lists, kept_gold, measured_masks
+from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge, tune_threshold
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import popularity, predict
-from xjax.judge.predictions import Lists, Predictions
-from xjax.models.staged.recalls import MeasuredScorer
+from xjax.judge.predictions import Predictions
 
 N, DEPTH = 40, 6
 # Trained labels, then two held out, then one outside the label space.
@@ -89,19 +90,19 @@ class Table:
     self.n_labels = int((labels < TRAINED + HELD_OUT).sum())
     self.scores_NL = scores_NL[:, : self.n_labels]
 
-  def topk(self, batch, k, weights=None, slices=(), allowed=None, sigmoid=None):
-    n = self.n_labels
-    ids, scores = [], []
-    for mask in (np.ones(n, bool), *slices):
-      inside = mask[:n] if allowed is None else mask[:n] & allowed[:n]
-      part = np.where(inside, self.scores_NL[batch.doc_B], -np.inf)
+  def rank(self, documents, query):
+    n, k = self.n_labels, query.k
+    query, ids, scores = query.for_labels(n), [], []
+    for mask in (np.ones(n, bool), *query.slices):
+      inside = mask if query.allowed is None else mask & query.allowed
+      part = np.where(inside, self.scores_NL[: len(documents)], -np.inf)
       best = np.argsort(-part, axis=1, kind='stable')[:, :k]
       values = np.take_along_axis(part, best, 1)
       best = np.where(np.isneginf(values), PAD, best).astype(np.int32)
       fill = (0, 0), (0, k - best.shape[1])
       ids.append(np.pad(best, fill, constant_values=PAD))
       scores.append(np.pad(values, fill, constant_values=-np.inf))
-    return np.stack(ids), np.stack(scores).astype(np.float32)
+    return Lists(np.stack(ids), np.stack(scores).astype(np.float32))
 
 
 def gold_rows():
@@ -115,17 +116,13 @@ def gold_rows():
 def split_of(labels):
   place = {label: i for i, label in enumerate(labels.tolist())}
   rows = [[place[x] for x in row if x in place] for row in gold_rows()]
-  return Split('dev', [f'd{i}' for i in range(N)], Ragged.of(rows), [], '')
-
-
-def batch():
-  none = np.zeros((N, 1), np.int32)
-  rows = np.arange(N, dtype=np.int32)
-  return Batch(none, none[:, 0], none, np.ones(N, bool), rows)
+  return Split(
+    'dev', [f'd{i}' for i in range(N)], Ragged.of(rows), [''] * N, ''
+  )
 
 
 def predicted(labels, space, depth=DEPTH):
-  return predict(Table(labels), [batch()], split_of(labels), space, depth)
+  return predict(Table(labels), split_of(labels), space, depth)
 
 
 @pytest.fixture
@@ -224,7 +221,7 @@ def test_left_out_labels_are_no_shared_ancestors():
     labels=labels,
     train_counts=np.zeros(7, np.int32),
     lists={
-      'all': Lists(
+      'all': LabelLists(
         np.array([[0, PAD], [3, PAD]], np.int32),
         np.array([[0.9, -np.inf]] * 2, np.float32),
       )
@@ -350,7 +347,9 @@ def test_saved_lists_become_shorter_but_not_wrong(theirs):
 
 
 def test_lists_of_left_out_labels_alone_are_an_error():
-  lists = Lists(np.array([[1], [2]], np.int32), np.zeros((2, 1), np.float32))
+  lists = LabelLists(
+    np.array([[1], [2]], np.int32), np.zeros((2, 1), np.float32)
+  )
   part = Predictions(
     score_kind=ScoreKind.LOGIT,
     n_scored=4,
@@ -372,17 +371,19 @@ def test_lists_of_left_out_labels_alone_are_an_error():
 class Union(Table):
   """Joins the lists of several models, which may have 7 labels."""
 
-  union_size = 7
+  def rank(self, documents, query):
+    lists = super().rank(documents, dataclasses.replace(query, k=7))
+    masks = measured_masks(query)
+    kept = kept_gold(documents.gold, lists.ids_GNK[: len(masks)], masks)
+    return dataclasses.replace(
+      lists.first(query.k), kept={'union recall@7': kept}
+    )
 
 
 def test_recalls_are_those_of_the_labels_that_are_left():
   shares = []
   for labels, space in ((np.arange(L), space_of(META)), (KEPT, small_space())):
-    scorer = MeasuredScorer(Union(labels), space.masks())
-    gold = split_of(labels).gold
-    positives = gold.padded(np.arange(N), 6, PAD)
-    rows = dataclasses.replace(batch(), positives_BP=positives)
-    filters = {} if space.allowed is None else {'allowed': space.allowed}
-    scorer.topk(rows, 3, tuple(space.masks().values()), **filters)
-    shares.append(scorer.recalls())
+    scorer, split = Union(labels), split_of(labels)
+    found = predict(scorer, split, space, 3, measured=True)
+    shares.append(found.recalls)
   assert shares[0] == shares[1] and shares[0]['all']['union recall@7'] < 1

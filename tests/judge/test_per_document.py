@@ -11,8 +11,9 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PECOS, PYXCLIB, XJAX
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 L, K = 9, 4
 KS = (1, 3)
@@ -40,7 +41,7 @@ def problem(n_docs=40, seed=0):
     doc_ids=tuple(f'dé{i}' for i in range(n_docs)),
     labels=LABELS,
     train_counts=COUNTS,
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of(golds),
   )
 

@@ -10,11 +10,12 @@ import pytest
 
 from tests.judge.reference import documents as reference
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.core.ranking import Lists
+from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.data.vectors.feature_rows import FeatureRows
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import save_evaluation
+from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import NOTES, judge, tune_threshold
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
@@ -48,19 +49,21 @@ class DenseScorer:
     scores[:, SCORED:] = -np.inf
     self.scores_NL = scores
 
-  def topk(self, batch, k, weights=None, slices=(), allowed=None):
-    # Rows that only fill the batch get a list too, as the contract says.
-    scores_BL = self.scores_NL[np.maximum(batch.doc_B, 0)]
-    ids, scores = [], []
-    for mask in (np.ones(L, bool), *slices):
-      masked = np.where(mask, scores_BL, -np.inf)
+  def rank(self, documents, query):
+    rows = np.arange(len(documents))
+    scores_NL = self.scores_NL[rows]
+    lists = Lists.none(query.n_lists, len(rows), query.k)
+    for number, mask in enumerate((np.ones(L, bool), *query.slices)):
+      masked = np.where(mask, scores_NL, -np.inf)
       best = np.argsort(-masked, axis=1, kind='stable')
-      best = np.pad(best, ((0, 0), (0, k)))[:, :k]
+      best = np.pad(best, ((0, 0), (0, query.k)))[:, : query.k]
       values = np.take_along_axis(masked, best, 1)
       values[:, L:] = -np.inf
-      ids.append(np.where(np.isneginf(values), PAD, best).astype(np.int32))
-      scores.append(values)
-    return np.stack(ids), np.stack(scores)
+      lists.ids_GNK[number] = np.where(np.isneginf(values), PAD, best)
+      lists.scores_GNK[number] = values
+    if query.on_block:
+      query.on_block(len(rows))
+    return lists
 
 
 def make_split(n_docs, seed=0):
@@ -70,21 +73,13 @@ def make_split(n_docs, seed=0):
     for _ in range(n_docs)
   ]
   ids = [f'd{i}' for i in range(n_docs)]
-  return Split('dev', ids, Ragged.of(golds), documents=[], digest='')
-
-
-def batches(n_docs, size=8, seed=0):
-  rows = np.random.default_rng(seed).permutation(n_docs)
-  rows = np.append(rows, np.full(-n_docs % size, PAD)).astype(np.int32)
-  for doc_B in rows.reshape(-1, size):
-    none = np.zeros((size, 1), np.int32)
-    yield Batch(none, none[:, 0], none, doc_B != PAD, doc_B)
+  return Split('dev', ids, Ragged.of(golds), [''] * n_docs, digest='')
 
 
 def predicted(n_docs=37, depth=12, kind=ScoreKind.LOGIT):
   scorer, split = DenseScorer(n_docs, kind), make_split(n_docs)
   return (
-    predict(scorer, batches(n_docs), split, SPACE, depth),
+    predict(scorer, split, SPACE, depth),
     scorer.scores_NL,
     [set(split.gold[i].tolist()) for i in range(n_docs)],
   )
@@ -107,37 +102,27 @@ def test_every_document_is_in_its_row():
   assert predictions.doc_ids[36] == 'd36' and predictions.labels[11] == 'l11'
 
 
-def test_documents_missing_or_twice_are_refused():
-  scorer, split = DenseScorer(20), make_split(20)
-  with pytest.raises(ValueError, match='4 documents of dev are in no batch'):
-    predict(scorer, batches(16), split, SPACE, 3)
-  twice = [*batches(20), *batches(20)]
-  with pytest.raises(
-    ValueError, match='0 documents .* 20 are in several batches'
-  ):
-    predict(scorer, twice, split, SPACE, 3)
-
-
 def test_labels_beyond_the_scored_are_refused():
   with pytest.raises(ValueError, match='scores only 3 labels'):
-    predict(DenseScorer(8, n_labels=3), batches(8), make_split(8), SPACE, 3)
+    predict(DenseScorer(8, n_labels=3), make_split(8), SPACE, 3)
 
 
 def test_a_label_of_two_scores_is_refused():
   class Careless(DenseScorer):
-    def topk(self, batch, k, **asked):
-      ids, scores = super().topk(batch, k, **asked)
-      return ids, scores - np.arange(len(scores))[:, None, None]
+    def rank(self, documents, query):
+      lists = super().rank(documents, query)
+      lower = np.arange(query.n_lists, dtype=np.float32)[:, None, None]
+      return dataclasses.replace(lists, scores_GNK=lists.scores_GNK - lower)
 
   with pytest.raises(ValueError, match="document 'd.*has different scores"):
-    predict(Careless(20), batches(20), make_split(20), SPACE, 4)
+    predict(Careless(20), make_split(20), SPACE, 4)
 
 
 def test_how_labels_were_searched_is_recorded():
   assert predicted()[0].selected_by == 'exact'
   scorer = DenseScorer(20)
   scorer.selected_by = 'beam=3'
-  found = predict(scorer, batches(20), make_split(20), SPACE, 12)
+  found = predict(scorer, make_split(20), SPACE, 12)
   said = 'beam search of width 3; labels of high score may be missing'
   assert judge(found)[NOTES]['all'] == {'search': said}
   assert NOTES not in judge(dataclasses.replace(found, selected_by='exact'))
@@ -278,8 +263,8 @@ def test_probabilities_are_cut_at_a_half():
 
 def test_a_split_without_gold():
   scorer, split = DenseScorer(5), make_split(5)
-  empty = Split('dev', split.ids, Ragged.of([[]] * 5), [], '')
-  metrics = judge(predict(scorer, batches(5), empty, SPACE, 4), Criteria(KS))
+  empty = Split('dev', split.ids, Ragged.of([[]] * 5), [''] * 5, '')
+  metrics = judge(predict(scorer, empty, SPACE, 4), Criteria(KS))
   for name, values in metrics['xjax'].items():
     assert values['n_docs'] == 0 and values['n_skipped'] == 5
     assert values['nDCG@5'] is values['micro-F1'] is None
@@ -290,7 +275,7 @@ def test_a_split_without_gold():
 
 def test_predictions_without_gold_are_not_judged():
   scorer, split = DenseScorer(5), make_split(5)
-  parts = vars(predict(scorer, batches(5), split, SPACE, 4)) | {'gold': None}
+  parts = vars(predict(scorer, split, SPACE, 4)) | {'gold': None}
   parts = {k: v for k, v in parts.items() if k != 'masks'}
   with pytest.raises(DataError, match='no gold'):
     judge(Predictions(**parts), Criteria(KS))
@@ -324,7 +309,7 @@ def test_the_tuned_threshold_is_one_that_can_be_judged(depth):
 def test_a_threshold_where_nothing_is_ranked():
   scorer, split = DenseScorer(5), make_split(5)
   scorer.scores_NL[:] = -np.inf
-  predictions = predict(scorer, batches(5), split, SPACE, 4)
+  predictions = predict(scorer, split, SPACE, 4)
   threshold = tune_threshold(predictions)
   assert math.isfinite(threshold)
   values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
@@ -381,13 +366,13 @@ def test_a_score_that_is_not_finite_names_the_document(score):
   scorer, split = DenseScorer(20), make_split(20)
   scorer.scores_NL[13, 2] = score
   with pytest.raises(DataError, match=r"dev: document 'd13': .*(inf|nan), "):
-    predict(scorer, batches(20), split, SPACE, L)
+    predict(scorer, split, SPACE, L)
   features = FeatureRows.from_arrays(
     'dev.npy', split.ids, [np.zeros(1, np.float32)] * 20, 1
   )
   split = dataclasses.replace(split, features=features)
   with pytest.raises(DataError, match="dev.npy: document 'd13'"):
-    predict(scorer, batches(20), split, SPACE, L)
+    predict(scorer, split, SPACE, L)
 
 
 def test_the_prior_can_be_saved(tmp_path):

@@ -8,7 +8,9 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.judge.predictions import Lists, Predictions, labels_sha256
+from xjax.judge.files.saved_predictions import labels_sha256
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 
 COUNTS = np.array([60, 50, 49, 1, 0, 0], np.int32)
 NONE = -np.inf
@@ -22,7 +24,7 @@ def lists(*rows):
   ids = np.array(rows, np.int32)
   places = np.argsort(RANKED[: len(ids)], axis=1)
   scores = -np.take_along_axis(places, np.maximum(ids, 0), axis=1)
-  return Lists(ids, np.where(ids == PAD, NONE, scores).astype(np.float32))
+  return LabelLists(ids, np.where(ids == PAD, NONE, scores).astype(np.float32))
 
 
 def predictions(**changes):
@@ -174,15 +176,6 @@ def test_a_label_twice_in_a_list_is_named(path):
     Predictions.load(path)
 
 
-def test_merged_lists_have_no_label_twice():
-  one = Lists(np.array([[3, 1]], np.int32), np.array([[2, 1]], np.float32))
-  # Another score, and 3 stands between the two entries of 1.
-  other = Lists(np.array([[1, 0]], np.int32), np.array([[3, 0.5]], np.float32))
-  merged = Lists.merge([one, other])
-  assert merged.ids.tolist() == [[1, 3, 0, PAD]]
-  assert merged.scores.tolist() == [[3, 2, 0.5, NONE]]
-
-
 def test_without_gold_and_held_out(tmp_path):
   few = {k: v for k, v in predictions().lists.items() if k != 'held_out'}
   none = np.zeros(0, np.int32)
@@ -209,16 +202,9 @@ def test_slices_may_lack_lists_of_their_own(tmp_path):
   assert list(Predictions.load(tmp_path / 'p.npz').lists) == ['all', 'few']
 
 
-def test_cut_lists():
-  cut = lists([0, 1, 2], [4, 3, PAD]).cut(np.array([1, 0, 1, 0, 1], bool))
-  assert cut.ids.tolist() == [[0, 2, PAD], [4, PAD, PAD]]
-  assert cut.scores.tolist() == [[0, -2, NONE], [0, NONE, NONE]]
-  assert cut.lengths.tolist() == [2, 1]
-
-
 def test_no_documents(tmp_path):
   empty = {
-    name: Lists(saved.ids[:0], saved.scores[:0])
+    name: LabelLists(saved.ids[:0], saved.scores[:0])
     for name, saved in predictions().lists.items()
   }
   nothing = predictions(doc_ids=(), lists=empty, gold=Ragged.of([]))

@@ -9,6 +9,7 @@ import pytest
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, REASONS, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import (
   LMTC,
   NAPKINXC,
@@ -17,7 +18,7 @@ from xjax.judge.metrics.protocols import (
   PYXCLIB,
   XJAX,
 )
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 ALL = tuple(PROTOCOLS.values())
 # Two labels have 50 training documents, and one label has none.
@@ -38,7 +39,7 @@ def problem(**fields):
     doc_ids=tuple('uvwxyz'),
     labels=tuple('abcdefgh'),
     train_counts=COUNTS,
-    lists={'all': Lists(np.array(rows, np.int32), scores)},
+    lists={'all': LabelLists(np.array(rows, np.int32), scores)},
     gold=Ragged.of(GOLD),
   )
   return dataclasses.replace(found, **fields)

@@ -9,8 +9,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest, Similarity, read_described
 
 LABELS = ('a', 'b', 'c')
@@ -24,7 +25,7 @@ def predictions():
     doc_ids=('x',),
     labels=LABELS,
     train_counts=np.array([55, 9, 0], np.int32),
-    lists={'all': Lists(np.array([[0, 1]]), np.ones((1, 2), np.float32))},
+    lists={'all': LabelLists(np.array([[0, 1]]), np.ones((1, 2), np.float32))},
     gold=Ragged.of([[0]]),
   )
 

@@ -10,9 +10,10 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
 N, L, K = 12, 700, 6
@@ -33,7 +34,7 @@ def predictions():
     doc_ids=tuple(map(str, range(N))),
     labels=tuple(map(str, range(L))),
     train_counts=rng.integers(0, 90, L).astype(np.int32),
-    lists={ALL: Lists(ids.astype(np.int32), scores.astype(np.float32))},
+    lists={ALL: LabelLists(ids.astype(np.int32), scores.astype(np.float32))},
     gold=Ragged.of(golds),
   )
 

@@ -11,13 +11,14 @@ from tests.judge.test_predict import (
   SPACE,
   DenseScorer,
   L,
-  batches,
   make_split,
   predicted,
 )
+from xjax.core.ranking import Lists, Query
 from xjax.core.types import PAD
+from xjax.data.documents import Documents
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import save_evaluation
+from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import judge, slices_without_lists, tune_threshold
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import predict
@@ -32,17 +33,17 @@ class Shortlisting(DenseScorer):
     self.size, self.proposer = size, DenseScorer(n_docs, seed=1)
     self.selected_by = f'shortlist={size}'
 
-  def topk(self, batch, k, weights=None, slices=(), allowed=None):
-    ids, scores = super().topk(batch, L, slices=slices)
-    kept, _ = self.proposer.topk(batch, self.size, slices=slices)
+  def rank(self, documents, query):
+    lists = super().rank(documents, dataclasses.replace(query, k=L))
+    few = dataclasses.replace(query, k=self.size)
+    ids, kept = lists.ids_GNK, self.proposer.rank(documents, few).ids_GNK
     on_list = (ids[..., None] == kept[:, :, None, :]).any(-1) & (ids != PAD)
     order = np.argsort(~on_list, axis=2, kind='stable')
     ids = np.where(on_list, ids, PAD)
-    scores = np.where(on_list, scores, -np.inf)
-    return (
-      np.take_along_axis(ids, order, 2)[..., :k],
-      np.take_along_axis(scores, order, 2)[..., :k].astype(np.float32),
-    )
+    scores = np.where(on_list, lists.scores_GNK, np.float32(-np.inf))
+    return Lists(
+      np.take_along_axis(ids, order, 2), np.take_along_axis(scores, order, 2)
+    ).first(query.k)
 
 
 ODD = np.arange(L) % 2 == 1
@@ -50,7 +51,7 @@ ODD = np.arange(L) % 2 == 1
 
 def test_a_shortlist_does_not_have_the_labels_of_another_slice():
   scorer, split = Shortlisting(37), make_split(37)
-  predictions = predict(scorer, batches(37), split, SPACE, 12)
+  predictions = predict(scorer, split, SPACE, 12)
   assert (predictions.lists['all'].ids[:, -1] == PAD).all()
   metrics = judge(predictions, Criteria((1, 5), slices={'odd': ODD}))
   assert metrics['xjax']['odd']['P@5'] is None
@@ -71,7 +72,7 @@ def test_a_shortlist_does_not_have_the_labels_of_another_slice():
 def test_a_list_that_a_beam_ends_does_not_have_all_labels():
   scorer = Shortlisting(37)
   scorer.selected_by = 'beam=3'
-  predictions = predict(scorer, batches(37), make_split(37), SPACE, 12)
+  predictions = predict(scorer, make_split(37), SPACE, 12)
   criteria = Criteria((3,), slices={'odd': ODD})
   metrics = judge(predictions, criteria, 2.5)  # no score is as high
   assert metrics['xjax']['odd']['P@3'] is None
@@ -86,15 +87,13 @@ def test_a_list_that_a_beam_ends_does_not_have_all_labels():
 
 def test_a_slice_that_is_requested_has_lists_of_its_own(tmp_path):
   scorer, split = Shortlisting(37), make_split(37)
-  predictions = predict(scorer, batches(37), split, SPACE, 12, (ODD,))
+  predictions = predict(scorer, split, SPACE, 12, (ODD,))
   criteria = Criteria((1, 5), slices={'odd': ODD})
   metrics = judge(predictions, criteria)
   assert 'odd' not in metrics['notes']
-  (batch,) = batches(37, size=37)
-  ids, _ = scorer.topk(batch, 12, slices=(ODD,))
-  order = np.argsort(batch.doc_B)
+  ids = scorer.rank(Documents.of_split(split), Query(12, (ODD,))).ids_GNK
   shares = []
-  for row, ids_K in zip(range(37), ids[1][order]):
+  for row, ids_K in enumerate(ids[1]):
     gold = set(split.gold[row].tolist()).intersection(np.flatnonzero(ODD))
     if gold:
       hits = len(gold.intersection(ids_K[:5].tolist()))

@@ -12,7 +12,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import check_slice_names, named_slices
 
@@ -31,7 +32,7 @@ def predictions(**fields):
     doc_ids=('x', 'y'),
     labels=LABELS,
     train_counts=np.array(COUNTS, np.int32),
-    lists={'all': Lists(ids, np.ones(ids.shape, np.float32))},
+    lists={'all': LabelLists(ids, np.ones(ids.shape, np.float32))},
     gold=Ragged.of([[1, 4], [2]]),
   )
   return dataclasses.replace(found, **fields)
@@ -90,7 +91,7 @@ def test_slices_of_left_out_labels_are_refused(tmp_path):
   path.write_text('law\n')
   ids = np.tile(np.arange(5, dtype=np.int32), (2, 1))
   system = predictions(
-    lists={'all': Lists(ids, np.ones(ids.shape, np.float32))},
+    lists={'all': LabelLists(ids, np.ones(ids.shape, np.float32))},
     gold=Ragged.of([[1, 4], []]),
   )
   cut = system.leaving_out(np.array([1, 2, 3]))  # all but art and tuna

@@ -10,9 +10,10 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import document_lines, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics import label_sums, resampling
 from xjax.judge.metrics.protocols import PECOS, XJAX
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 L, N, K = 30, 70, 8
 
@@ -32,7 +33,7 @@ def predictions(n_docs=N):
     doc_ids=tuple(map(str, range(n_docs))),
     labels=tuple(map(str, range(L))),
     train_counts=rng.integers(0, 90, L).astype(np.int32),
-    lists={'all': Lists(ids.astype(np.int32), scores.astype(np.float32))},
+    lists={'all': LabelLists(ids.astype(np.int32), scores.astype(np.float32))},
     gold=Ragged.of(golds),
   )
 

@@ -15,11 +15,12 @@ from xjax.data.config import (
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.models.config import Config, shrink
 from xjax.models.config_check import check_config
-from xjax.models.model_configs import ExactMatchModel
-from xjax.models.train_configs import NoTrain
-from xjax.networks.text_model import NeuralModel
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.shrink import shrink
+from xjax.train.train_config import NoTrain
 
 SPARSE = (TfidfConfig, GivenFeaturesConfig)
 

@@ -12,11 +12,11 @@ from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.losses.loss import LabelWeightsConfig, LossConfig
-from xjax.models.config import Config
 from xjax.models.config_check import check_config, field_fault
-from xjax.models.model_configs import ExactMatchModel, ModelConfig
-from xjax.models.staged.stages_config import StageShortlist
-from xjax.models.train_configs import NoTrain, TrainConfig
+from xjax.models.contract import Config, Model
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import StageShortlist
 from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.heads.head import DescriptorHeadConfig
@@ -33,7 +33,6 @@ from xjax.networks.rows.update import (
   FusedSGD,
   RowsConfig,
 )
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import (
   Adam,
@@ -42,6 +41,7 @@ from xjax.train.optimizer_config import (
   EMAConfig,
   OptimizerConfig,
 )
+from xjax.train.train_config import NoTrain, TrainConfig
 
 
 def broken(path: str, value: object, whole: Config | None = None) -> Config:
@@ -97,7 +97,7 @@ def test_defaults_pass():
     ),
     (
       'model',
-      ModelConfig(),
+      Model(),
       'one of AutoModel, EnsembleModel, ExactMatchModel, LinearModel',
     ),
     (

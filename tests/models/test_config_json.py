@@ -31,25 +31,20 @@ from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.loss import LabelWeightsConfig, LossConfig
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.models.config import Config, EvalConfig, shrink
-from xjax.models.config_json import diff, from_json, load_config, to_json
+from xjax.models.auto_model import AutoModel, AutoTrain
+from xjax.models.config_json import diff, from_json, to_json
+from xjax.models.contract import Config, Model, load_config
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.problem import SolverConfig
-from xjax.models.model_configs import (
-  AutoModel,
-  EnsembleModel,
-  ExactMatchModel,
-  ModelConfig,
-  NamesModel,
-  NeighboursModel,
-  PrototypesModel,
-)
-from xjax.models.staged.stack_config import StackModel, StackTrain
-from xjax.models.staged.stages_config import MatchedModel
-from xjax.models.train_configs import (
-  AutoTrain,
-  NoTrain,
-  TrainConfig,
-)
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.lookup.names import NamesModel
+from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.models.matched.matched_model import MatchedModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.shrink import shrink
+from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.encoder import EncoderConfig, InputConfig
 from xjax.networks.encoders.xlnet import XLNetConfig
@@ -63,9 +58,9 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig, PoolingConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad, FusedAdam, RowsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.train.optimizer_config import Adam, AdamW, AverageConfig, SWAConfig
+from xjax.train.train_config import NoTrain, TrainConfig
 
 
 def rich():
@@ -144,7 +139,7 @@ def test_kinds_stand_in_the_json():
 EARLIER = {
   DataConfig: 'synthetic eurlex57k jsonl xc_repo xc_features htc',
   TokensConfig: 'words subwords feature_files tfidf given_features',
-  ModelConfig: 'neural exact_match linear label_tree',
+  Model: 'neural exact_match linear label_tree',
   InputConfig: 'embedding features no_embedding',
   EncoderConfig: 'no_encoder bigru cnn han bert',
   PoolingConfig: 'no_pooling mean self_attention cls',
@@ -246,12 +241,12 @@ def test_models_that_are_not_trained_shrink():
 def test_the_earlier_name_of_a_field_of_shortlists():
   shortlist = {'kind': 'RunShortlist', 'size': 7, 'trained': False}
   model = {'kind': 'NeuralModel', 'shortlist': shortlist}
-  found = from_json({'model': model}).model.shortlist
+  found = from_json({'model': model}, Config).model.shortlist
   assert (found.size, found.in_training) == (7, False)
 
 
 def test_absent_fields_take_their_defaults():
-  assert from_json({'seed': 4}) == Config(seed=4)
+  assert from_json({'seed': 4}, Config) == Config(seed=4)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +273,7 @@ def test_absent_fields_take_their_defaults():
 )
 def test_wrong_json_is_named(value, says):
   with pytest.raises(ConfigError, match=says):
-    from_json(value)
+    from_json(value, Config)
 
 
 def test_damaged_file_is_a_data_error(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import EMAConfig, SWAConfig
 

@@ -18,10 +18,10 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
-from xjax.models.config import Config, shrink
 from xjax.models.config_json import to_json
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config
+from xjax.models.neural.neural_plan import plan_neural
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
@@ -31,6 +31,7 @@ from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
 from xjax.train.checkpoint import Checkpoints, intact_steps
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 pytestmark = pytest.mark.thorough
 

@@ -18,8 +18,9 @@ from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.judge.predictions import Predictions
-from xjax.models.config import Config, shrink
 from xjax.models.config_json import to_json
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
 from xjax.run.fit import fit
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 

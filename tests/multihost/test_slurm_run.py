@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh_config import MeshConfig
-from xjax.models.config import Config, shrink
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
 from xjax.sweep.sweep_file import write_config
 

@@ -15,7 +15,8 @@ from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
 from xjax.losses.bce import bce
 from xjax.networks.heads.attention_weights import attention_weights
-from xjax.networks.heads.head import Head, TokenFeatures, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import Head, TokenFeatures
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.topk import head_topk
 

@@ -8,10 +8,11 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.heads.head import Frozen
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
-from xjax.networks.text_model import NeuralModel, build, smoothed_priors
+from xjax.networks.text_model import build, smoothed_priors
 
 
 def small(**fields):

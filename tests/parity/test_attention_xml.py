@@ -8,13 +8,15 @@ import pytest
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD
 from xjax.losses.bce import bce
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
-from xjax.networks.heads.head import split_head
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.text_model import build
 
 pytestmark = pytest.mark.parity
 
@@ -28,7 +30,7 @@ def drawn_batch():
   tokens = rng.integers(2, WORDS, (B, T)).astype(np.int32)
   tokens[np.arange(T) >= LENGTHS[:, None]] = 0
   positives = np.array([[0, 3], [4, PAD], [10, 2], [PAD, PAD]], np.int32)
-  return Batch(
+  return TokenBatch(
     tokens_BT=jnp.asarray(tokens),
     lengths_B=jnp.asarray(LENGTHS),
     positives_BP=jnp.asarray(positives),

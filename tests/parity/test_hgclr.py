@@ -12,11 +12,13 @@ import pytest
 
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import BCE
 from xjax.losses.loss import Reduction
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.head import Frozen
@@ -24,7 +26,7 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.pretrained.architecture import architecture_of
 from xjax.networks.pretrained.convert import from_hugging_face, to_hugging_face
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 from xjax.networks.views import hierarchy_views
 from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.parameters import by_path, from_paths
@@ -72,7 +74,7 @@ def drawn():
   tokens = rng.integers(2, WORDS, (B, T)).astype(np.int32)
   tokens[np.arange(T) >= LENGTHS[:, None]] = 0
   gold = [[0, 1], [2, PAD], [3, 4], [PAD, PAD], [5, 1]]
-  batch = Batch(
+  batch = TokenBatch(
     tokens_BT=jnp.asarray(tokens),
     lengths_B=jnp.asarray(LENGTHS),
     positives_BP=jnp.asarray(np.array(gold, np.int32)),

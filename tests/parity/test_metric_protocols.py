@@ -18,9 +18,10 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.metric import AveragedLabels, Ratio, Recalled
 from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / 'golden'
@@ -80,7 +81,7 @@ def by_judge(problem, protocol):
     doc_ids=tuple(f'd{row}' for row in range(len(ids))),
     labels=tuple(f'l{label}' for label in range(n_labels)),
     train_counts=np.zeros(n_labels, np.int32),
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of(problem.golds),
   )
   criteria = Criteria(

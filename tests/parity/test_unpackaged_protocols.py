@@ -11,8 +11,9 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import ATTENTIONXML, LMTC, XJAX
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 # Labels 0 and 2 are frequent for lmtc, which asks for more than 50 documents;
 # 1 and 3 are few, 4 is zero-shot.
@@ -38,7 +39,7 @@ def predictions(rows, golds, scores=None, depth=6):
     doc_ids=tuple(f'd{i}' for i in range(len(rows))),
     labels=tuple(f'l{i}' for i in range(5)),
     train_counts=COUNTS,
-    lists={'all': Lists(ids, values)},
+    lists={'all': LabelLists(ids, values)},
     gold=Ragged.of(golds),
   )
 

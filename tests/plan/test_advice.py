@@ -9,8 +9,9 @@ import pytest
 
 from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
@@ -19,7 +20,6 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.text_model import NeuralModel
 from xjax.plan import advice as plan_advice
 from xjax.plan.advice import Advice, advice
 from xjax.plan.chips import CHIPS

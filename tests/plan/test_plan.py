@@ -14,7 +14,10 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
 from xjax.losses.bce import BCEConfig
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.models.config import Config, shrink
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import AllLabels, RunShortlist
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding, NoEncoder
@@ -26,8 +29,6 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdam, FusedSGD
-from xjax.networks.shortlists import AllLabels, RunShortlist
-from xjax.networks.text_model import NeuralModel
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import (
   ACTIVATIONS,

@@ -8,27 +8,29 @@ from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.models.config import Config
-from xjax.models.model_configs import ExactMatchModel, TreeModel
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import (
-  MatchedModel,
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.matched.matched_model import MatchedModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import (
+  AllLabels,
+  LevelShortlist,
   StageShortlist,
-  StageVectors,
 )
-from xjax.models.train_configs import NoTrain, TreeTrain
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig, SelfAttentionConfig
-from xjax.networks.shortlists import AllLabels, LevelShortlist
-from xjax.networks.text_model import NeuralModel
 from xjax.plan.advice import advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import assumed_sizes
 from xjax.plan.trained_models import trained_models
+from xjax.train.train_config import NoTrain
 
 LEVELS = LevelShortlist(LevelsConfig((64, 512)), (3, 4), kept=10)
 

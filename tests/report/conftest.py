@@ -12,16 +12,17 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace
 from xjax.judge.calibration import Method, calibrate
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import save_evaluation
+from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import judge
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.config import Config
 from xjax.models.config_json import to_json
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config
 from xjax.report.rejudging import judge_runs
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
+from xjax.train.workdir import Workdir
 
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8
 COUNTS = np.array([60, 55, 30, 12, 9, 3, 1, 0], np.int32)
@@ -51,7 +52,7 @@ def predictions(
     labels=tuple(f'l{i}' for i in range(N_LABELS)),
     train_counts=COUNTS if n_train else np.zeros(N_LABELS, np.int32),
     lists={
-      'all': Lists(
+      'all': LabelLists(
         ids.astype(np.int32),
         np.take_along_axis(scores, ids, -1).astype(np.float32),
       )

@@ -17,19 +17,17 @@ from xjax.data.formats.own.own import OwnData
 from xjax.data.schema import Corpus, Document, Labels, Split
 from xjax.judge.calibration import Calibration, Method, cross_fitted
 from xjax.judge.predictions import Predictions
-from xjax.models.config import Config
 from xjax.models.config_json import to_json
-from xjax.models.model_configs import (
-  EnsembleModel,
-  ExactMatchModel,
-  LinearModel,
-  NamesModel,
-)
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.linear.linear_model import LinearModel
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.lookup.names import NamesModel
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.report.card import CARD, MARK, document_intervals, write_card
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import FitResult
+from xjax.train.workdir import Workdir
 
 TEXTS = np.array([1, 2, 3], np.uint64)
 

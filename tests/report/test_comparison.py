@@ -13,7 +13,7 @@ from xjax.data.schema import Label
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.predictions import Lists
+from xjax.judge.label_lists import LabelLists
 from xjax.report.comparison import compare_runs, reorder_documents
 
 PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
@@ -136,7 +136,7 @@ def relabelled(found):
     found,
     labels=found.labels[::-1],
     train_counts=found.train_counts[::-1].copy(),
-    lists={'all': Lists(turned[lists.ids], lists.scores)},
+    lists={'all': LabelLists(turned[lists.ids], lists.scores)},
     gold=Ragged(found.gold.indptr, turned[found.gold.values]),
   )
 

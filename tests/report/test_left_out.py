@@ -18,7 +18,7 @@ from xjax.core.errors import DataError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.comparison_plan import ComparisonPlan
-from xjax.judge.evaluation import save_evaluation
+from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.judge import judge
 from xjax.judge.request import JudgeRequest

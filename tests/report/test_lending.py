@@ -12,7 +12,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.judge import judge
-from xjax.judge.predictions import Lists
+from xjax.judge.label_lists import LabelLists
 from xjax.report.rejudging import shared_weights
 from xjax.report.sources import read_runs
 
@@ -78,7 +78,7 @@ def test_a_file_takes_the_parents_of_labels(whole, tmp_path):
     train_counts=whole.train_counts[columns],
     gold=None,
     lists={
-      'all': Lists(
+      'all': LabelLists(
         np.array([[order[i] for i in columns]] * len(whole), np.int32),
         np.zeros((len(whole), 4), np.float32),
       )

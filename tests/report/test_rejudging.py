@@ -7,7 +7,7 @@ import numpy as np
 
 from xjax.core.atomic import write_json
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import save_evaluation
+from xjax.judge.files.evaluation import save_evaluation
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
 from xjax.judge.request import JudgeRequest

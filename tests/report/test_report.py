@@ -16,7 +16,7 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.predictions import Lists
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.request import JudgeRequest
 from xjax.report.comparison import best_by_tests
 from xjax.report.figures.curves import learning_curves, rank_curves
@@ -149,7 +149,7 @@ def test_bold_needs_a_significant_difference(predictions_of, tmp_path):
   predictions = predictions_of()
   everywhere = Ragged.of([[0]] * len(predictions))
   worse = dataclasses.replace(predictions, gold=everywhere)
-  best = Lists(worse.lists['all'].ids.copy(), worse.lists['all'].scores)
+  best = LabelLists(worse.lists['all'].ids.copy(), worse.lists['all'].scores)
   best.ids[:] = np.arange(8)
   (worse.lists['all'].ids)[:] = np.arange(8)[::-1]
   paths = [tmp_path / f'{name}.npz' for name in ('best', 'worse', 'same')]

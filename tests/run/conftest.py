@@ -1,6 +1,35 @@
-"""Every module of this room runs on as many devices as it says."""
+"""Fixtures: the devices of each module, an encoder, and a corpus for it."""
+
+import dataclasses
 
 import pytest
+
+from tests.fixtures.encoders import write_encoder
+from tests.fixtures.vector_files import write_corpus
+from xjax.data.config import FeatureFilesConfig, TextVectorsConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
+
+
+@pytest.fixture(scope='module')
+def encoder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('encoder') / 'model'
+  write_encoder(folder, pooler=True)
+  return TextVectorsConfig(str(folder), max_tokens=16)
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory):
+  return write_corpus(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture
+def settings(data_dir):
+  """A config that reads vectors, which do not exist yet."""
+  tokens = FeatureFilesConfig()
+  data = JsonlData(dir=str(data_dir), tokens=tokens, labels='all', workers=1)
+  return dataclasses.replace(shrink(Config()), data=data)
 
 
 @pytest.fixture(scope='module', autouse=True)

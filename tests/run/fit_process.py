@@ -12,7 +12,7 @@ from xjax.core.errors import (
   UserError,
 )
 from xjax.core.processes import connection
-from xjax.models.config_json import load_config
+from xjax.models.contract import load_config
 from xjax.run.fit import fit
 
 if __name__ == '__main__':

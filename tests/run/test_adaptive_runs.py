@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import make_mesh
-from xjax.models.load import load
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.adaptive import AdaptiveConfig, places
 from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
-from xjax.train.batches.inputs import Inputs
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')
@@ -51,7 +50,7 @@ def test_places_are_saved_and_stay(run):
 
 
 def test_a_loaded_run_predicts_what_it_predicted(run):
-  model = load(run.workdir)
+  model = open_run(run.workdir)
   text = 'any words, and more words'
   (found,) = model.predict([text], k=5)
   assert len(found) == 5
@@ -66,8 +65,7 @@ def started(config, run, space):
   with jax.set_mesh(mesh):
     plan = plan_neural(config, space, len(vocab), mesh)
     state = plan.init(jax.random.key(9))
-  inputs = Inputs(config, vocab)
-  state, _ = warm_start(state, str(run.workdir), space, inputs)
+  state, _ = warm_start(state, str(run.workdir), space, vocab)
   return jax.tree.map(np.array, by_path(state.params))
 
 

@@ -23,12 +23,12 @@ from xjax.judge.calibration import (
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.load import load, load_calibration
-from xjax.models.workdir import Workdir
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.judging import calibrate_run
-from xjax.run.tag import tag_file
+from xjax.run.open_run import load_calibration, open_run
+from xjax.run.predict_file import predict_file
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_calibration_is_judged_on_documents_that_it_did_not_see(finished, dev):
 def test_predictions_show_calibrated_probabilities(
   config, finished, dev, tmp_path
 ):
-  predictor = load(finished.workdir)
+  predictor = open_run(finished.workdir)
   assert predictor.calibration == finished.calibration
   split = load_corpus(config.data, config.seed).split('dev')
   documents = [split.documents[row] for row in range(len(split))]
@@ -102,7 +102,7 @@ def test_predictions_show_calibrated_probabilities(
       json.dumps({'id': d.id, 'zones': dict(d.zones)}) + '\n' for d in documents
     )
   )
-  tag_file(finished.workdir, str(source), str(output), 5)
+  predict_file(finished.workdir, str(source), str(output), 5)
   for row, line in enumerate(output.read_text().splitlines()):
     shown = json.loads(line)['labels']
     np.testing.assert_allclose(
@@ -131,7 +131,7 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   values = json.loads(workdir.calibration.read_text())
   with workdir.recording(workdir.calibration):
     workdir.calibration.write_text(json.dumps(values | change))
-  predictor = load(workdir.path)
+  predictor = open_run(workdir.path)
   assert predictor.calibration is None
   assert (
     'was not fitted on the dev split of this run and the checkpoint of step '
@@ -140,7 +140,7 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   assert (
     'xjax evaluate --split=dev calibrates those of the best checkpoint'
   ) in caplog.text
-  fresh = load(finished.workdir)
+  fresh = open_run(finished.workdir)
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
   np.testing.assert_allclose(
@@ -157,7 +157,7 @@ def test_each_load_warns_once_that_scores_are_not_calibrated(
   (tmp_path / 'in.jsonl').write_text('{"text": "nipa", "labels": []}\n')
   output = str(tmp_path / 'out.jsonl')
   with caplog.at_level(logging.WARNING, logger='absl'):
-    tag_file(workdir.path, str(tmp_path / 'in.jsonl'), output, 5)
+    predict_file(workdir.path, str(tmp_path / 'in.jsonl'), output, 5)
     assert caplog.text.count('scores are not calibrated') == 1
     evaluate_split(workdir.path, 'test', request=JudgeRequest(ks=(3,)))
     assert caplog.text.count('scores are not calibrated') == 2
@@ -193,7 +193,7 @@ def test_a_damaged_one_is_named_and_made_again(finished, workdir):
   before = workdir.calibration.read_bytes()
   workdir.calibration.write_bytes(before[:-20])
   with pytest.raises(DataError, match='calibration.json.*remove the file'):
-    load(workdir.path)
+    open_run(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')
   assert workdir.calibration.read_bytes() == before
@@ -207,7 +207,7 @@ def test_a_changed_one_is_named(workdir):
   with pytest.raises(
     DataError, match='calibration.json: is not .* Remove the file.*--split=dev'
   ):
-    load(workdir.path)
+    open_run(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')
   assert workdir.calibration.read_bytes() == before
@@ -234,13 +234,13 @@ def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
   says = 'scores are not calibrated: every listed label is wrong'
   assert says in caplog.text
   caplog.clear()
-  predictor = load(workdir.path)
+  predictor = open_run(workdir.path)
   assert says in caplog.text
   levels = [r.levelname for r in caplog.records if says in r.getMessage()]
   assert levels == ['WARNING']
   (shown,) = predictor.predict(['nipa'], 3)
   workdir.calibration.unlink()
-  assert load(workdir.path).predict(['nipa'], 3) == [shown]
+  assert open_run(workdir.path).predict(['nipa'], 3) == [shown]
 
 
 @pytest.mark.thorough

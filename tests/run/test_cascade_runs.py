@@ -12,8 +12,10 @@ from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
+from xjax.core.ranking import Query
 from xjax.core.types import PAD
 from xjax.data.config import WordsConfig
+from xjax.data.documents import Documents
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.label_trees.levels_config import LevelsConfig
@@ -22,21 +24,20 @@ from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.metrics.slices import cut_gold
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.load import load
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.cascade import CascadeConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.run.evaluate import evaluate_files, evaluate_split
 from xjax.run.fit import fit
-from xjax.train.batches.inputs import Inputs
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import Checkpoints, complete_steps, read_params
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
@@ -80,7 +81,9 @@ def test_a_run_that_is_continued_ends_where_an_uninterrupted_run_does(
   fit(config_with(steps=4), tmp_path)
   result = fit(config_with(), tmp_path)
   assert result.metrics == finished.metrics
-  ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
+  ours, theirs = (
+    open_run(x).scorer.params for x in (tmp_path, finished.workdir)
+  )
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
@@ -114,7 +117,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
 
   with monkeypatch.context() as patch, pytest.raises(Killed):
     # The levels are saved, but nothing is trained.
-    patch.setattr('xjax.models.neural.neural_fit.new_proposals', kill)
+    patch.setattr('xjax.models.neural.neural_model.new_proposals', kill)
     fit(config_with(), tmp_path)
   assert Workdir.at(tmp_path).levels.exists()
   with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -124,14 +127,16 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
   assert complete_steps(Workdir.at(tmp_path).checkpoints) == [2]
   result = fit(config_with(), tmp_path)
   assert result.metrics == finished.metrics
-  ours, theirs = (load(x).scorer.params for x in (tmp_path, finished.workdir))
+  ours, theirs = (
+    open_run(x).scorer.params for x in (tmp_path, finished.workdir)
+  )
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
 def test_a_loaded_model_says_what_it_selects(finished, tmp_path):
   from xjax import load as load_model
 
-  model = load(finished.workdir)
+  model = open_run(finished.workdir)
   size = 8 * model.scorer.params['head']['clusters'][0]['children'].shape[1]
   assert model.selected_by == f'shortlist={size}'
   saved = load_model(finished.workdir)
@@ -141,7 +146,7 @@ def test_a_loaded_model_says_what_it_selects(finished, tmp_path):
 
 
 def test_the_evaluation_has_the_recall_of_levels_and_labels(finished):
-  size = load(finished.workdir).selected_by.replace('=', ' recall@')
+  size = open_run(finished.workdir).selected_by.replace('=', ' recall@')
   recalls = finished.metrics['dev']['recalls']
   assert {'all', 'few'} <= recalls.keys()
   predictions = Predictions.load(finished.paths['dev'] / 'predictions.npz')
@@ -162,24 +167,24 @@ def test_the_evaluation_has_the_recall_of_levels_and_labels(finished):
 def test_a_requested_slice_has_a_shortlist_of_its_own(finished, tmp_path):
   workdir = shutil.copytree(finished.workdir, tmp_path / 'run')
   path = tmp_path / 'odd.txt'
-  odd = load(workdir).space.ids[1::2]
+  odd = open_run(workdir).space.ids[1::2]
   path.write_text(''.join(f'{label}\n' for label in odd))
   request = JudgeRequest(ks=(5,), slices=(str(path),))
   found = evaluate_split(workdir, 'dev', request=request)
-  predictor = load(workdir)
+  predictor = open_run(workdir)
   corpus = load_corpus(
     predictor.config.data, predictor.config.seed, predictor.space, ['dev']
   )
   split, space = corpus.split('dev'), corpus.label_space
   mask_L = np.isin(np.asarray(space.ids), np.asarray(odd))
   shares = []
-  for batch in predictor.inputs.split_batches(split):
-    ids, _ = predictor.scorer.topk(batch, 5, slices=(mask_L,))
-    for row, ids_K in zip(batch.doc_B, ids[1]):
-      gold = split.gold[row] if row != PAD else np.zeros(0, int)
-      gold = gold[mask_L[gold]]
-      if len(gold):
-        shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
+  documents = Documents.of_split(split)
+  lists = predictor.scorer.rank(documents, Query(5, slices=(mask_L,)))
+  for row, ids_K in enumerate(lists.ids_GNK[1]):
+    gold = split.gold[row]
+    gold = gold[mask_L[gold]]
+    if len(gold):
+      shares.append(np.isin(ids_K, gold).sum() / min(5, len(gold)))
   values = found.metrics['xjax']['odd']
   assert values['RP@5'] == pytest.approx(np.mean(shares))
   assert found.metrics['recalls'] == finished.metrics['dev']['recalls']
@@ -214,8 +219,7 @@ def test_a_head_starts_only_from_one_with_the_same_clusters(
   with jax.set_mesh(mesh):
     state = plan.init(jax.random.key(9))
   before = jax.tree.map(np.array, by_path(state.params))
-  inputs = Inputs(config, vocab)
-  state, _ = warm_start(state, str(workdir.path), space, inputs, levels)
+  state, _ = warm_start(state, str(workdir.path), space, vocab, levels)
   after = jax.tree.map(np.asarray, by_path(state.params))
   saved = read_params(workdir.checkpoints, finished.best_step)
   parent, children = after['head/parent'], after['head/clusters/0/children']
@@ -250,7 +254,7 @@ def test_a_damaged_file_of_levels_is_an_error(finished, tmp_path):
   path = tmp_path / 'run' / 'model' / 'levels.npz'
   path.write_bytes(path.read_bytes()[:-100])
   with pytest.raises(DataError, match='levels.npz'):
-    load(tmp_path / 'run')
+    open_run(tmp_path / 'run')
 
 
 def test_too_few_kept_clusters_are_an_error(tmp_path):

@@ -7,11 +7,11 @@ import pytest
 
 from tests.fixtures.sparse_runs import RUNS, config_of
 from xjax.core.errors import DataError
-from xjax.models.load import load
-from xjax.models.workdir import Workdir
 from xjax.run import fit as fit_module
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir
 
 
 @pytest.mark.parametrize('when', ['judged', 'before the results'])
@@ -50,16 +50,16 @@ def test_a_changed_number_of_documents_is_an_error(tmp_path):
     json.dumps({**described, 'n_train': 1 + described['n_train']})
   )
   with pytest.raises(DataError, match='corpus.json: is not the file that this'):
-    load(workdir)
+    open_run(workdir)
 
 
 def test_a_changed_config_is_said(tmp_path, caplog):
   caplog.set_level(logging.WARNING)
   workdir = fit(config_of(*RUNS['lr']), tmp_path).workdir
-  assert load(workdir).config.eval.depth == 20
+  assert open_run(workdir).config.eval.depth == 20
   assert not caplog.records
   config = json.loads((workdir / 'config.json').read_text())
   config['eval']['depth'] = 1
   (workdir / 'config.json').write_text(json.dumps(config))
-  assert load(workdir).config.eval.depth == 1
+  assert open_run(workdir).config.eval.depth == 1
   assert 'config.json: is not the file that this run wrote' in caplog.text

@@ -8,21 +8,24 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.ranking import Query
 from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
 from xjax.data.schema import propensity_weights
 from xjax.judge.calibration import Method
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.config import Config, shrink
-from xjax.models.load import load
-from xjax.models.model_configs import ExactMatchModel
-from xjax.models.train_configs import NoTrain
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.shrink import shrink
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
-from xjax.run.tag import tag_file
+from xjax.train.train_config import NoTrain
+from xjax.train.workdir import Workdir
 
 K = 3
 
@@ -37,14 +40,13 @@ def home(finished, tmp_path_factory):
 @pytest.fixture(scope='module')
 def whole(finished):
   """Returns float64 probabilities [N, L] of dev; unlisted labels have 0."""
-  predictor = load(finished.workdir)
+  predictor = open_run(finished.workdir)
   split = finished.corpus.split('dev')
   found = np.zeros((len(split), len(predictor.space.labels)))
-  for batch in predictor.batches(split):
-    ids, scores = predictor.topk(batch, predictor.n_labels)
-    for row, doc in enumerate(batch.doc_B):
-      if doc != PAD:
-        found[doc, ids[0, row]] = sigmoid(scores[0, row])
+  lists = predictor.rank(Documents.of_split(split), Query(predictor.n_labels))
+  parts = zip(lists.ids_GNK[0], lists.scores_GNK[0], strict=True)
+  for row, (ids, scores) in enumerate(parts):
+    found[row, ids] = sigmoid(scores)
   return found
 
 
@@ -166,7 +168,7 @@ def tag(home, finished, tmp_path):
     ]
     source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    tag_file(home.path, str(source), str(out), 4, strategy=strategy)
+    predict_file(home.path, str(source), str(out), 4, strategy=strategy)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     return lines, out.with_suffix('.npz')
 

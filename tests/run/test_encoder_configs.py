@@ -8,8 +8,10 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
-from xjax.models.config import Config, shrink
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
@@ -21,7 +23,6 @@ from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pooling import NoPooling, SelfAttentionConfig
-from xjax.networks.text_model import NeuralModel
 
 ATTENTION = NeuralModel(pooling=SelfAttentionConfig(), head=OneVsAllConfig())
 CONFIGS = {

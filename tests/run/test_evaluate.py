@@ -14,11 +14,11 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.request import JudgeRequest, Similarity
-from xjax.models.load import load
-from xjax.models.workdir import Workdir
 from xjax.report.sources import read_runs
 from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.workdir import Workdir
 
 
 def write_split(path, documents):
@@ -187,7 +187,7 @@ def test_a_killed_evaluation_mixes_nothing(workdir, monkeypatch):
     raise KeyboardInterrupt
 
   with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr('xjax.judge.evaluation._write_table', killed)
+    patch.setattr('xjax.judge.files.evaluation._write_table', killed)
     evaluate_split(workdir.path, 'dev')
   assert contents(workdir.path / 'eval') == before
   # An older evaluation is replaced.
@@ -246,19 +246,19 @@ def test_a_damaged_newest_checkpoint_is_an_error(
   before = contents(workdir.path / 'eval')
   meta = workdir.checkpoints / '6' / 'meta' / 'metadata'
   meta.write_text('{')
-  for use in (load, lambda path: evaluate_split(path, 'dev')):
+  for use in (open_run, lambda path: evaluate_split(path, 'dev')):
     with pytest.raises(
       DataError, match=r'checkpoints/6: .* damaged.*train.*--step=N \(N: 3, '
     ):
       use(workdir.path)
   assert contents(workdir.path / 'eval') == before
-  assert load(workdir.path, step=3).step == 3
+  assert open_run(workdir.path, step=3).step == 3
   # It is not known whether step 3 is the best.
   judged = evaluate_split(workdir.path, 'dev', step=3)
   assert judged.folder == workdir.evaluation('dev.step_3')
   # Training goes back and makes the checkpoint again.
   assert fit(read_config, workdir.path).metrics == read_run.metrics
-  assert load(workdir.path).step == read_run.best_step
+  assert open_run(workdir.path).step == read_run.best_step
 
 
 def test_a_made_corpus_lies_nowhere(finished, tmp_path):

@@ -1,5 +1,6 @@
 """Why labels are predicted: words, their places and weights."""
 
+import copy
 import dataclasses
 import json
 
@@ -10,16 +11,17 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import put_batch
+from xjax.core.ranking import Query
 from xjax.core.types import PAD
+from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
 from xjax.data.text.words import split_words
-from xjax.models.explanations import attention_of
-from xjax.models.load import load
-from xjax.models.neural.neural_training import plan_neural
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.report.page.explanations import explanation_page
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! 2003/87 fati'
 LONG = 'mani nipa ' * 20
@@ -28,7 +30,7 @@ K = 3  # everywhere: each length of lists is a program to compile
 
 @pytest.fixture(scope='module')
 def predictor(finished):
-  return load(finished.workdir)
+  return open_run(finished.workdir)
 
 
 @pytest.fixture(scope='module')
@@ -41,26 +43,28 @@ def test_the_weights_are_those_by_which_it_was_scored(predictor, documents):
   scorer, seen = predictor.scorer, 0
   params = jax.tree.map(np.asarray, scorer.params)
   output, bias = (np.asarray(params.head[x][...]) for x in ('output', 'bias'))
-  for batch in predictor.text_batches([*documents, 'nipa', '', LONG]):
-    ids_GBK, scores_GBK = predictor.topk(batch, K)
-    alpha_BKT = scorer.attention(batch, ids_GBK[0])
+  texts = Documents.of([*documents, 'nipa', '', LONG])
+  rank = scorer.batch_ranker(texts, Query(K))
+  for batch in scorer.reader.batches(texts):
+    lists = rank(batch)
+    ids_BK, scores_BK = lists.ids_GNK[0], lists.scores_GNK[0]
+    alpha_BKT = scorer.attention(batch, ids_BK)
     np.testing.assert_allclose(alpha_BKT.sum(axis=2), 1, atol=1e-5)
     beyond = np.arange(alpha_BKT.shape[2]) >= batch.lengths_B[:, None, None]
     assert not (alpha_BKT * beyond).any()
     # v_l = sum_t alpha_tl h_t, and the logit v_l . w_l + b_l.
     hidden_BTD = hidden(predictor, batch)
     vector_BKD = alpha_BKT @ hidden_BTD
-    logits = (vector_BKD * output[ids_GBK[0]]).sum(axis=2) + bias[ids_GBK[0]]
-    np.testing.assert_allclose(logits, scores_GBK[0], atol=1e-5)
+    logits = (vector_BKD * output[ids_BK]).sum(axis=2) + bias[ids_BK]
+    np.testing.assert_allclose(logits, scores_BK, atol=1e-5)
     seen += batch.mask_B.sum()
   assert seen == len(documents) + 3
 
 
 def hidden(predictor, batch):
   mesh = predictor.scorer.mesh
-  plan = plan_neural(
-    predictor.config, predictor.space, len(predictor.inputs.vocab), mesh
-  )
+  words = len(predictor.workdir.vocabulary())
+  plan = plan_neural(predictor.config, predictor.space, words, mesh)
   with jax.set_mesh(mesh):
     features = jax.jit(
       lambda params, batch: nnx.merge(plan.graphdef, params).features(batch)
@@ -136,10 +140,9 @@ def test_order_and_company_do_not_matter(predictor, documents):
 
 def test_lists_that_run_out_and_weights_that_are_kept(predictor):
   texts = ['nipa mani', 'gipu', 'fati fati fati']
-  batches = predictor.text_batches(texts)
   ids = np.full((3, K), PAD, np.int32)
   ids[:, 0] = 1
-  attention = attention_of(predictor.scorer, batches, ids, 2, n_first=2)
+  attention = predictor.explanations(texts, ids, 2, n_first=2)
   assert attention.at_NKW.shape == (3, K, 2)
   np.testing.assert_allclose(attention.weights_NKW[:, 1:], 0)
   np.testing.assert_allclose(attention.weights_NKW[1, 0], [1, 0], atol=1e-6)
@@ -160,9 +163,11 @@ def test_heads_without_attention_say_which_have_it(predictor):
     ),
     ({'data': data}, 'attend to zones'),
   ):
-    other = dataclasses.replace(
-      predictor, config=dataclasses.replace(config, **change)
+    scorer = copy.copy(predictor.scorer)
+    scorer.run = dataclasses.replace(
+      predictor.run, config=dataclasses.replace(config, **change)
     )
+    other = dataclasses.replace(predictor, scorer=scorer)
     with pytest.raises(ConfigError, match=says):
       other.explain(['nipa'])
 
@@ -173,7 +178,7 @@ def tag(finished, tmp_path):
     source = tmp_path / 'in.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
     path = str(tmp_path / output) if output != '-' else '-'
-    return tmp_path / output, tag_file(
+    return tmp_path / output, predict_file(
       finished.workdir, str(source), path, K, **more
     )
 
@@ -218,7 +223,7 @@ def test_a_stream_has_no_page(tag, capsys):
 
 
 def test_a_page_shows_the_first_documents(tag, monkeypatch):
-  monkeypatch.setattr('xjax.run.tag._SHOWN', 2)
+  monkeypatch.setattr('xjax.run.predict_file._SHOWN', 2)
   _, shown = tag([{'text': f'nipa {"mani " * n}'} for n in range(5)], explain=1)
   assert [x.document.id for x in shown.documents] == ['line-1', 'line-2']
   assert shown.n_documents == 5

@@ -13,10 +13,10 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import PAD
 from xjax.data.schema import Document
 from xjax.data.text.words import split_terms
-from xjax.models.load import load
 from xjax.report.page.explanations import explanation_page
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 
 K = 4
 EXACT = 'svm'  # one classifier per label: contributions add up to the score
@@ -65,7 +65,7 @@ def test_the_contributions_of_all_words_and_the_bias_are_the_score(
   finished, name
 ):
   result = finished(name)
-  predictor = load(result.workdir)
+  predictor = open_run(result.workdir)
   documents = [*documents_of(result), ODD, '', '?']
   lists = predictor.lists(documents, K)
   explained = predictor.explanations(documents, lists.ids, 5, 99)
@@ -88,7 +88,7 @@ def test_the_contributions_of_all_words_and_the_bias_are_the_score(
 
 def test_words_are_those_of_the_text(finished):
   result = finished(EXACT)
-  predictor = load(result.workdir)
+  predictor = open_run(result.workdir)
   body = 'mani gipu x'
   zoned = Document('d', {'title': 'NIPA', 'empty': '', 'body': body})
   for text in (*documents_of(result), ODD, zoned):
@@ -110,14 +110,16 @@ def test_words_are_those_of_the_text(finished):
 
 
 def test_a_repeated_word_has_the_sum_of_its_places(finished):
-  predictor = load(finished(EXACT).workdir)
-  term = next(x for x in predictor.inputs.featurise.terms if ' ' not in x)
+  predictor = open_run(finished(EXACT).workdir)
+  term = next(
+    x for x in predictor.scorer.featuriser.featurise.terms if ' ' not in x
+  )
   text = f'{term} ? {term.upper()}'
   ids = predictor.lists([text], 1).ids
   explained = predictor.explanations([text], ids, 5, 1)
   (weights_T,) = explained.first[0]
   assert len(weights_T) == 2
-  (one,) = predictor.why(text, explained, 0)
+  (one,) = explained.why(0)
   if weights_T.sum() > 0:
     assert one[0].word == term and one[0].at == (0, len(term))
     assert one[0].weight == pytest.approx(weights_T.sum(), abs=1e-6)
@@ -125,12 +127,12 @@ def test_a_repeated_word_has_the_sum_of_its_places(finished):
 
 def test_a_tree_explains_by_all_nodes_of_a_path(finished):
   result = finished(TREES)
-  predictor = load(result.workdir)
+  predictor = open_run(result.workdir)
   documents = documents_of(result)
   lists = predictor.lists(documents, K)
   explained = predictor.explanations(documents, lists.ids, 5, 99)
   for row, document in enumerate(documents):
-    features = predictor.inputs.featurise([document.text()])
+    features = predictor.scorer.featuriser.featurise([document.text()])
     margins_K = np.zeros(K)
     for search in predictor.scorer._searches:
       labels, nodes = search.tree.positive()
@@ -145,11 +147,11 @@ def test_a_tree_explains_by_all_nodes_of_a_path(finished):
 
 
 def test_short_lists_have_no_words(finished):
-  predictor = load(finished(EXACT).workdir)
+  predictor = open_run(finished(EXACT).workdir)
   ids = np.array([[3, PAD], [PAD, PAD]], np.int32)
   explained = predictor.explanations([ODD, 'nipa'], ids, 2, 1)
   assert len(explained.first) == 1 and not explained.first[0][1].any()
-  assert predictor.why('nipa', explained, 1) == [(), ()]
+  assert explained.why(1) == [(), ()]
 
 
 @pytest.mark.parametrize('name', [EXACT, TREES])
@@ -158,9 +160,9 @@ def test_lines_and_page_of_a_file(finished, tmp_path, name):
   source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   rows = [{'text': x.text()} for x in documents_of(result)] + [{'text': ODD}]
   source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  tag_file(result.workdir, str(source), str(out), K)
+  predict_file(result.workdir, str(source), str(out), K)
   plain = [json.loads(line) for line in out.read_text().splitlines()]
-  shown = tag_file(
+  shown = predict_file(
     result.workdir, str(source), str(out), K, explain=2, page=explanation_page
   )
   lines = [json.loads(line) for line in out.read_text().splitlines()]

@@ -14,22 +14,25 @@ from xjax.core.mesh import make_mesh
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
-from xjax.models.config import Config, shrink
-from xjax.models.load import load
-from xjax.models.model_configs import EnsembleModel, ExactMatchModel, RunVectors
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.train_configs import NoTrain
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
+from xjax.models.shrink import shrink
+from xjax.models.trees.vectors import RunVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.pretrained.model_folder import ModelFolder
-from xjax.networks.text_model import NeuralModel
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
+from xjax.train.train_config import NoTrain
+from xjax.train.workdir import Workdir
 
 
 def config_of(folder=''):
@@ -49,11 +52,12 @@ def run(tmp_path_factory):
 
 
 def test_the_folder_has_what_was_trained(run, tmp_path):
-  assert export_encoder(run, tmp_path / 'm').step in (1, 2)
+  _, scorer = export_encoder(run, tmp_path / 'm')
+  assert scorer.step in (1, 2)
   found = ModelFolder.at(str(tmp_path / 'm'))
   trained = {
     path: np.asarray(x)
-    for path, x in by_path(load(run).scorer.params).items()
+    for path, x in by_path(open_run(run).scorer.params).items()
     if path.startswith(('encoder/', 'pooling/dense/'))
   }
   params = found.parameters()
@@ -83,13 +87,13 @@ def test_another_run_begins_with_it(run, tmp_path):
   export_encoder(run, tmp_path / 'm')
   config = config_of(str(tmp_path / 'm'))
   kept = Workdir.at(run)
-  check_encoder(config, kept)
+  check_encoder(config.model, config.data, kept)
   space, words = kept.label_space(), len(kept.subwords())
   mesh = make_mesh(config.mesh)
   plan = plan_neural(config, space, words, mesh, kept.architecture())
   with jax.set_mesh(mesh):
-    state = start_encoder(plan.init(jax.random.key(0)), config)
-  begun, trained = by_path(state.params), by_path(load(run).scorer.params)
+    state = start_encoder(plan.init(jax.random.key(0)), config.model)
+  begun, trained = by_path(state.params), by_path(open_run(run).scorer.params)
   for path in ('encoder/embeddings/word', 'pooling/dense/kernel'):
     assert np.array_equal(begun[path], trained[path])
 
@@ -114,8 +118,8 @@ def ranked(run, tmp_path_factory):
 
 
 def test_the_encoder_of_a_stage_is_written(run, ranked, tmp_path):
-  written = export_encoder(ranked, tmp_path / 'm')
-  assert written.workdir.path == ranked / 'stages' / 'encoder'
+  written, _ = export_encoder(ranked, tmp_path / 'm')
+  assert written.folder.path == ranked / 'stages' / 'encoder'
   export_encoder(run, tmp_path / 'own')
   ours, theirs = (
     ModelFolder.at(str(tmp_path / x)).parameters() for x in ('m', 'own')

@@ -18,16 +18,16 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.judge.predictions import Predictions
-from xjax.models.config_json import load_config
-from xjax.models.load import load
-from xjax.models.workdir import Workdir
+from xjax.models.contract import load_config
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.loop import Loop
 from xjax.train.neural_train import Schedule
 from xjax.train.preemption import Preempted
 from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_damaged_best_checkpoint_is_not_used(config, workdir, caplog):
   assert fit(config, workdir).best_step == 6
   assert f'checkpoints/{best} is damaged' in caplog.text
   assert (workdir / 'checkpoints' / 'damaged' / str(best)).is_dir()
-  assert load(workdir).step == 6
+  assert open_run(workdir).step == 6
 
 
 def test_a_damaged_newest_checkpoint_counts_no_steps(config, workdir, caplog):

@@ -13,9 +13,10 @@ from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
-from xjax.models.config import Config, shrink
 from xjax.models.config_check import check_config
-from xjax.models.load import load
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.features import FeaturesConfig
 from xjax.networks.encoders.han import HANConfig
@@ -25,11 +26,11 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import MeanConfig, NoPooling
-from xjax.networks.text_model import NeuralModel
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
-from xjax.run.tag import tag_file
 from xjax.train.checkpoint import read_params
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS
@@ -213,7 +214,7 @@ def test_missing_documents_and_values_that_are_not_finite(
 def test_documents_are_judged_and_predicted_alike(frozen):
   evaluate_split(frozen.workdir, 'test')
   saved = Predictions.load(frozen.paths['test'] / 'predictions.npz')
-  predictor = load(frozen.workdir)
+  predictor = open_run(frozen.workdir)
   found = predictor.predict(ids('test'), 3, features=list(vectors_of('test')))
   for row, labels in enumerate(found):
     at = saved.lists['all'].ids[row, :3]
@@ -224,7 +225,7 @@ def test_documents_are_judged_and_predicted_alike(frozen):
 
 
 def test_features_for_prediction_are_asked_for_and_checked(frozen):
-  predictor = load(frozen.workdir)
+  predictor = open_run(frozen.workdir)
   with pytest.raises(ConfigError, match='--features=STEM'):
     predictor.predict(['a'])
   with pytest.raises(
@@ -240,7 +241,7 @@ def test_a_file_is_tagged_with_its_features(frozen, folder, tmp_path):
   lines = (folder / 'test.jsonl').read_text().splitlines(keepends=True)
   source.write_text(''.join(lines[::-1]))
   stem = str(folder / 'test')
-  tag_file(frozen.workdir, str(source), str(out), 2, features=stem)
+  predict_file(frozen.workdir, str(source), str(out), 2, features=stem)
   found = [json.loads(line) for line in out.read_text().splitlines()]
   assert [row['id'] for row in found] == ids('test')[::-1]
   for row, labels in zip(found, gold('test')[::-1], strict=True):
@@ -248,10 +249,10 @@ def test_a_file_is_tagged_with_its_features(frozen, folder, tmp_path):
     best = {label['id'] for label in row['labels']}
     assert len(best & wanted) == min(2, len(wanted))
   with pytest.raises(ConfigError, match='--features=STEM'):
-    tag_file(frozen.workdir, str(source), str(out), 2)
+    predict_file(frozen.workdir, str(source), str(out), 2)
   with pytest.raises(DataError, match='9 of 9 documents are missing'):
     other = str(folder / 'dev')
-    tag_file(frozen.workdir, str(source), str(out), 2, features=other)
+    predict_file(frozen.workdir, str(source), str(out), 2, features=other)
 
 
 def test_strategies_read_features_too(frozen, folder, tmp_path):
@@ -259,7 +260,8 @@ def test_strategies_read_features_too(frozen, folder, tmp_path):
   judged = evaluate_split(frozen.workdir, 'test', strategy=asked).predictions
   source, out = str(folder / 'test.jsonl'), tmp_path / 'out.jsonl'
   stem = str(folder / 'test')
-  tag_file(frozen.workdir, source, str(out), 2, features=stem, strategy=asked)
+  more = {'features': stem, 'strategy': asked}
+  predict_file(frozen.workdir, source, str(out), 2, **more)
   ids_NK = Predictions.load(out.with_suffix('.npz')).lists['all'].ids
   np.testing.assert_array_equal(ids_NK, judged.lists['all'].ids)
   assert (ids_NK >= 0).all()
@@ -295,7 +297,7 @@ def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
   saved = Predictions.load(result.paths['dev'] / 'predictions.npz')
   ranked = saved.lists['held_out'].ids[:, :2]
   assert (np.sort(ranked, axis=1) == saved.held_out).all()
-  predictor = load(result.workdir)
+  predictor = open_run(result.workdir)
   assert len(predictor.predict(['a'], L, [np.ones(L)])[0]) == L
   with pytest.raises(ConfigError, match='cannot be scored by name'):
     predictor.with_labels([Label('new', 'new label')])
@@ -328,13 +330,13 @@ def test_concepts_that_a_graph_reads_have_vectors(settings, folder, tmp_path):
 
 
 def test_words_are_not_features(finished, tmp_path):
-  predictor = load(finished.workdir)
+  predictor = open_run(finished.workdir)
   with pytest.raises(ConfigError, match='reads the words'):
     predictor.predict(['a'], features=[np.zeros(8)])
   source = tmp_path / 'in.jsonl'
   source.write_text('{"text": "a"}\n')
   with pytest.raises(ConfigError, match='reads the words'):
-    tag_file(finished.workdir, str(source), '-', 2, features='x')
+    predict_file(finished.workdir, str(source), '-', 2, features='x')
 
 
 @pytest.mark.parametrize(
@@ -359,7 +361,7 @@ def test_parts_that_do_not_go_together(settings, part, value, says):
 
 def test_the_synthetic_corpus_makes_its_own(settings, tmp_path):
   made = shrink(settings)
-  predictor = load(fit(made, tmp_path / 'run').workdir)
+  predictor = open_run(fit(made, tmp_path / 'run').workdir)
   (labels,) = predictor.predict(['some words'], 3)
   assert len(labels) == 3
   given = [np.zeros(made.model.embedding.dim)]

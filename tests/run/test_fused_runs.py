@@ -9,7 +9,6 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.models.load import load
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
@@ -17,6 +16,7 @@ from xjax.networks.rows.kahan import PLACE
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedAdagrad, FusedSGD
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.neural_train import Dtype
 from xjax.train.parameters import by_path
@@ -168,7 +168,7 @@ def test_resuming_is_bitwise(config, runs, storage, tmp_path):
 
 def test_what_is_loaded_is_what_was_saved(runs):
   run = runs(Storage.FLOAT8)
-  predictor = load(run.workdir)
+  predictor = open_run(run.workdir)
   saved = read_params(run.workdir / 'checkpoints', run.best_step)
   found = by_path(predictor.scorer.params)
   assert found.keys() == saved.keys() >= {'head/kernel', 'head/exponent'}
@@ -182,7 +182,7 @@ def test_loading_leaves_devices_out_that_do_not_divide_rows(
 ):
   run = runs(Storage.FLOAT8)
   with devices(present):
-    predictor = load(run.workdir)
+    predictor = open_run(run.workdir)
     kernel = by_path(predictor.scorer.params)['head/kernel']
     assert len(kernel.sharding.device_set) == used
     (found,) = predictor.predict(['a text'], k=1)

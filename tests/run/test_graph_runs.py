@@ -10,27 +10,29 @@ import pytest
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import LABEL_MULTIPLE
+from xjax.core.ranking import Query
 from xjax.data.config import SubwordsConfig
+from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
-from xjax.models.config import shrink
-from xjax.models.load import load
-from xjax.models.neural.added_labels import describe
-from xjax.models.workdir import Workdir
+from xjax.models.neural.added_labels import described
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers, Joining
-from xjax.networks.text_model import NeuralModel
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.parameters import CONCEPTS, DESCRIPTORS, by_path
+from xjax.train.workdir import Workdir
 
 PRETRAINED = UnifiedConfig(
   chunk=8, hidden_labels=2, aligned=True, graph=GraphLayers(queries=True)
@@ -97,7 +99,7 @@ def run(graph_config, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def predictor(run):
-  return load(run.workdir)
+  return open_run(run.workdir)
 
 
 @pytest.fixture(scope='module')
@@ -113,14 +115,10 @@ def split(graph_config):
 
 def scores(predictor, split):
   """Raw scores of a split's documents, float32 [N, labels scored]."""
-  result = np.full((len(split), predictor.scorer.n_labels), np.nan, np.float32)
-  for batch in predictor.batches(split):
-    ids_GBK, scores_GBK = predictor.topk(batch, result.shape[1])
-    rows, real = batch.doc_B[batch.mask_B], batch.mask_B
-    np.put_along_axis(
-      whole := result[rows], ids_GBK[0, real], scores_GBK[0, real], axis=1
-    )
-    result[rows] = whole
+  n = predictor.scorer.n_labels
+  result = np.full((len(split), n), np.nan, np.float32)
+  lists = predictor.rank(Documents.of_split(split), Query(n))
+  np.put_along_axis(result, lists.ids_GNK[0], lists.scores_GNK[0], axis=1)
   assert not np.isnan(result).any()
   return result
 
@@ -132,8 +130,8 @@ def before(predictor, split):
 
 def test_all_nodes_have_the_embeddings_of_their_names(predictor, graph):
   assert len(graph) > graph.n_labels == 14
-  more = predictor.config, predictor.inputs.vocab, predictor.workdir
-  rows = describe(graph.labels, predictor.space, *more)
+  vocab = predictor.workdir.vocabulary()
+  rows = described(graph.labels, predictor.run, vocab)
   params = by_path(predictor.scorer.params)
   result = np.concatenate([params[DESCRIPTORS][:14], params[CONCEPTS]])
   np.testing.assert_allclose(result, rows, atol=1e-6)
@@ -196,12 +194,12 @@ def test_predict_reads_parents_from_the_file_of_labels(run, graph, tmp_path):
   row = {'id': 'new', 'name': graph.labels[3].name, 'parents': [graph.ids[0]]}
   labels.write_text(json.dumps(row) + '\n')
   out = tmp_path / 'out.jsonl'
-  tag_file(run.workdir, str(source), str(out), 15, labels=str(labels))
+  predict_file(run.workdir, str(source), str(out), 15, labels=str(labels))
   result = json.loads(out.read_text())['labels']
   assert 'new' in [x['id'] for x in result]
   labels.write_text(json.dumps({**row, 'parents': ['q']}) + '\n')
   with pytest.raises(DataError, match="the unknown parent 'q'"):
-    tag_file(run.workdir, str(source), str(out), 15, labels=str(labels))
+    predict_file(run.workdir, str(source), str(out), 15, labels=str(labels))
 
 
 def test_words_explain_labels(predictor, split):
@@ -235,7 +233,7 @@ def test_on_another_mesh(
   folder = shutil.copytree(run.workdir, tmp_path / 'run')
   path = folder / 'config.json'
   path.write_text(json.dumps({**json.loads(path.read_text()), 'mesh': mesh}))
-  predictor = load(folder)
+  predictor = open_run(folder)
   twin = dataclasses.replace(graph.labels[3], id='new')
   result = scores(predictor.with_labels([twin]), split)
   np.testing.assert_allclose(result[:, :14], before, atol=1e-5)

@@ -14,9 +14,7 @@ from xjax.core.errors import ConfigError, Preempted
 from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
-from xjax.models.config import shrink
-from xjax.models.load import load
-from xjax.models.workdir import Workdir
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.levels import label_levels
@@ -26,9 +24,11 @@ from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.report.terminal.plan import plan_text
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import complete_steps, read_params
 from xjax.train.initial import label_vectors
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 
 def config_with(steps=4, init_from='', **head):
@@ -99,7 +99,7 @@ def test_the_lists_have_only_emitted_labels(finished):
 
 
 def test_a_loaded_run_predicts_what_it_predicted(finished):
-  model = load(finished.workdir)
+  model = open_run(finished.workdir)
   split = finished.corpus.split('dev')
   texts = [split.documents[row].text() for row in range(4)]
   tagged = model.predict(texts, k=5)

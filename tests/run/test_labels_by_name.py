@@ -13,12 +13,12 @@ from xjax.data.schema import Label
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.load import load
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.run.evaluate import evaluate_files
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 
 HEADS = {
   'zero_shot': ZeroShotConfig(chunk=8),
@@ -37,7 +37,7 @@ def workdir(request, config, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def predictor(workdir):
-  return load(workdir)
+  return open_run(workdir)
 
 
 @pytest.fixture(scope='module')
@@ -79,7 +79,7 @@ def tag(workdir, tmp_path):
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
     file.write_text(labels)
     path = tmp_path / output
-    tag_file(workdir, str(source), str(path), 4, labels=str(file), **more)
+    predict_file(workdir, str(source), str(path), 4, labels=str(file), **more)
     return path
 
   return run
@@ -152,4 +152,4 @@ def test_heads_that_read_no_names_say_which_do(finished, tmp_path):
   with pytest.raises(
     ConfigError, match='LabelAttentionConfig .*UnifiedConfig, ZeroShotConfig'
   ):
-    tag_file(finished.workdir, '-', '-', 1, labels=str(tmp_path / 'none'))
+    predict_file(finished.workdir, '-', '-', 1, labels=str(tmp_path / 'none'))

@@ -8,13 +8,13 @@ import pytest
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.predict_file import predict_file
 from xjax.train.neural_train import NeuralTrain
 
 
@@ -56,7 +56,7 @@ def test_their_documents_rank_them_high(tmp_path):
     ''.join(json.dumps({'zones': dict(d.zones)}) + '\n' for d in documents)
   )
   out = tmp_path / 'out.jsonl'
-  tag_file(
+  predict_file(
     workdir,
     str(tmp_path / 'in.jsonl'),
     str(out),

@@ -11,22 +11,28 @@ import pytest
 
 from tests.fixtures.shortlist_runs import by_levels, reranker
 from tests.fixtures.sparse_runs import RUNS, config_of
-from tests.models.staged.test_stack import stack_of
+from tests.models.stack.test_stack_model import stack_of
 from tests.run.test_cascade_runs import config_with as cascade
 import xjax
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.ranking import Query
 from xjax.core.types import PAD
+from xjax.data.documents import Documents
 from xjax.data.labels import read_left_out
+from xjax.judge.metrics.slices import cut_gold
+from xjax.judge.predict import recalls_of
 from xjax.judge.predictions import Predictions
-from xjax.models.load import load
-from xjax.models.model_configs import Averaging, EnsembleModel, NeighboursModel
-from xjax.models.staged.recalls import MeasuredScorer
-from xjax.models.train_configs import NoTrain
+from xjax.models.ensemble.average import Averaging
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.neural import neural_training
 from xjax.run import judging
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
-from xjax.run.tag import tag_file
+from xjax.train.train_config import NoTrain
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 # Roots of topics and leaves, frequent and rare ones.
@@ -66,7 +72,7 @@ def assert_left_out(result, ids=IDS):
       assert not np.isin(lists.ids, rows).any()
     assert not np.isin(predictions.gold.values, rows).any()
     assert (predictions.lists['all'].ids[:, 0] != PAD).all()
-  model = load(result.workdir)
+  model = open_run(result.workdir)
   assert model.space.left_out_ids == tuple(ids)
   shown = {x.id for row in model.predict(TEXTS, k=60) for x in row}
   assert shown and not shown & set(ids)
@@ -183,7 +189,7 @@ def test_predict_and_the_saved_model_do_not_show_them(linear, tmp_path):
   ]
   source = tmp_path / 'docs.jsonl'
   source.write_text('\n'.join(map(json.dumps, lines)))
-  tag_file(linear[1].workdir, str(source), f'{tmp_path}/out.jsonl', 99)
+  predict_file(linear[1].workdir, str(source), f'{tmp_path}/out.jsonl', 99)
   text = (tmp_path / 'out.jsonl').read_text()
   assert not any(f'"{id_}"' in text for id_ in IDS)
   saved = Predictions.load(tmp_path / 'out.npz')
@@ -210,7 +216,7 @@ def test_the_list_belongs_to_the_run(linear, tmp_path):
   shutil.copytree(linear[1].workdir, workdir)
   (workdir / 'left_out.txt').write_text('c01\n')
   with pytest.raises(DataError, match='is not the file that this run wrote'):
-    load(workdir)
+    open_run(workdir)
 
 
 def test_a_resumed_run_needs_the_same_list(tmp_path, monkeypatch):
@@ -277,11 +283,12 @@ def test_a_neural_model_is_judged_and_chosen_without_them(
   seen = []
   run = judging.predict
 
-  def watched(*arguments):
-    seen.append(run(*arguments))
+  def watched(*arguments, **more):
+    seen.append(run(*arguments, **more))
     return seen[-1]
 
-  monkeypatch.setattr(judging, 'predict', watched)
+  for module in (judging, neural_training):
+    monkeypatch.setattr(module, 'predict', watched)
   result = fit(config, tmp_path / 'run')
   space = result.corpus.label_space
   rows = [space.index[id_] for id_ in ids]
@@ -291,7 +298,7 @@ def test_a_neural_model_is_judged_and_chosen_without_them(
     for lists in predictions.lists.values():
       assert not np.isin(lists.ids, rows).any()
     assert not np.isin(predictions.gold.values, rows).any()
-  model = load(result.workdir)
+  model = open_run(result.workdir)
   shown = {x.id for row in model.predict(TEXTS, k=60) for x in row}
   assert len(shown) == model.n_labels - len(rows) and not shown & set(ids)
 
@@ -354,18 +361,19 @@ def test_shortlists_are_filled_with_other_labels(tmp_path, listed, kind):
   model = assert_left_out(result)
   # The recalls are those of the slice of all other labels.
   scorer, inside_L = model.scorer, result.corpus.label_space.allowed
-  measured = MeasuredScorer(scorer, {'inside': inside_L})
-  filtered = MeasuredScorer(scorer, {})
-  for batch in model.batches(result.corpus.splits['dev']):
-    measured.topk(batch, 20, (inside_L,))
-    filtered.topk(batch, 20, allowed=inside_L)
+  dev = result.corpus.splits['dev']
+  documents, gold = Documents.of_split(dev), cut_gold(dev.gold, inside_L)
+  measured = scorer.rank(documents, Query(20, (inside_L,), measured=1))
+  filtered = scorer.rank(documents, Query(20, allowed=inside_L, measured=0))
+  by_slice = recalls_of(measured.kept, dev.gold, {'inside': inside_L})
   recalls = predictions_of(result.paths['dev']).recalls['all']
-  assert recalls == filtered.recalls()['all'] == measured.recalls()['inside']
+  assert recalls == recalls_of(filtered.kept, gold, {})['all']
+  assert recalls == by_slice['inside']
   if kind == 'reranker':
     # In training, all labels are proposed, since all are trained.
     nodes = np.load(result.workdir / 'model' / 'shortlists.npz')['nodes']
     assert np.isin(nodes, model.space.left_out).any()
-    assert load(result.workdir / 'stages' / 'proposer').space.left_out_ids
+    assert open_run(result.workdir / 'stages' / 'proposer').space.left_out_ids
 
 
 @pytest.mark.thorough

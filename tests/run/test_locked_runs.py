@@ -8,10 +8,10 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.processes.lock import NAME, locked
-from xjax.models.load import load
-from xjax.models.neural import neural_fit as neural
+from xjax.models.neural import neural_model as neural
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 
 BUSY = 'another process is running here: process'
 
@@ -25,7 +25,7 @@ def workdir(finished, tmp_path):
 @pytest.fixture
 def impatient(monkeypatch):
   now = functools.partial(locked, wait=0)
-  monkeypatch.setattr('xjax.models.workdir.locked', now)
+  monkeypatch.setattr('xjax.train.workdir.locked', now)
 
 
 def contents(folder):
@@ -43,7 +43,7 @@ def test_who_writes_is_kept_out_and_who_reads_is_not(
       fit(config, workdir)
     with pytest.raises(ConfigError, match=BUSY):
       evaluate_split(workdir, 'dev')
-    model = load(workdir)
+    model = open_run(workdir)
     assert model.predict(['some words'], k=1)
     assert contents(workdir) == before
   evaluate_split(workdir, 'dev')
@@ -60,14 +60,14 @@ def test_a_checkpoint_that_a_run_replaces_is_read_again(workdir, monkeypatch):
 
   monkeypatch.setattr(neural, 'read_params', vanish_first)
   monkeypatch.setattr(
-    'xjax.models.neural.neural_fit.time.sleep', lambda seconds: None
+    'xjax.models.neural.neural_model.time.sleep', lambda seconds: None
   )
   with locked(workdir):
-    load(workdir)
+    open_run(workdir)
   failed.clear()
   (workdir / NAME).write_text('{"pid": 1}')  # a killed process left it
   with pytest.raises(FileNotFoundError):  # nobody trains
-    load(workdir)
+    open_run(workdir)
 
 
 def test_a_workdir_that_nobody_has_made_yet_is_kept_too(

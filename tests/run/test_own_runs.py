@@ -24,20 +24,21 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import read_input
 from xjax.data.schema import Label, Labels, LabelSpace
-from xjax.models.config import Config, EvalConfig
 from xjax.models.config_check import check_config
-from xjax.models.config_json import load_config, to_json
-from xjax.models.model_configs import LinearModel, TreeModel
-from xjax.models.staged.stack_config import StackModel, StackTrain
-from xjax.models.train_configs import LinearTrain, TreeTrain
-from xjax.models.workdir import Workdir
+from xjax.models.config_json import to_json
+from xjax.models.contract import Config, check_resumable, load_config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.run.auto import choose, resolve
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import FitResult, fit
-from xjax.run.tag import tag_file
+from xjax.run.predict_file import predict_file
 from xjax.train.neural_train import NeuralTrain
+from xjax.train.workdir import Workdir
 
 ROWS = make_rows(220, 12)
 
@@ -124,7 +125,7 @@ def test_evaluate_draws_the_same_split(run):
 
 
 def tagged(workdir, source, tmp_path) -> list[dict]:
-  tag_file(workdir, str(source), str(tmp_path / 'x.jsonl'), k=2)
+  predict_file(workdir, str(source), str(tmp_path / 'x.jsonl'), k=2)
   lines = (tmp_path / 'x.jsonl').read_text().splitlines()
   return [json.loads(line) for line in lines]
 
@@ -298,9 +299,9 @@ def test_another_folder_of_the_encoder_is_told_when_a_run_resumes(tmp_path):
   chosen = choose(config, space_of(500, [1, 2]), True).config
   write_json(tmp_path / 'config.json', to_json(chosen))
   folder = Workdir(tmp_path)
-  assert not folder.compare(resolve(config, folder)[0])
+  assert not check_resumable(resolve(config, folder)[0], folder)
   config.model.encoder = 'second'
-  (difference,) = folder.compare(resolve(config, folder)[0])
+  (difference,) = check_resumable(resolve(config, folder)[0], folder)
   assert 'model.encoder.folder' in str(difference)
 
 

@@ -20,7 +20,6 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.predictions import Predictions
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.models.load import load
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.generation.emitting import Ranking
 from xjax.networks.heads.generation.radar import RadarConfig
@@ -28,6 +27,7 @@ from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
 
@@ -70,7 +70,7 @@ def test_a_killed_run_ends_where_an_uninterrupted_run_does(
     fit(radar, tmp_path / 'run')
   result = fit(radar, tmp_path / 'run')
   assert_same_dev(result, run)
-  ours, theirs = (load(x.workdir).scorer.params for x in (result, run))
+  ours, theirs = (open_run(x.workdir).scorer.params for x in (result, run))
   jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
@@ -117,7 +117,7 @@ def test_a_shape_of_batches_is_compiled_once(run, compiled):
 def test_the_full_ranking_has_all_labels(config, tmp_path):
   result = fit(config_with(config, ranking=Ranking.FULL), tmp_path / 'run')
   lists = Predictions.load(result.paths['dev'] / 'predictions.npz').lists['all']
-  n_scored = load(result.workdir).n_labels
+  n_scored = open_run(result.workdir).n_labels
   assert ((lists.ids != PAD).sum(axis=1) == n_scored).all()
 
 
@@ -166,7 +166,7 @@ def test_deep_and_odd_hierarchies(radar, tmp_path):
   config = dataclasses.replace(radar, data=data)
   result = fit(config, tmp_path / 'run')
   space = result.corpus.label_space
-  levels = load(result.workdir).scorer.params['head']['level'][...]
+  levels = open_run(result.workdir).scorer.params['head']['level'][...]
   at = {
     id_: int(levels[space.ids.row_of[id_]])
     for id_ in space.ids[: space.n_trained]

@@ -14,11 +14,11 @@ from xjax.judge.predictions import Predictions
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.load import load
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.optimizer_config import EMAConfig
 from xjax.train.parameters import by_path
@@ -71,7 +71,7 @@ def test_what_is_loaded_is_the_mean(averaged):
   chosen = judged[averaged.best_step]['metrics']['all']
   assert averaged.metrics['dev']['xjax']['all']['nDCG@5'] == chosen['nDCG@5']
   saved = read_params(averaged.workdir / 'checkpoints', averaged.best_step)
-  predictor = load(averaged.workdir)
+  predictor = open_run(averaged.workdir)
   found = by_path(predictor.scorer.params)
   for name, param in saved.items():
     np.testing.assert_array_equal(found[name], param)
@@ -101,7 +101,7 @@ def test_margins_are_no_probabilities(config, tmp_path):
   assert run.metrics['dev']['xjax']['all']['micro-F1'] is not None
   assert run.calibration.score_kind is ScoreKind.MARGIN
   assert run.calibration.method in (Method.PLATT, Method.NONE)
-  predictor = load(run.workdir)
+  predictor = open_run(run.workdir)
   assert predictor.score_kind is ScoreKind.MARGIN
 
 

@@ -8,10 +8,10 @@ import pytest
 from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
 from xjax.data.schema import Label, LabelSpace
-from xjax.models.config import shrink
-from xjax.models.neural.neural_fit import check_hierarchy
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_checks import check_hierarchy
+from xjax.models.shrink import shrink
 from xjax.run.fit import fit
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')

@@ -11,8 +11,8 @@ from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
-from xjax.models.load import load
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 
 
 def test_a_corpus_without_gold(tmp_path):
@@ -53,7 +53,7 @@ def test_runs_on_files_of_features(tmp_path, name):
   before = contents(tmp_path / 'run')
   assert fit(config, tmp_path / 'run').metrics == result.metrics
   assert contents(tmp_path / 'run') == before
-  predictor = load(tmp_path / 'run')
+  predictor = open_run(tmp_path / 'run')
   with pytest.raises(ConfigError, match='reads sparse features, not text'):
     predictor.predict(['text'])
   documents = result.corpus.split('test').documents

@@ -23,7 +23,8 @@ from xjax.data.config import (
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import load_corpus
-from xjax.models.config import Config, shrink
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
 from xjax.models.text_vectors import TextVectors
 from xjax.run import vector_files
 from xjax.run.vector_files import embed_corpus, embed_run

@@ -13,14 +13,14 @@ from xjax.configs import arxiv, quickstart
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.text.words import split_words
-from xjax.models.config import Config, shrink
-from xjax.models.load import load
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
 from xjax.networks.views.view import NoViews
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import corpus_sizes
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import Checkpoints, read_params
 from xjax.train.initial.view_names import encoded_labels, start_view_names
 from xjax.train.initial.words import word_rows
@@ -31,6 +31,7 @@ from xjax.train.parameters import (
   by_path,
   from_paths,
 )
+from xjax.train.workdir import Workdir
 
 LAPTOP = CHIPS['laptop']
 TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
@@ -136,23 +137,23 @@ def test_names_without_words_are_counted(finished, caplog):
   class State:
     params: object
 
-  model = load(finished.workdir)
+  model = open_run(finished.workdir)
   space, rows = model.space, len(encoded_labels(model.space))
   labels = [dataclasses.replace(space.labels[0], name='?'), *space.labels[1:]]
   start_view_names(
     State(model.scorer.params),
     dataclasses.replace(space, labels=labels),
-    model.inputs.vocab,
+    model.workdir.vocabulary(),
   )
   assert f'the names of 1 of {rows} labels and concepts have' in caplog.text
 
 
 def test_a_loaded_run_gives_the_scores_of_a_model_without_views(finished, flat):
-  model, plain = load(finished.workdir), load(flat.workdir)
+  model, plain = open_run(finished.workdir), open_run(flat.workdir)
   with_views = by_path(model.scorer.params)
   like = by_path(plain.scorer.params)
   assert like.keys() < with_views.keys()
-  again = load(finished.workdir, finished.best_step)
+  again = open_run(finished.workdir, finished.best_step)
   tagged = model.predict(TEXTS, k=5)
   assert again.predict(TEXTS, k=5) == tagged
   for path, leaf in like.items():

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy
 import sqlalchemy.event
 
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder

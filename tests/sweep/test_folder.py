@@ -7,10 +7,10 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.overrides import override

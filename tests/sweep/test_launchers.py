@@ -78,7 +78,7 @@ from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
 from xjax.sweep.session import SweepSession
 from xjax.train.neural_train import NeuralTrain
-from xjax.models.config import Config
+from xjax.models.contract import Config
 launcher, folder, *train = sys.argv[1:]
 sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
 config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)

@@ -1,7 +1,7 @@
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.sweep.overrides import override

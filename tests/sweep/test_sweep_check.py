@@ -3,11 +3,11 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
-from xjax.models.model_configs import ExactMatchModel
-from xjax.models.train_configs import NoTrain
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
 from xjax.sweep.config import Grid, Listed, MedianPruning, Range, Sweep, Tpe
 from xjax.sweep.sweep_check import check_sweep, metric_of
+from xjax.train.train_config import NoTrain
 
 UNITS = {'model.encoder.units': (8, 16)}
 

@@ -4,7 +4,7 @@ import runpy
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.sweep_file import read_sweep, write_config
 from xjax.train.neural_train import NeuralTrain

@@ -184,7 +184,7 @@ from xjax.sweep.folder import SweepFolder
 from xjax.sweep.session import SweepSession
 from xjax.sweep import workers
 from xjax.train.neural_train import NeuralTrain
-from xjax.models.config import Config
+from xjax.models.contract import Config
 workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))

@@ -11,8 +11,9 @@ from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.core.types import PAD
 from xjax.data.schema import LabelSpace
-from xjax.models.config import Config
-from xjax.models.neural import neural_training as neural
+from xjax.models.contract import Config
+from xjax.models.neural import neural_plan
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
@@ -22,7 +23,7 @@ from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.text_model import NeuralModel, build, smoothed_priors
+from xjax.networks.text_model import build, smoothed_priors
 from xjax.train.fused_rows import FREQUENT
 from xjax.train.optimizer_config import EMAConfig
 
@@ -62,7 +63,7 @@ def config_of(head, **train):
 def planned(head, labels, **train):
   mesh = make_mesh(MeshConfig(2, 4))
   config = config_of(head, **train)
-  return mesh, neural.plan_neural(config, space_of(labels), WORDS, mesh)
+  return mesh, neural_plan.plan_neural(config, space_of(labels), WORDS, mesh)
 
 
 @pytest.mark.parametrize('head', HEADS)
@@ -92,7 +93,9 @@ def test_rows_begin_as_the_model_alone_has_them(head):
 
 @pytest.mark.parametrize('head', HEADS)
 def test_programs_do_not_grow_with_labels(head, monkeypatch):
-  monkeypatch.setattr(neural, 'with_label_start', lambda plan, biases: plan)
+  monkeypatch.setattr(
+    neural_plan, 'with_label_start', lambda plan, biases: plan
+  )
   texts = []
   for labels in (1, 1500):
     assert padded_labels(labels) == padded_labels(1)
@@ -105,14 +108,16 @@ def test_programs_do_not_grow_with_labels(head, monkeypatch):
 
 
 def test_a_head_without_biases_of_labels_begins_at_the_mean_prior(monkeypatch):
-  monkeypatch.setattr(neural, 'with_label_start', lambda plan, biases: plan)
+  monkeypatch.setattr(
+    neural_plan, 'with_label_start', lambda plan, biases: plan
+  )
   config = config_of('attention')
   model = dataclasses.replace(config.model, head=MEAN_HEAD)
   config = dataclasses.replace(config, model=model)
   texts = []
   for labels in (1, 1500):
     mesh, space = make_mesh(MeshConfig(2, 4)), space_of(labels)
-    plan = neural.plan_neural(config, space, WORDS, mesh)
+    plan = neural_plan.plan_neural(config, space, WORDS, mesh)
     with jax.set_mesh(mesh):
       texts.append(plan.init.lower(jax.random.key(0)).as_text())
       state = plan.init(jax.random.key(0))

@@ -20,7 +20,8 @@ import pytest
 from xjax.core.errors import Interrupted, UserError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD
+from xjax.networks.batch import TokenBatch
 from xjax.train.checkpoint import (
   Checkpoints,
   intact_steps,
@@ -71,7 +72,7 @@ def advance(plan):
 
 def batch(index):
   rows = np.arange(8, dtype=np.int32)
-  return Batch(
+  return TokenBatch(
     tokens_BT=np.full((8, 2), index, np.int32),
     lengths_B=np.full(8, 2, np.int32),
     positives_BP=np.full((8, 4), PAD, np.int32),

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from xjax.core.errors import DataError, Preempted
-from xjax.models.workdir import Workdir
 from xjax.train import run_record
 from xjax.train.run_record import RunClock, RunRecord
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture

@@ -8,15 +8,17 @@ import pytest
 
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch, Shortlist
+from xjax.core.types import PAD
 from xjax.losses.bce import bce
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.batch import Shortlist, TokenBatch
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig, NoPooling
 from xjax.networks.rows.update import FusedAdam
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 from xjax.train.fused_rows import fused_rows
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer import make_optimizer
@@ -52,7 +54,7 @@ def batch(real, size):
   ids, gold = ids.astype(np.int32), gold.astype(np.int32)
   shortlist = Shortlist(ids, (ids == gold) & (ids != PAD))
   doc = np.where(mask, np.arange(B), PAD).astype(np.int32)
-  return Batch(tokens, lengths, gold, mask, doc, shortlist=shortlist)
+  return TokenBatch(tokens, lengths, gold, mask, doc, shortlist=shortlist)
 
 
 def train(host, model, config, accumulate=1):

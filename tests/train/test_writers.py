@@ -10,7 +10,8 @@ from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 from tensorboardX.record_writer import masked_crc32c
 
 from xjax.core.errors import UserError
-from xjax.models.config import Config
+from xjax.models.config_json import to_json
+from xjax.models.contract import Config
 from xjax.train.run_record import RunRecord
 from xjax.train.writers import MetricWriter, TrainingProgress, write_results
 
@@ -107,7 +108,7 @@ def test_board_has_the_main_metrics_and_the_file_has_all(tmp_path):
   values = {f'{kind}@{k}': 0.5 for kind in ('P', 'R', 'PSP') for k in (1, 3, 5)}
   config = Config()
   config.train.best_metric = 'all/R@3'
-  with MetricWriter(tmp_path, 0, 0, config) as writer:
+  with MetricWriter(tmp_path, 0, 0, to_json(config)) as writer:
     writer.write('judge', 2, metrics={'all': values, 'few': values})
   (record,) = records(tmp_path)
   assert record['metrics'] == {'all': values, 'few': values}
@@ -137,9 +138,10 @@ def settings_of(workdir):
 def test_results_of_every_kind_of_run_are_on_the_board(tmp_path):
   config = Config(seed=7)
   metrics = {'xjax': {'all': {'P@1': 0.5, 'P@5': 0.25, 'n_docs': 9}}}
+  results = {'dev': metrics, 'test': metrics}
   record = RunRecord(12.5, 10**9, None, 0, 77)
   for _ in range(2):  # two files in one second
-    write_results(tmp_path, config, {'dev': metrics, 'test': metrics}, record)
+    write_results(tmp_path, to_json(config), results, record)
   assert len(list((tmp_path / 'tb').iterdir())) == 2
   names = {tag for tag in tags(tmp_path) if not tag.startswith('_')}
   assert names == {

@@ -23,7 +23,7 @@ from absl import flags
 from xjax.commands.flags import config, program, required
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
-from xjax.core.loading import loading_libraries
+from xjax.core.processes.loading import loading_libraries
 
 _CONFIG = config.define(required=False)
 _FOLDER = flags.DEFINE_string(

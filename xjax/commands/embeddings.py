@@ -48,7 +48,7 @@ _WORKERS = flags.DEFINE_integer(
 
 def main() -> None:
   """Trains word vectors and writes them to a file."""
-  from xjax.train.word2vec import WordTraining, train_word_vectors
+  from xjax.train.initial.word2vec import WordTraining, train_word_vectors
 
   training = WordTraining(
     dim=_DIM.value,

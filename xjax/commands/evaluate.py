@@ -26,7 +26,7 @@ from xjax.commands.flags import (
 )
 from xjax.core.console import show
 from xjax.core.errors import ConfigError
-from xjax.core.loading import loading_libraries
+from xjax.core.processes.loading import loading_libraries
 
 if typing.TYPE_CHECKING:
   from xjax.run.evaluate import Evaluation

@@ -26,8 +26,8 @@ def main() -> None:
   """Writes the encoder of the run to the folder."""
   from xjax.run.export import export_encoder
 
-  run = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
-  show(f'{_OUTPUT.value}: the encoder of {run.workdir.path}, step {run.step}')
+  run, scorer = export_encoder(_WORKDIR.value, _OUTPUT.value, _STEP.value)
+  show(f'{_OUTPUT.value}: the encoder of {run.folder.path}, step {scorer.step}')
 
 
 if __name__ == '__main__':

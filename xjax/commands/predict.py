@@ -23,7 +23,7 @@ best scores. The other strategies are propensity, bounded_random and cost.
 from absl import flags
 
 from xjax.commands.flags import checkpoint, program, strategy
-from xjax.core.loading import loading_libraries
+from xjax.core.processes.loading import loading_libraries
 
 _WORKDIR, _STEP = checkpoint.define(required=True)
 _INPUT = flags.DEFINE_string(
@@ -65,13 +65,13 @@ strategy.define('--k')
 def main() -> None:
   """Predicts labels for the documents and writes the predictions."""
   with loading_libraries():
-    from xjax.run.tag import tag_file
+    from xjax.run.predict_file import predict_file
 
   page = None
   if _EXPLAIN.value:
     from xjax.report.page.explanations import explanation_page as page
 
-  tag_file(
+  predict_file(
     _WORKDIR.value,
     _INPUT.value,
     _OUTPUT.value,

@@ -24,7 +24,7 @@ from xjax.commands.flags import (
   program,
 )
 from xjax.core.console import show
-from xjax.core.loading import loading_libraries
+from xjax.core.processes.loading import loading_libraries
 
 _CONFIG = config.define()
 _WORKDIR = flags.DEFINE_string(

@@ -27,7 +27,7 @@ files that are missing.
 
 from xjax.commands.flags import config, program, transfer
 from xjax.core.console import show
-from xjax.core.loading import loading_libraries
+from xjax.core.processes.loading import loading_libraries
 
 _CONFIG = config.define()
 transfer.define()

@@ -25,14 +25,15 @@ steps.
 
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 

@@ -53,14 +53,11 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import (
-  NoVectors,
-  RunVectors,
-  TreeModel,
-  VectorsConfig,
-)
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.vectors import NoVectors, RunVectors, VectorsConfig
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.cascade import CascadeConfig, Chain
@@ -70,7 +67,6 @@ from xjax.networks.heads.generation.pretraining import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig, NoPooling
-from xjax.networks.text_model import NeuralModel
 from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW

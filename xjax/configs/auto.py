@@ -21,9 +21,9 @@ labels.
 
 from xjax.data.config import AutoTfidfConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import AutoModel
-from xjax.models.train_configs import AutoTrain
+from xjax.models.auto_model import AutoModel, AutoTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
 
 
 def get_config() -> Config:

@@ -27,9 +27,10 @@ from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.own.own import OwnData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import EnsembleModel
-from xjax.models.train_configs import NoTrain
+from xjax.models.contract import Config
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.eval_config import EvalConfig
+from xjax.train.train_config import NoTrain
 
 SYSTEMS = ('own', 'eurlex57k', 'xc', 'tib_sid', 'yso', 'synthetic')
 

@@ -22,11 +22,11 @@ steps; see docs/results.md. Time: an hour for 2,500 steps.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bilstm import BiLSTMConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.attention_mlp import AttentionMLPConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import SWAConfig
 

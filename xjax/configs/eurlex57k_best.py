@@ -23,19 +23,19 @@ gpu is not measured yet.
 
 from xjax.data.config import SubwordsConfig, TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.staged.stack_config import (
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.stack.proposers import (
   ProposerConfig,
-  StackModel,
-  StackTrain,
   text_and_title_proposers,
   vector_proposers,
 )
+from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 

@@ -20,12 +20,10 @@ docs/results.md, on dev. Time: half an hour.
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.staged.stack_config import (
-  StackModel,
-  StackTrain,
-  text_and_title_proposers,
-)
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.stack.proposers import text_and_title_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
 
 TITLE = ('title',)
 TEXT = ('header', 'recitals', 'main_body', 'attachments')

@@ -23,14 +23,14 @@ minutes of training per run, if two runs share the cores.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import ByOptimizer, FusedAdagrad, RowsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain, Schedule
 
 SYSTEMS = 'adam', 'float32', 'bfloat16', 'compensated', 'float8'

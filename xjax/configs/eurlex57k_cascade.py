@@ -35,13 +35,13 @@ import dataclasses
 from xjax.configs import eurlex57k_minilm
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.text_model import NeuralModel
 
 SYSTEMS = ('lightxml', 'lightxml_flat', 'cascadexml')
 

@@ -17,11 +17,11 @@ nDCG@5 0.746, micro-F1 0.642. Time: hours.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 _EPOCH = 3750  # steps of 12 documents; train has 45,000 documents

@@ -24,9 +24,10 @@ same six metrics on test, the paper has 0.097, 0.099, 0.120, 0.219, 0.111 and
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import ExactMatchModel
-from xjax.models.train_configs import NoTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.train.train_config import NoTrain
 
 
 def get_config() -> Config:

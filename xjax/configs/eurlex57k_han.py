@@ -17,12 +17,12 @@ nDCG@5 0.778, micro-F1 0.680. Time: hours.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents; train has 45,000 documents

@@ -18,10 +18,10 @@ dev. Time: 6 minutes.
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
 from xjax.models.linear.problem import Loss
-from xjax.models.model_configs import TreeModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
 def get_config() -> Config:

@@ -25,8 +25,8 @@ about 40 minutes.
 import dataclasses
 
 from xjax.configs import eurlex57k_minilm, eurlex57k_xr_linear
-from xjax.models.config import Config
-from xjax.networks.shortlists import RunShortlist
+from xjax.models.contract import Config
+from xjax.models.neural.shortlists import RunShortlist
 
 
 def get_config() -> Config:

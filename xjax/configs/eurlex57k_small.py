@@ -27,7 +27,8 @@ import dataclasses
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.han import HANConfig
@@ -37,7 +38,6 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain, Schedule
 
 # System -> number of training steps. All steps of a system together take about

@@ -14,10 +14,10 @@ RP@5 0.710, nDCG@5 0.741 and micro-F1 0.539 on test. Time: an hour.
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.linear.problem import Loss
-from xjax.models.model_configs import LinearModel
-from xjax.models.train_configs import LinearTrain
 
 
 def get_config() -> Config:

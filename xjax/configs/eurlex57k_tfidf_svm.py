@@ -14,9 +14,9 @@ hour.
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import LinearModel
-from xjax.models.train_configs import LinearTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
 
 
 def get_config() -> Config:

@@ -23,12 +23,12 @@ has zero-shot RP@5 0.438. Time: hours.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents; train has 45,000 documents

@@ -30,10 +30,10 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.config import Config
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import MatchedModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.matched.matched_model import MatchedModel
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.tree_model import TreeTrain
 
 
 def get_config() -> Config:

@@ -20,9 +20,9 @@ Data: EURLEX57K. Hardware: two CPU cores. Expected on dev: RP@5 0.801 and nDCG@5
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import TreeModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 SYSTEMS = ('small', 'large')
 

@@ -43,16 +43,15 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.config import Config
-from xjax.models.model_configs import RunVectors, VectorsConfig
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import StageVectors
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import LevelShortlist
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.vectors import RunVectors, StageVectors, VectorsConfig
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.shortlists import LevelShortlist
-from xjax.networks.text_model import NeuralModel
 from xjax.train.batches.candidates import Candidates
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW

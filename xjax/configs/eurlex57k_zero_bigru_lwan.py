@@ -24,13 +24,13 @@ nDCG@5 0.752, micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import NoGraph
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers, Joining
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 SYSTEMS = ('names', 'graph')

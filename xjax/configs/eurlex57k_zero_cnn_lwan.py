@@ -19,11 +19,11 @@ nDCG@5 0.717, micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents; train has 45,000 documents

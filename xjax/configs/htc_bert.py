@@ -56,7 +56,9 @@ from xjax.data.formats.htc import HtcData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.sequence import SequenceLossConfig
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.generation.hbgl import FirstVectors, HBGLConfig
@@ -64,7 +66,6 @@ from xjax.networks.heads.generation.pretraining import LabelPretraining
 from xjax.networks.heads.generation.radar import RadarConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.neural_train import Dtype, NeuralTrain, Schedule
 from xjax.train.optimizer_config import Adam, AdamW

@@ -19,12 +19,10 @@ own_linear.
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.staged.stack_config import (
-  StackModel,
-  StackTrain,
-  text_proposers,
-)
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.stack.proposers import text_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
 
 
 def get_config() -> Config:

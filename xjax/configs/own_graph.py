@@ -26,12 +26,12 @@ corpus. Time: about two minutes for 2,000 short documents.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.label_graph import GraphLayers
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 

@@ -23,9 +23,9 @@ minutes for 50,000.
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.own.own import OwnData
 from xjax.data.label_trees.clusters import ClusterTree
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import TreeModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 SYSTEMS = ('large', 'small')
 

@@ -27,12 +27,12 @@ run yet. Time: not measured; training has 10,000 steps.
 
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 

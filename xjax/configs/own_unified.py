@@ -25,12 +25,12 @@ not been run to the end.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.own.own import OwnData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.head import DescriptorConfig, DescriptorWeights
 from xjax.networks.heads.unified import UnifiedConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 

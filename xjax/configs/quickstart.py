@@ -28,23 +28,26 @@ from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.sequence import SequenceLossConfig
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.config import Config
-from xjax.models.model_configs import ExactMatchModel, ModelConfig, TreeModel
-from xjax.models.staged.rankers.boosted import BoostedTrees
-from xjax.models.staged.stack_config import (
-  StackModel,
-  StackTrain,
+from xjax.models.contract import Config, Model
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.matched.matched_model import MatchedModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import (
+  LevelShortlist,
+  RunShortlist,
+  ShortlistConfig,
+  StageShortlist,
+)
+from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.proposers import (
   names_proposer,
   neighbours_proposer,
   tree_proposer,
 )
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import (
-  MatchedModel,
-  StageShortlist,
-  StageVectors,
-)
-from xjax.models.train_configs import NoTrain, TreeTrain
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.bilstm import BiLSTMConfig
@@ -64,14 +67,9 @@ from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.label_graph import GraphLayers
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.shortlists import (
-  LevelShortlist,
-  RunShortlist,
-  ShortlistConfig,
-)
-from xjax.networks.text_model import NeuralModel
 from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.train.neural_train import NeuralTrain
+from xjax.train.train_config import NoTrain
 
 SYSTEMS = (
   'exact_match',
@@ -228,7 +226,7 @@ def _levels() -> LevelsConfig:
   return LevelsConfig((16,), ClusterTree(arity=16, max_leaf=16))
 
 
-def _model(system: str) -> ModelConfig:
+def _model(system: str) -> Model:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
   # These vectors are random and are never trained. So a word keeps the same
   # vector in label descriptors and in documents. With more dimensions, the

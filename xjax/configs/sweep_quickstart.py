@@ -13,7 +13,7 @@ which earlier trial ends first. Time: three minutes.
 """
 
 from xjax.configs import quickstart
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.sweep.config import MedianPruning, Range, Sweep, Tpe
 
 

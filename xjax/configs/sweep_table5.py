@@ -33,7 +33,7 @@ from xjax.configs import (
   eurlex57k_zero_bigru_lwan,
   eurlex57k_zero_cnn_lwan,
 )
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
 
 _DOCUMENTS = 45_000  # documents in train

@@ -14,12 +14,10 @@ metrics in docs/configs.md, on dev. Time: about half an hour.
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.staged.stack_config import (
-  StackModel,
-  StackTrain,
-  text_and_title_proposers,
-)
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.stack.proposers import text_and_title_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
 
 TITLE = ('title',)
 TEXT = ('title', 'abstract')

@@ -21,14 +21,14 @@ import dataclasses
 
 from xjax.configs import tib_sid_xr_linear
 from xjax.data.config import SubwordsConfig
-from xjax.models.config import Config
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import StageVectors
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.vectors import StageVectors
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 

@@ -37,13 +37,14 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.adaptive import AdaptiveConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 

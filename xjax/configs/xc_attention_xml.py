@@ -39,16 +39,16 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
-from xjax.models.config import Config
-from xjax.networks.encoders.bilstm import BiLSTMConfig
-from xjax.networks.encoders.layers import EmbeddingConfig
-from xjax.networks.heads.attention_mlp import AttentionMLPConfig
-from xjax.networks.shortlists import (
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import (
   AllLabels,
   LevelShortlist,
   ShortlistConfig,
 )
-from xjax.networks.text_model import NeuralModel
+from xjax.networks.encoders.bilstm import BiLSTMConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.attention_mlp import AttentionMLPConfig
 from xjax.train.batches.candidates import Candidates
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import Adam, SWAConfig

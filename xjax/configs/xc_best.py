@@ -15,16 +15,15 @@ the test split of Bibtex: P@1 0.674, P@5 0.301. Time: a minute on Bibtex.
 
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config, Model
+from xjax.models.eval_config import EvalConfig
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
 from xjax.models.linear.problem import Loss
-from xjax.models.model_configs import LinearModel, ModelConfig, NeighboursModel
-from xjax.models.staged.rankers.boosted import BoostedTrees
-from xjax.models.staged.stack_config import (
-  ProposerConfig,
-  StackModel,
-  StackTrain,
-)
-from xjax.models.train_configs import LinearTrain, NoTrain, TrainConfig
+from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.proposers import ProposerConfig
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.train.train_config import NoTrain, TrainConfig
 
 
 def get_config() -> Config:
@@ -49,9 +48,7 @@ def get_config() -> Config:
   )
 
 
-def _proposer(
-  name: str, model: ModelConfig, train: TrainConfig
-) -> ProposerConfig:
+def _proposer(name: str, model: Model, train: TrainConfig) -> ProposerConfig:
   return ProposerConfig(
     _tokens(), (), model, train, batch_size=512, name=name, depth=30
   )

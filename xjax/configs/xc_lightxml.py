@@ -34,14 +34,15 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import Reduction
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.cascade import CascadeConfig
 from xjax.networks.heads.head import HeadConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.optimizer_config import AdamW, SWAConfig
 

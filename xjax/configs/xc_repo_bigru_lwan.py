@@ -14,10 +14,10 @@ Time: depends on the dataset.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
-from xjax.models.config import Config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain
 
 

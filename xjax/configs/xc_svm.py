@@ -14,9 +14,9 @@ the test split of Bibtex: P@1 0.637, P@5 0.280. Time: depends on the dataset.
 
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import LinearModel
-from xjax.models.train_configs import LinearTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
 
 
 def get_config() -> Config:

@@ -38,15 +38,16 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.loss import Reduction
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.config import Config, EvalConfig
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import MatchedModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.matched.matched_model import MatchedModel
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.tree_model import TreeTrain
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import ClsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain, Schedule
 from xjax.train.optimizer_config import AdamW
 

@@ -13,9 +13,9 @@ the test split of Bibtex: P@1 0.637, P@5 0.280. Time: depends on the dataset.
 
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import TreeModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
 def get_config() -> Config:

@@ -20,14 +20,15 @@ docs/results.md. Time: 7 minutes.
 
 from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.models.config import Config, EvalConfig
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
 from xjax.networks.rows.update import FusedAdam
-from xjax.networks.shortlists import RunShortlist
-from xjax.networks.text_model import NeuralModel
 from xjax.train.neural_train import NeuralTrain, Schedule
 
 

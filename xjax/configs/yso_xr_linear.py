@@ -13,9 +13,9 @@ Hardware: two CPU cores. Expected on dev: the table in docs/results.md. Time:
 
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
-from xjax.models.config import Config, EvalConfig
-from xjax.models.model_configs import TreeModel
-from xjax.models.train_configs import TreeTrain
+from xjax.models.contract import Config
+from xjax.models.eval_config import EvalConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
 
 
 def get_config() -> Config:

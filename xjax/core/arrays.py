@@ -1,10 +1,11 @@
-"""Reads .npz files from untrusted sources and checks their arrays."""
+"""Reads and checks the arrays of .npz files, and of sparse matrices."""
 
 import dataclasses
 import os
 from typing import NoReturn
 import zipfile
 
+from jaxtyping import Float32, Int, UInt32
 import numpy as np
 from scipy import sparse
 
@@ -167,7 +168,33 @@ def rows_arrays(name: str, rows: Ragged) -> dict[str, np.ndarray]:
 
 def matrix_arrays(name: str, matrix: sparse.csr_array) -> dict[str, np.ndarray]:
   """Returns the arrays that Arrays.matrix reads; columns ascend in each row."""
+  if not matrix.has_sorted_indices:
+    matrix = matrix.sorted_indices()
   return {
     **rows_arrays(name, Ragged(matrix.indptr, matrix.indices)),
     f'{name}/values': matrix.data.astype(np.float32),
   }
+
+
+def csr_arrays(
+  rows: sparse.csr_array,
+) -> tuple[
+  Int[np.ndarray, ' row_bounds'],
+  UInt32[np.ndarray, ' entries'],
+  Float32[np.ndarray, ' entries'],
+]:
+  """Returns the arrays of a sparse matrix, for compiled loops.
+
+  Indices are unsigned, so that compiled code need not check whether they are
+  negative.
+
+  Args:
+    rows: float32, a sparse matrix.
+
+  Returns:
+    indptr: the first entry of each row, then the number of entries.
+    indices: uint32, the column of each entry.
+    values: float32, the value of each entry.
+  """
+  columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
+  return rows.indptr, columns, rows.data

@@ -1,7 +1,7 @@
 """Defines the base class for parts of a config, and the fields of parts.
 
 A part is a dataclass that inherits from ConfigPart. Each field of a part has a
-help text, bounds, and a value for tiny configs in tests. The method check() of
+help text, bounds, and a value for tiny configs in tests. The method faults() of
 a part yields the faults that concern several fields. An abstract part, such as
 "an encoder", has several kinds: its subclasses in xjax and in imported modules
 of the user. A config has one of the kinds in place of the abstract part.
@@ -119,11 +119,11 @@ class ConfigPart:
       methods = ', '.join(missing_methods)
       raise TypeError(f'{cls.__name__} must define {methods}()')
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     """Yields an error message for each fault that concerns several fields.
 
-    Each message has the path of a field. check() is called only if every field
-    is within its bounds.
+    Each message has the path of a field. faults() is called only if every
+    field is within its bounds.
 
     Args:
       config: the whole config of the run.

@@ -1,16 +1,8 @@
-"""Synchronises the processes of a run, and gathers top-k lists."""
+"""Synchronises the processes of a run, and gathers their results."""
 
-from collections.abc import Callable, Iterable
 import sys
-import typing
 
 import numpy as np
-
-from xjax.core.allocation import check_memory
-from xjax.core.types import PAD, Batch
-
-if typing.TYPE_CHECKING:
-  import jax
 
 
 def process_index() -> int:
@@ -57,74 +49,31 @@ def host0_says(answer: bool) -> bool:
   return bool(multihost_utils.broadcast_one_to_all(np.bool_(answer)))
 
 
-def rank_documents(
-  batches: Iterable[Batch],
-  topk: 'Callable[[Batch], tuple[jax.Array, jax.Array]]',
-  n_documents: int,
-  k: int,
-  n_lists: int = 1,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the top-k lists of all documents, on every process.
-
-  Args:
-    batches: batches with this process's rows; every process must have the same
-      number of batches.
-    topk: batch -> (ids_GBK, scores_GBK).
-    n_documents: N; every entry of a doc_B is below N.
-    k: length of the lists.
-    n_lists: G, lists per document.
-
-  Returns:
-    ids_GNK: int32, PAD where a list has fewer than k labels.
-    scores_GNK: float32, -inf where ids are PAD.
-    seen_N: int64, in how many rows of the batches each document occurred.
-
-  Raises:
-    ConfigError: the lists do not fit into memory.
-  """
-  check_memory(
-    8 * n_lists * n_documents * k,
-    f'{n_lists} lists of {k} labels for {n_documents} documents',
-    'choose a smaller eval.depth, or a smaller --k',
-  )
-  ids_GNK = np.full((n_lists, n_documents, k), PAD, np.int32)
-  scores_GNK = np.full(ids_GNK.shape, -np.inf, np.float32)
-  seen_N = np.zeros(n_documents, np.int64)
-  for batch in batches:
-    doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *topk(batch))
-    real_B = doc_B != PAD
-    rows = doc_B[real_B]
-    np.add.at(seen_N, rows, 1)
-    ids_GNK[:, rows] = ids_GBK[:, real_B]
-    scores_GNK[:, rows] = scores_GBK[:, real_B]
-  return ids_GNK, scores_GNK, seen_N
-
-
 def all_rows(
-  doc_B: 'jax.Array', ids_GBK: 'jax.Array', scores_GBK: 'jax.Array'
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Gathers the lists of all processes' documents.
+  doc_B: np.ndarray, *arrays: np.ndarray
+) -> tuple[np.ndarray, list[np.ndarray]]:
+  """Gathers results of all processes' documents.
 
   A document that several processes have is returned only once.
 
   Args:
     doc_B: int32, the documents of this process's rows.
-    ids_GBK, scores_GBK: the lists of these documents, from core.types.Scorer.
+    arrays: results whose second axis has these documents.
 
   Returns:
-    doc_B, ids_GBK, scores_GBK: NumPy arrays, the same on every process.
+    doc_B and the arrays, the same on every process.
   """
-  rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
   if process_count() == 1:
-    return rows
+    return doc_B, list(arrays)
   from jax.experimental import multihost_utils
 
-  doc_by_process = multihost_utils.process_allgather(rows[0])
+  doc_by_process = multihost_utils.process_allgather(doc_B)
   # Processes along the mesh's label axis read the same documents, so one of
   # these processes is enough.
   _, different = np.unique(doc_by_process, axis=0, return_index=True)
   if len(different) == 1:
-    return rows
-  lists = multihost_utils.process_allgather(rows[1:])
-  ids_GBK, scores_GBK = (np.concatenate(x[different], axis=1) for x in lists)
-  return np.concatenate(doc_by_process[different]), ids_GBK, scores_GBK
+    return doc_B, list(arrays)
+  gathered = multihost_utils.process_allgather(tuple(arrays))
+  return np.concatenate(doc_by_process[different]), [
+    np.concatenate(x[different], axis=1) for x in gathered
+  ]

@@ -1,6 +1,5 @@
 """Defines the device mesh, and divides arrays over its two axes."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -14,22 +13,11 @@ from xjax.core.mesh_config import (
   mesh_shape,
   shares,
 )
-from xjax.core.types import Batch, Shortlist
 
 DATA = 'data'
 LABEL = 'label'
 
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
-
-# Linear models and label trees predict without JAX, so core/types.py, which
-# defines Batch and Shortlist, does not import JAX. Devices get no batch of
-# other models.
-for _kind in (Batch, Shortlist):
-  _names = [field.name for field in dataclasses.fields(_kind)]
-  _arrays = [name for name in _names if name != 'proposed']
-  jax.tree_util.register_dataclass(
-    _kind, _arrays, [], sorted({*_names} - {*_arrays})
-  )
 
 
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
@@ -112,9 +100,9 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
   """Puts the rows of this process on the mesh, as a part of the global batch.
 
   Args:
-    batch: a Batch, or any tree of NumPy arrays whose first axis is documents.
-      Its rows are those of share_of(mesh). Processes with the same share must
-      have the same values.
+    batch: a TokenBatch, or any tree of NumPy arrays whose first axis is
+      documents. Its rows are those of share_of(mesh). Processes with the same
+      share must have the same values.
     mesh: the devices.
   """
   sharding = NamedSharding(mesh, BATCH)

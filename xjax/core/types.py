@@ -29,81 +29,12 @@ An axis without a letter is spelled out, as in `new_by_block`.
 from collections.abc import Sequence
 import dataclasses
 import enum
-import typing
-from typing import Protocol, runtime_checkable
 
 import numpy as np
-
-if typing.TYPE_CHECKING:
-  import jax
 
 PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
 MOST_RANKS = 1_000_000  # the largest k; metrics have arrays of this size
 AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
-
-
-@dataclasses.dataclass(frozen=True)
-class Shortlist:
-  """Holds the labels that each document of a batch is asked about.
-
-  In training, all gold labels of a document should be among them
-  (networks.heads.shortlist.lost_positives counts the others). core/mesh.py
-  makes Shortlist a pytree of JAX.
-
-  Attributes:
-    ids_BA: int32 label indices in any order, and PAD in the other entries. A
-      document has each label at most once.
-    gold_BA: bool, True for gold labels. It is read only in training, and only
-      where ids_BA is not PAD.
-    weights_BA: float32, how much each entry counts in the loss. None if all
-      entries count equally.
-  """
-
-  ids_BA: 'jax.Array'
-  gold_BA: 'jax.Array'
-  weights_BA: 'jax.Array | None' = dataclasses.field(default=None, kw_only=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-  """Holds a padded batch of documents: NumPy on hosts, jax.Array on a mesh.
-
-  If the zones of documents are kept separate (data.tokens.by_zone), tokens are
-  [B, Z, T] and lengths [B, Z]. Empty zones of a document come last, with
-  length 0. core/mesh.py makes Batch a pytree of JAX.
-
-  Attributes:
-    tokens_BT: int32 token ids, 0 beyond a document's length; None if documents
-      are given as vectors (features_BTD).
-    lengths_B: int32 number of tokens or features.
-    positives_BP: int32 gold label indices, PAD beyond a document's labels.
-    mask_B: bool, False for rows that only fill the batch.
-    doc_B: int32 row of the document in its split, PAD for rows that only fill
-      the batch.
-    weights_BT: float32 weights of sparse features. None for other inputs.
-    segments_BT: None if every document has its own row. If documents share
-      rows, segments_BT and tokens_BT are int32 [rows, T]. segments_BT is 0 at
-      padding, and 1, 2, ... for the first, second, ... document of a row.
-    first_B: int32 index of each document's first token in the flattened token
-      rows of the document's device. None if segments_BT is None.
-    features_BTD: float32 vectors of an external encoder, 0 beyond a document's
-      length. None for other inputs.
-    shortlist: the labels that training scores; None means all labels.
-    proposed: batches of the same documents for other models, whose doc_B are
-      rows of this batch. Only hosts use them.
-  """
-
-  tokens_BT: 'jax.Array | None'
-  lengths_B: 'jax.Array'
-  positives_BP: 'jax.Array'
-  mask_B: 'jax.Array'
-  doc_B: 'jax.Array'
-  weights_BT: 'jax.Array | None' = None
-  segments_BT: 'jax.Array | None' = None
-  first_B: 'jax.Array | None' = None
-  features_BTD: 'jax.Array | None' = None
-  shortlist: Shortlist | None = None
-  proposed: 'tuple[Batch, ...]' = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -187,57 +118,3 @@ class ScoreKind(enum.Enum):
   LOGIT = 'logit'
   PROBABILITY = 'probability'
   MARGIN = 'margin'
-
-
-@runtime_checkable
-class Scorer(Protocol):
-  """Describes a model's interface for evaluation, prediction and strategies.
-
-  Attributes:
-    score_kind: the meaning of the scores.
-    n_labels: only labels with an index below this number are ranked.
-    assigned_above: a label is assigned if its score is above this number. If
-      this is None, a label is assigned if its probability is above 0.5 (margins
-      have no probability).
-    selected_by: how the best labels are searched for: `exact`, `beam=10`,
-      `recall=0.95`, `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.
-  """
-
-  score_kind: ScoreKind
-  n_labels: int
-  assigned_above: float | None
-  selected_by: str
-
-  def topk(
-    self,
-    batch: Batch,
-    k: int,
-    weights: 'jax.Array | None' = None,
-    slices: 'Sequence[jax.Array]' = (),
-    allowed: 'jax.Array | None' = None,
-    sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> 'tuple[jax.Array, jax.Array]':
-    """Returns each document's k best labels, among all labels and per slice.
-
-    Args:
-      batch: documents; padded rows get lists too, which the caller ignores.
-      k: length of the lists.
-      weights: float32 [L], non-negative label weights. If weights are given,
-        labels are ranked by weight times probability; a label of weight 0 is
-        never selected.
-      slices: bool [L] masks. Each mask adds a list of the best labels among the
-        labels of the mask.
-      allowed: bool [L] or [B, L], labels that may be selected.
-      sigmoid: (a, b) with a > 0. If weights are given, the probability of a
-        score z is sigmoid(a z + b). If scores are probabilities, a and b are
-        ignored.
-
-    Returns:
-      ids: int32 [G, B, K], G = 1 + len(slices). List 0 is over all labels. A
-        list is sorted by descending score, then by ascending index. PAD fills a
-        list with fewer than k labels.
-      scores: float32 [G, B, K], -inf where ids are PAD. With weights, a score
-        is weight times probability if score_kind is PROBABILITY, else the
-        logarithm of this product.
-    """
-    ...

@@ -65,7 +65,7 @@ class PaddedConfig(TokensConfig, abstract=True):
     tiny=(8, 16),
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     buckets, where = self.buckets, f'{path}.buckets={self.buckets}'
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
       yield f'{where}: must be one or more ascending lengths, each at least 1'
@@ -242,7 +242,7 @@ class NgramsConfig(TokensConfig, abstract=True):
     tiny=at_most(16),
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.min_ngram > self.max_ngram:
       yield (
         f'{path}.min_ngram={self.min_ngram}: must be at most '
@@ -263,9 +263,9 @@ class TfidfConfig(NgramsConfig):
 class AutoTfidfConfig(NgramsConfig):
   """Stands for the TfidfConfig of the model that is chosen for AutoModel."""
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.max_ngram:
-      yield from super().check(config, path)
+      yield from super().faults(config, path)
 
   def completed(self, max_ngram: int) -> TfidfConfig:
     """Returns the config with all fields set.

@@ -13,10 +13,10 @@ import numpy as np
 
 from xjax.core.rng import host_generator
 from xjax.core.types import Ragged
+from xjax.data.documents import Documents
 from xjax.data.formats.draft import TRAIN
 from xjax.data.labels import HOLD_OUT_RANGE, draw_labels
 from xjax.data.schema import Corpus, LabelSpace, Split
-from xjax.data.shared_documents import SharedDocuments
 from xjax.data.sparse_documents import SparseDocuments
 
 _LEAST_HIDDEN = 0.02  # share of the labels that are hidden in any corpus
@@ -81,16 +81,17 @@ class Fold:
 
 
 def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
-  """Returns some documents of a split.
+  """Returns some documents of a split, which share what they remember.
 
   Args:
     split: the split.
     rows: int [n], the documents, in the order of the result.
     gold: n rows of gold labels, those of the result.
   """
-  documents, ids = split.documents, [split.ids[row] for row in rows.tolist()]
-  if not isinstance(documents, SparseDocuments | SharedDocuments):
-    documents = SharedDocuments(documents)
+  ids = [split.ids[row] for row in rows.tolist()]
+  documents = split.documents
+  if not isinstance(documents, SparseDocuments):
+    documents = Documents.of(documents).remembering()
   features, texts = split.features, split.text_digests
   return Split(
     name=split.name,

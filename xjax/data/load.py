@@ -15,6 +15,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.config import OnError
+from xjax.data.documents import Documents
 from xjax.data.files.faults import (
   Faults,
   plural,
@@ -49,7 +50,6 @@ from xjax.data.labels import (
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
-from xjax.data.shared_documents import SharedDocuments
 from xjax.data.vectors.feature_files import add_features
 
 _IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
@@ -157,7 +157,7 @@ def _cut(
 ) -> Sequence[Document]:
   """Returns documents with only some of their zones."""
   view = functools.partial(_with_zones, zones)
-  if isinstance(documents, SharedDocuments):
+  if isinstance(documents, Documents):
     return documents.seen_as(view, zones)
   return StoredDocuments(documents, view)
 
@@ -382,6 +382,17 @@ def read_input_record(
   if format_.label_field not in fields and 'labels' not in fields:
     document = dataclasses.replace(document, labels=None)
   return document
+
+
+def read_zones(document: str | Document, data: DataConfig) -> Document:
+  """Returns a document with only the zones that a run reads.
+
+  A text becomes a document with one zone. A document that has none of the zones
+  in the config keeps all its zones.
+  """
+  if isinstance(document, str):
+    return Document('', {'text': document})
+  return model_view(data, document)
 
 
 def model_view(data: DataConfig, document: Document) -> Document:

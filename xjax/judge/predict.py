@@ -1,95 +1,143 @@
 """Predicts the labels of a split."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 
 from absl import logging
 import numpy as np
 
-from xjax.core.distributed import rank_documents
 from xjax.core.errors import DataError
-from xjax.core.progress import progress
-from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.core.progress import Progress
+from xjax.core.ranking import Lists, Query, RanksDocuments, mask_of
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.documents import Documents
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import LabelSpace, Split
+from xjax.judge.label_lists import LabelLists, list_length
 from xjax.judge.metrics.slices import ALL, cut_gold, judged_masks
-from xjax.judge.predictions import Lists, Predictions, list_length
+from xjax.judge.predictions import Predictions
 
 
 def predict(
-  scorer: Scorer,
-  batches: Iterable[Batch],
+  scorer: RanksDocuments,
   split: Split,
   space: LabelSpace,
   depth: int,
   slices: Sequence[np.ndarray] = (),
+  documents: Documents | None = None,
+  on_block: Callable[[int], None] | None = None,
+  measured: bool = False,
 ) -> Predictions:
   """Makes top-k lists over all labels and per slice, in one pass.
 
-  Labels that the space leaves out are in no list, and are no gold labels.
-
-  With several processes, each process scores the rows that it reads, and all
-  processes get the lists of all documents.
+  Labels that the space leaves out are in no list, and are no gold labels. All
+  processes call this function, and get the lists of all documents.
 
   Args:
     scorer: ranks labels.
-    batches: this process's rows of the batches. Every document of the split is
-      in exactly one batch of one process. All processes have the same number of
-      batches.
     split: the documents, with their ids and gold.
     space: the labels, with their slices.
     depth: length of the lists; see list_length.
     slices: bool [L], further slices that get lists (Predictions.requested).
+    documents: the documents of the split as a scorer reads them; None for
+      Documents.of_split(split).
+    on_block: as in Query.
+    measured: whether to measure what the search for labels loses
+      (Predictions.recalls).
 
   Raises:
     ConfigError: the lists do not fit into memory.
-    ValueError: a document is in no batch or in several batches; the scorer
-      ranks a label whose index is not below scorer.n_labels; or the scorer
-      gives a label two different scores for one document.
+    ValueError: the scorer ranks a label whose index is not below
+      scorer.n_labels, or gives a label two different scores for one document.
     DataError: a score is not finite.
   """
   masks = space.masks()
-  each = (*masks.values(), *slices)
-  depth = list_length(depth, scorer.n_labels)
-  filters = {} if space.allowed is None else {'allowed': space.allowed}
-  with progress(batches, f'judging {split.name}', unit='batch') as shown:
-    ids, scores, seen = rank_documents(
-      shown,
-      functools.partial(scorer.topk, k=depth, slices=each, **filters),
-      len(split),
-      depth,
-      1 + len(each),
+  if documents is None:
+    documents = Documents.of_split(split)
+  with Progress(
+    f'judging {split.name}', len(documents), unit='document'
+  ) as shown:
+
+    def ranked(n: int) -> None:
+      shown.update(n)
+      if on_block:
+        on_block(n)
+
+    query = Query(
+      list_length(depth, scorer.n_labels),
+      (*masks.values(), *slices),
+      space.allowed,
+      measured=len(masks) if measured else None,
+      on_block=ranked,
     )
-  if (seen != 1).any():
-    raise ValueError(
-      f'{(seen == 0).sum()} documents of {split.name} are in no batch, '
-      f'{(seen > 1).sum()} are in several batches'
-    )
-  if ids.size and ids.max() >= scorer.n_labels:
-    raise ValueError(
-      f'the scorer ranked label {ids.max()}, but it scores only '
-      f'{scorer.n_labels} labels'
-    )
-  check_scores(ids, scores, split.ids, split.source)
+    found = scorer.rank(documents, query)
+  _check_ids(found, scorer.n_labels)
+  check_scores(found.ids_GNK, found.scores_GNK, split.ids, split.source)
   names = (ALL, *masks)
-  lists = [Lists(*both) for both in zip(ids, scores, strict=True)]
+  lists = list(map(LabelLists, found.ids_GNK, found.scores_GNK))
   predictions = _predictions(
-    scorer.score_kind,
-    scorer.n_labels,
-    split,
-    space,
-    dict(zip(names, lists)),
+    scorer.score_kind, scorer.n_labels, split, space, dict(zip(names, lists))
   )
   predictions = dataclasses.replace(
     predictions,
     assigned_above=scorer.assigned_above,
     selected_by=scorer.selected_by,
     requested=tuple(zip(slices, lists[len(names) :], strict=True)),
+    recalls=recalls_of(found.kept, predictions.gold, masks),
   )
   if fault := predictions.fault():
     raise ValueError(f'{split.name}: {fault}')
   return predictions
+
+
+def _check_ids(lists: Lists, n_labels: int) -> None:
+  highest = lists.ids_GNK.max(initial=PAD)
+  if highest >= n_labels:
+    raise ValueError(
+      f'the scorer ranked label {highest}, but it scores only {n_labels} labels'
+    )
+
+
+def recalls_of(
+  kept: Mapping[str, np.ndarray], gold: Ragged, masks: Mapping[str, np.ndarray]
+) -> dict[str, dict[str, float]]:
+  """Returns the mean recall of each step, for all labels and for each slice.
+
+  A label that a step loses cannot be predicted any more. So the recall of a
+  step is an upper bound of the recall of the model. These steps are measured:
+
+  - `shortlist recall@A`: the shortlist of A labels;
+  - `level r recall@K`: the K clusters that are kept in level r, where 0 is the
+    coarsest level;
+  - `union recall@A`: the lists of all runs of an ensemble or all proposers of a
+    stack, at most A labels.
+
+  Args:
+    kept: step -> int32 [G, N], how many gold labels of a document the step
+      keeps, of all labels and then of each slice (Lists.kept).
+    gold: the measured gold labels of the N documents.
+    masks: slice name -> bool [L], the labels of the slice.
+
+  Returns:
+    Slice name -> step -> mean over the documents that have gold labels in the
+    slice. A slice without gold labels has no entry. The dict is empty if
+    nothing is measured.
+  """
+  if not kept:
+    return {}
+  inside = {name: mask_of(gold.values, mask) for name, mask in masks.items()}
+  golds = {ALL: gold} | {name: gold.keep(x) for name, x in inside.items()}
+  recalls = {}
+  for row, (name, cut) in enumerate(golds.items()):
+    has_N = cut.lengths > 0
+    if has_N.any():
+      counts = cut.lengths[has_N]
+      recalls[name] = {
+        step: float((kept_GN[row, has_N] / counts).mean())
+        for step, kept_GN in kept.items()
+      }
+  return recalls
 
 
 def check_scores(
@@ -127,7 +175,7 @@ def _predictions(
   n_scored: int,
   split: Split,
   space: LabelSpace,
-  lists: Mapping[str, Lists],
+  lists: Mapping[str, LabelLists],
 ) -> Predictions:
   gold = split.gold
   if space.allowed is not None:
@@ -191,7 +239,7 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
     ids[: len(best)] = best
     scores[: len(best)] = counts[best] / max(space.n_train, 1)
     shape = (len(split), depth)
-    lists[name] = Lists(
+    lists[name] = LabelLists(
       np.broadcast_to(ids, shape), np.broadcast_to(scores, shape)
     )
   return _predictions(ScoreKind.PROBABILITY, n_scored, split, space, lists)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
-import hashlib
 import os
 
 import numpy as np
@@ -13,165 +12,14 @@ from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
+from xjax.judge.files.saved_predictions import (
+  SCHEMA,
+  labels_sha256,
+  read_saved,
+)
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL, judged_masks
 
-_SHORT = 64  # lists of at most this length are never cut
-
-
-def list_length(depth: int, n_labels: int) -> int:
-  """Returns the length K of lists; no long list has more places than labels.
-
-  Args:
-    depth: the length that the user asks for.
-    n_labels: number of labels that can be listed.
-  """
-  return min(depth, max(n_labels, _SHORT))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Lists:
-  """Holds the top-k lists of N documents.
-
-  Attributes:
-    ids: int32 [N, K] label indices, in descending order of score; labels with
-      equal scores are in ascending order of index. PAD after the last label.
-    scores: float32 [N, K], -inf where ids are PAD.
-  """
-
-  ids: np.ndarray
-  scores: np.ndarray
-
-  @property
-  def lengths(self) -> np.ndarray:
-    """Returns the number of labels in each list, int64 [N]."""
-    return (self.ids != PAD).sum(-1)
-
-  def floor(self, n_listable: int) -> np.ndarray:
-    """Returns an upper bound of the scores of labels outside each list.
-
-    Args:
-      n_listable: number of labels that could be listed. A list has all these
-        labels if K is at least n_listable, or if the list ends in PAD.
-
-    Returns:
-      float32 [N]; -inf for a list that has all labels.
-    """
-    ended = self.ids[:, -1] == PAD
-    whole = ended | (self.ids.shape[1] >= n_listable)
-    return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
-
-  def last_score(self, n_listable: int) -> np.ndarray:
-    """Returns the score below which a search may have missed labels.
-
-    A search that is not exact may end a list before all labels are listed. So a
-    list that ends in PAD does not have all labels.
-
-    Args:
-      n_listable: number of labels that could be listed.
-
-    Returns:
-      float32 [N], the last score of each list; inf for a list without labels,
-      and -inf for a list that has all labels.
-    """
-    lengths = self.lengths
-    last = np.maximum(lengths - 1, 0)[:, None]
-    scores = np.take_along_axis(self.scores, last, 1)[:, 0]
-    scores = np.where(lengths == 0, np.float32(np.inf), scores)
-    return np.where(lengths >= n_listable, np.float32(-np.inf), scores)
-
-  def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
-    """Returns which entries are gold, bool [N, K].
-
-    Args:
-      gold: N rows of gold label indices.
-      n_labels: number of labels; all label indices are below it.
-    """
-    # A (document, label) pair is stored as one integer. 64 bits are enough for
-    # a billion documents and a billion labels.
-    rows = np.arange(len(gold), dtype=np.int64)
-    owners = np.repeat(rows, gold.lengths)
-    pairs = owners * n_labels + gold.values
-    is_gold = np.isin(rows[:, None] * n_labels + self.ids, pairs)
-    return is_gold & (self.ids != PAD)
-
-  def cut(self, mask: np.ndarray) -> 'Lists':
-    """Keeps the entries whose labels are in a slice; PAD and -inf follow.
-
-    Args:
-      mask: bool [L], the labels of the slice.
-    """
-    kept = self.ids != PAD
-    kept[kept] = mask[self.ids[kept]]
-    return self._keep(kept)
-
-  def above(self, floor: np.ndarray) -> 'Lists':
-    """Keeps the entries whose score is above the floor of their document.
-
-    Args:
-      floor: float32 [N], the floor of each document.
-    """
-    return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
-
-  def first(self, k: int | None) -> 'Lists':
-    """Keeps the first k entries of each list, or all entries if k is None."""
-    return Lists(self.ids[:, :k], self.scores[:, :k])
-
-  @classmethod
-  def merge(cls, parts: Sequence['Lists']) -> 'Lists':
-    """Merges several lists of the same documents.
-
-    In the result, each label occurs at most once per document. If a label has
-    several scores because of rounding, the highest score is kept.
-    """
-    ids = np.concatenate([part.ids for part in parts], axis=1)
-    scores = np.concatenate([part.scores for part in parts], axis=1)
-    order = np.lexsort((ids, -scores), axis=-1)
-    ids = np.take_along_axis(ids, order, -1)
-    scores = np.take_along_axis(scores, order, -1)
-    # The sort is stable, so the first entry of a label has its highest score.
-    by_label = np.argsort(ids, axis=-1, kind='stable')
-    in_order = np.take_along_axis(ids, by_label, -1)
-    kept_in_order = in_order != PAD
-    kept_in_order[:, 1:] &= in_order[:, 1:] != in_order[:, :-1]
-    kept = np.zeros(ids.shape, bool)
-    np.put_along_axis(kept, by_label, kept_in_order, -1)
-    return cls(ids, scores)._keep(kept)
-
-  def shortened(self, kept: np.ndarray) -> 'Lists':
-    """Keeps some entries, and cuts all lists where the first list is unknown.
-
-    A list is full if it does not end in PAD. If a full list loses a label, the
-    next label of the document is not known. So all lists are cut to the length
-    of the shortest list that was full before. A list that was not full has all
-    predicted labels of its document, so its length does not count.
-
-    Args:
-      kept: bool [N, K], the entries to keep; False where ids are PAD.
-
-    Returns:
-      Lists of length 0 if a full list loses all its labels.
-    """
-    is_full = self.ids[:, -1] != PAD
-    if not (is_full & ~kept.all(-1)).any():
-      return self._keep(kept)
-    depth = int(kept.sum(-1)[is_full].min())
-    return self._keep(kept).first(depth)
-
-  def _keep(self, kept: np.ndarray) -> 'Lists':
-    """Keeps the entries where `kept` is True; PAD and -inf follow.
-
-    Args:
-      kept: bool [N, K].
-    """
-    order = np.argsort(~kept, axis=-1, kind='stable')
-    ids = np.where(kept, self.ids, PAD)
-    scores = np.where(kept, self.scores, np.float32(-np.inf))
-    return Lists(
-      np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
-    )
-
-
-SCHEMA = 1
 EXACT = 'exact'
 # Kind of search, as it is saved in the file -> text for readers.
 _SELECTIONS = {
@@ -236,7 +84,7 @@ class Predictions:
   doc_ids: Sequence[str]
   labels: Sequence[str]
   train_counts: np.ndarray
-  lists: Mapping[str, Lists]
+  lists: Mapping[str, LabelLists]
   gold: Ragged | None = None
   held_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
@@ -250,7 +98,7 @@ class Predictions:
   recalls: Mapping[str, Mapping[str, float]] = dataclasses.field(
     default_factory=dict
   )
-  requested: Sequence[tuple[np.ndarray, Lists]] = ()
+  requested: Sequence[tuple[np.ndarray, LabelLists]] = ()
   hierarchy: Hierarchy | None = None
   dropped: Sequence[str] = ()
 
@@ -306,7 +154,7 @@ class Predictions:
       'shortlist',
     )
 
-  def own_lists(self, name: str, mask: np.ndarray) -> Lists | None:
+  def own_lists(self, name: str, mask: np.ndarray) -> LabelLists | None:
     """Returns the lists that the scorer made for a slice; None if it did not.
 
     Args:
@@ -369,8 +217,8 @@ class Predictions:
     rows = np.flatnonzero(kept).tolist()
     gold = self.gold
 
-    def some(lists: Lists) -> Lists:
-      return Lists(lists.ids[kept], lists.scores[kept])
+    def some(lists: LabelLists) -> LabelLists:
+      return LabelLists(lists.ids[kept], lists.scores[kept])
 
     return dataclasses.replace(
       self,
@@ -385,8 +233,8 @@ class Predictions:
     """Returns predictions that leave out further labels.
 
     The labels are removed from gold and from lists. If full lists lose labels,
-    all lists of the slice become shorter (Lists.shortened). A slice that would
-    lose whole lists has no lists of its own any more.
+    all lists of the slice become shorter (LabelLists.shortened). A slice that
+    would lose whole lists has no lists of its own any more.
 
     Args:
       labels: integers, indices of the labels, which may be left out already.
@@ -429,9 +277,9 @@ class Predictions:
     number = np.full(len(self.labels), PAD, np.int32)
     number[kept] = np.arange(len(kept))
 
-    def renumbered(lists: Lists) -> Lists:
+    def renumbered(lists: LabelLists) -> LabelLists:
       ids = np.where(lists.ids == PAD, PAD, number[lists.ids])
-      return Lists(ids.astype(np.int32), lists.scores)
+      return LabelLists(ids.astype(np.int32), lists.scores)
 
     gold, held_out = self.gold, number[self.held_out]
     labels, dropped = (
@@ -526,9 +374,7 @@ class Predictions:
         wrong dtype or shape, or has impossible values. The message contains
         the path of the file and the name of the array.
     """
-    from xjax.judge.files.saved_predictions import read_saved
-
-    predictions = read_saved(path)
+    predictions = cls(**read_saved(path))
     if fault := predictions.fault():
       raise DataError(f'{path}: {fault}')
     return predictions
@@ -563,14 +409,3 @@ def _two_scores(
     return None
   at = int(np.argmax(apart))
   return int(rows[at]), int(ids[rows[at], places[at]])
-
-
-def labels_sha256(labels: Sequence[str]) -> str:
-  """Returns the SHA-256 of all label ids in order, as hexadecimal digits.
-
-  A newline follows each id.
-  """
-  digest = hashlib.sha256()
-  for label in labels:
-    digest.update(label.encode() + b'\n')
-  return digest.hexdigest()

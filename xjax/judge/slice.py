@@ -8,11 +8,12 @@ import numpy as np
 from xjax.core.allocation import power_of_two
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.label_sums import LabelTable
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut_gold
 from xjax.judge.metrics.sums import DocumentBlock
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 ROWS = 8192  # a block has at most this many documents
 # Blocks are padded to at least _FEWEST_ROWS rows, and rows to at least
@@ -44,7 +45,7 @@ class Slice:
       only concepts of the hierarchy (Predictions.dropped).
   """
 
-  lists: Lists
+  lists: LabelLists
   floor: np.ndarray
   is_cut: bool
   is_all: bool
@@ -199,7 +200,7 @@ class Slice:
 
 def _cut_lists(
   predictions: Predictions, mask: np.ndarray
-) -> tuple[Lists, np.ndarray]:
+) -> tuple[LabelLists, np.ndarray]:
   """Cuts a slice's lists from the saved lists, and computes the floors.
 
   Args:
@@ -235,7 +236,7 @@ def _cut_lists(
   floor = np.minimum(floor, np.max(floors, axis=0))
   # Entries at or below the floor are left out, because a label that is in no
   # list may have a higher score.
-  merged = Lists.merge([lists, *others.values()]).cut(mask).above(floor)
+  merged = LabelLists.merge([lists, *others.values()]).cut(mask).above(floor)
   # If a strategy chose the lists of `all`, these lists may be shorter than the
   # lists of other slices.
   deep = list(others.values()) if predictions.strategy and others else [lists]

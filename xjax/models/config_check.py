@@ -17,9 +17,6 @@ from xjax.core.config_part import (
   parts_in,
 )
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
-from xjax.models.model_configs import ModelConfig
-from xjax.models.train_configs import TrainConfig
 
 
 def field_fault(holder: Any, path: str) -> str | None:
@@ -59,14 +56,14 @@ def field_fault(holder: Any, path: str) -> str | None:
   return None
 
 
-def check_config(config: Config) -> None:
+def check_config(config: ConfigPart) -> None:
   """Checks the names, types and bounds of fields, and that fields fit together.
 
   Raises:
     ConfigError: the config has faults. The message has a line per fault, and
       each line has the path of a field.
   """
-  if not isinstance(config, Config):
+  if not isinstance(config, ConfigPart):
     raise ConfigError(
       f'get_config() must return a Config, not {type(config).__name__}'
     )
@@ -76,7 +73,7 @@ def check_config(config: Config) -> None:
       raise ConfigError('\n'.join(faults))
 
 
-def check_values(config: Config) -> None:
+def check_values(config: ConfigPart) -> None:
   """Checks only the types and bounds of single fields; see check_config.
 
   Raises:
@@ -178,16 +175,14 @@ def _type_text(hint: Any) -> str:
   return getattr(hint, '__name__', str(hint))
 
 
-def _training_faults(config: Config, path: str) -> Iterator[str]:
+def _training_faults(config: ConfigPart, path: str) -> Iterator[str]:
   """Yields a fault if config.train cannot train config.model."""
   model, train = config.model, config.train
-  if isinstance(model, train.trains):
+  if isinstance(train, model.trained_by):
     return
+  base = typing.get_type_hints(type(config))['model']
   needs = [
-    f'{model_kind.__name__} needs {train_kind.__name__}'
-    for train_kind in kinds(TrainConfig)
-    for model_kind in kinds(ModelConfig)
-    if issubclass(model_kind, train_kind.trains)
+    f'{kind.__name__} needs {kind.trained_by.__name__}' for kind in kinds(base)
   ]
   yield (
     f'{path}.train={type(train).__name__}() does not go with '
@@ -196,11 +191,11 @@ def _training_faults(config: Config, path: str) -> Iterator[str]:
 
 
 def _faults_between(
-  part: ConfigPart, path: str, config: Config | None = None
+  part: ConfigPart, path: str, config: ConfigPart | None = None
 ) -> Iterator[str]:
   """Yields the faults that check() finds in a part and in its inner parts."""
   config = config or part
-  yield from part.check(config, path)
+  yield from part.faults(config, path)
   if part.is_stage:
     return
   for name in _field_names(part):

@@ -1,19 +1,19 @@
 """Converts configs to JSON and back, and compares two configs."""
 
+from collections.abc import Callable
 import dataclasses
 import enum
 import json
 import os
 import pathlib
 import typing
-from typing import Any
+from typing import Any, TypeVar
 
 from xjax.core.config_part import has_kinds, kind_named, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.json_lines import parse_object
-from xjax.models.config import Config
-from xjax.models.config_check import check_values
 
+T = TypeVar('T')
 _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
@@ -48,7 +48,7 @@ def to_json(value: Any) -> Any:
   return value
 
 
-def from_json(value: Any, cls: type = Config) -> Any:
+def from_json(value: Any, cls: type) -> Any:
   """Builds a config from the JSON values that to_json returns.
 
   Absent fields get their default values.
@@ -64,17 +64,24 @@ def from_json(value: Any, cls: type = Config) -> Any:
   return _dataclass(value, cls, '')
 
 
-def load_config(path: str | os.PathLike) -> Config:
-  """Reads a config.json.
+def read_part(
+  path: str | os.PathLike, cls: type[T], check: Callable[[T], None]
+) -> T:
+  """Reads a file of a part, such as config.json.
+
+  Args:
+    path: the file.
+    cls: class of the part.
+    check: raises ConfigError if a field is not within its bounds.
 
   Raises:
     DataError: the file is absent, damaged, or from another version of xjax; or
       a field is not within its bounds.
   """
   try:
-    config = from_json(parse_object(pathlib.Path(path).read_bytes()))
-    check_values(config)
-    return config
+    part = from_json(parse_object(pathlib.Path(path).read_bytes()), cls)
+    check(part)
+    return part
   except (OSError, ValueError, ConfigError) as error:
     raise DataError(
       f'{path}: cannot be read as a config of xjax ({error})'

@@ -1,25 +1,44 @@
 """Computes which words explain the labels of a document."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import math
-import typing
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
 from xjax.core.progress import progress
-from xjax.core.types import PAD, Batch
+from xjax.data.documents import Documents
+from xjax.data.schema import Document
 from xjax.data.text.word_shares import WordShares
-from xjax.judge.prediction_lines import WeightedFeature
-
-if typing.TYPE_CHECKING:
-  from xjax.models.neural.model_scorer import ModelScorer
+from xjax.data.text.words import WordPlace
+from xjax.judge.prediction_lines import (
+  WeightedFeature,
+  WeightedWord,
+  weighted_words,
+)
 
 BEYOND = np.iinfo(np.int32).max  # a place after the end of every document
 
 
 _BASE = 'base'  # names the part of a score that all pairs have
+
+
+class WordReader(Protocol):
+  """Reads the words of documents as a model does."""
+
+  def document(self, document: str | Document) -> Document:
+    """Returns a document with only the zones that the model reads."""
+
+  def words(self, document: str | Document) -> list[WordPlace]:
+    """Returns the words of a document that the model reads, in order."""
+
+
+class WordFeaturiser(WordReader, Protocol):
+  """Divides the features of documents among their words."""
+
+  def word_shares(self, document: str | Document) -> WordShares:
+    """Returns which share of each feature comes from each word."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +86,8 @@ class LabelExplanations:
   to the score of the label (contributions_of).
 
   Attributes:
+    documents: the N documents.
+    reader: reads their words as the model does.
     at_NKW: int32, places of the W words with the largest weights for each
       label. The places are in descending order of weight; places with equal
       weights are in ascending order. If fewer than W words explain a label, the
@@ -79,83 +100,38 @@ class LabelExplanations:
       come from features of pairs.
   """
 
+  documents: Documents
+  reader: WordReader
   at_NKW: np.ndarray
   weights_NKW: np.ndarray
   words: int
   first: list[np.ndarray]
   shares: FeatureShares | None = None
 
+  def why(self, row: int) -> list[tuple[WeightedWord, ...]]:
+    """Returns the words that explain the K labels of a document best."""
+    zones, words = self.read(row)
+    return [
+      weighted_words(zones, words, at_W, weights_W)[: self.words]
+      for at_W, weights_W in zip(
+        self.at_NKW[row], self.weights_NKW[row], strict=True
+      )
+    ]
+
+  def read(self, row: int) -> tuple[Document, list[WordPlace]]:
+    """Returns a document as the model reads it, and its words, in order."""
+    document = self.documents[row]
+    return self.reader.document(document), self.reader.words(document)
+
   def features(self, row: int) -> list[tuple[WeightedFeature, ...]]:
     """Returns the features of each label of a document; [] if none exist."""
     return self.shares.of(row) if self.shares else []
 
 
-def attention_of(
-  scorer: 'ModelScorer',
-  batches: Iterable[Batch],
-  ids_NK: np.ndarray,
-  words: int,
-  n_special: int = 0,
-  n_first: int = 0,
-  width: int = 0,
-) -> LabelExplanations:
-  """Computes to which tokens of a document the labels of the document attend.
-
-  Args:
-    scorer: model whose labels attend to words.
-    batches: batches with every document once.
-    ids_NK: int32, the labels of each document, PAD after the last label.
-    words: int, how many words to show for each label.
-    n_special: int, number of tokens of a document that are not words; W is
-      words + n_special.
-    n_first: int. For the first n_first documents, the weights of all tokens are
-      kept.
-    width: int, length to which shorter lists of labels are padded, because a
-      program is compiled for each length.
-
-  Returns:
-    The tokens with the most attention and their weights.
-  """
-  shape = (*ids_NK.shape, words + n_special)
-  at_NKW = np.full(shape, BEYOND, np.int32)
-  weights_NKW = np.zeros(shape, np.float32)
-  first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
-  wider = max(0, width - ids_NK.shape[1])
-  padded_NK = np.pad(ids_NK, ((0, 0), (0, wider)), constant_values=PAD)
-  with progress(batches, 'explaining', unit='batch') as shown:
-    for batch in shown:
-      alpha_BKT = scorer.attention(batch, padded_NK[batch.doc_B])
-      alpha_BKT = alpha_BKT[:, : ids_NK.shape[1]]
-      at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
-      listed = at_BKW.shape[2]
-      real_B = batch.doc_B != PAD
-      rows = batch.doc_B[real_B]
-      at_NKW[rows, :, :listed] = at_BKW[real_B]
-      weights_NKW[rows, :, :listed] = np.take_along_axis(
-        alpha_BKT, at_BKW, axis=2
-      )[real_B]
-      for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
-        if row < len(first):
-          first[row] = alpha_KT
-  return LabelExplanations(at_NKW, weights_NKW, words, first)
-
-
-@runtime_checkable
-class LinearScorer(Protocol):
-  """Scores labels by weighted sums of features."""
-
-  def feature_weights(
-    self, features: np.ndarray, labels: np.ndarray
-  ) -> np.ndarray:
-    """Returns the weights of features [D] in labels [K], float64 [D, K].
-
-    The entry PAD of `labels` has weights 0.
-    """
-
-
 def contributions_of(
-  scorer: LinearScorer,
-  documents: Iterable[WordShares],
+  weights_of: Callable[[np.ndarray, np.ndarray], np.ndarray],
+  featuriser: WordFeaturiser,
+  documents: Documents,
   ids_NK: np.ndarray,
   words: int,
   n_first: int = 0,
@@ -172,8 +148,11 @@ def contributions_of(
   sum of its contributions. Only words with a sum above 0 are listed.
 
   Args:
-    scorer: the model.
-    documents: the features of N documents, by word. They are read once.
+    weights_of: function that takes features [D] and labels [K], and returns the
+      weights of the features in the labels, float64 [D, K]. The label PAD has
+      weights 0.
+    featuriser: divides the features of documents among words.
+    documents: N documents.
     ids_NK: int32, the labels of each document, PAD after the last label.
     words: int, how many words to list for each label.
     n_first: int. For the first n_first documents, the contributions of all
@@ -183,9 +162,10 @@ def contributions_of(
     The words with the largest contributions. W is at most `words`.
   """
   lists, first = [], []
-  with progress(documents, 'explaining', total=len(ids_NK)) as shown:
+  shares = map(featuriser.word_shares, documents)
+  with progress(shares, 'explaining', total=len(ids_NK)) as shown:
     for ids_K, document in zip(ids_NK, shown, strict=True):
-      weights_DK = scorer.feature_weights(document.features, ids_K)
+      weights_DK = weights_of(document.features, ids_K)
       contributions_KT = document.contributions(weights_DK)
       lists.append(_largest(contributions_KT, document.terms, words))
       if len(first) < n_first:
@@ -197,7 +177,9 @@ def contributions_of(
     for number, (at_W, weights_W) in enumerate(row):
       at_KW[number, : len(at_W)] = at_W
       weights_KW[number, : len(at_W)] = weights_W
-  return LabelExplanations(at_NKW, weights_NKW, words, first)
+  return LabelExplanations(
+    documents, featuriser, at_NKW, weights_NKW, words, first
+  )
 
 
 def _largest(

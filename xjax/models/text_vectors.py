@@ -23,6 +23,7 @@ from xjax.data.files.json_lines import parse_object
 from xjax.data.text.subwords import Subwords
 
 # Encoders are found among the classes that are imported.
+from xjax.networks.encoders import bert, xlnet  # noqa: F401
 from xjax.networks.encoders.encoder import EncoderInputs, PretrainedConfig
 from xjax.networks.pretrained.architecture import (
   Architecture,

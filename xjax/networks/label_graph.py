@@ -78,7 +78,7 @@ class GraphLayers(GraphConfig):
     'paper.',
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.joining is not Joining.CONCAT:
       return
     if not getattr(config.model.head, 'concatenates', False):

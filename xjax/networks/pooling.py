@@ -121,7 +121,7 @@ class ClsConfig(PoolingConfig):
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
     return Cls(dim, self, rngs=rngs)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if not config.model.encoder.pretrained:
       yield (
         f'{path}=ClsConfig(...): needs config.model.encoder='

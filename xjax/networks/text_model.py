@@ -3,7 +3,6 @@
 Its parts are an embedding, an encoder, a pooling and a head.
 """
 
-from collections.abc import Iterator
 import dataclasses
 from typing import Any
 
@@ -12,20 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.config_part import field, kinds_that
+from xjax.core.config_part import ConfigPart, field
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import documents_second
-from xjax.core.types import Batch
-from xjax.data.config import (
-  FeatureFilesConfig,
-  SubwordsConfig,
-  TokensConfig,
-  WordsConfig,
-)
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.label_trees.levels import LabelLevels
+from xjax.data.schema import LabelSpace
 from xjax.losses.loss import ChunkLoss, LabelWeights
-from xjax.models.model_configs import ModelConfig
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import (
   EncoderConfig,
@@ -51,15 +44,12 @@ from xjax.networks.rows.any_head import any_head_loss
 from xjax.networks.rows.fused import RowStep, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss
 from xjax.networks.rows.update import Slots
-from xjax.networks.shortlists import AllLabels, ShortlistConfig
 from xjax.networks.views.view import NoViews, ViewInputs, Views, ViewsConfig
 
 
 @dataclasses.dataclass
-class NeuralModel(ModelConfig):
+class TextModelConfig(ConfigPart, abstract=True):
   """Chooses a neural network: its embedding, encoder, pooling and head."""
-
-  reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
 
   embedding: InputConfig = field(
     EmbeddingConfig, 'Turns each token into a vector.'
@@ -74,10 +64,7 @@ class NeuralModel(ModelConfig):
   head: HeadConfig = field(
     LabelAttentionConfig, 'Computes the scores of labels.'
   )
-  shortlist: ShortlistConfig = field(
-    AllLabels, 'The labels of a document that are scored.'
-  )
-
+  _: dataclasses.KW_ONLY
   views: ViewsConfig = field(
     NoViews, 'Further views of training documents, and the loss of the views.'
   )
@@ -87,29 +74,20 @@ class NeuralModel(ModelConfig):
     """Returns whether the model reads the parents of labels."""
     return self.head.reads_parents or self.views.reads_parents
 
-  def check_tokens(self, config: Any) -> Iterator[str]:
-    tokens, encoder = config.data.tokens, self.encoder
-    kind = f'config.data.tokens={type(tokens).__name__}(...)'
-    if tokens.by_zone != encoder.by_zone:
-      yield (
-        f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
-        f'config.model.encoder={kinds_that("by_zone", EncoderConfig)}, and '
-        'False with every other encoder'
-      )
-    if not isinstance(tokens, self.embedding.reads):
-      yield (
-        f'{kind}: config.model.embedding={type(self.embedding).__name__}(...) '
-        f'needs config.data.tokens={self.embedding.reads.__name__}(...)'
-      )
-    if tokens.pretrained != encoder.pretrained:
-      tokens_kinds = kinds_that('pretrained', TokensConfig)
-      encoders = (
-        f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}'
-      )
-      yield (
-        f'{kind}: config.data.tokens={tokens_kinds} and {encoders} can only be '
-        'used together'
-      )
+  def scored_labels(self, space: LabelSpace) -> int:
+    """Returns n; the model scores the first n labels of the space."""
+    return space.n_inside if self.head.describes else space.n_trained
+
+  def hierarchy(self, space: LabelSpace) -> Hierarchy:
+    """Returns the hierarchy of the labels that the model scores.
+
+    The other labels of the label space are concepts, like the other concepts of
+    the taxonomy (see Hierarchy.of_space).
+
+    Raises:
+      DataError: a label is its own ancestor.
+    """
+    return Hierarchy.of_space(space, self.scored_labels(space))
 
 
 _PARTS = {
@@ -160,7 +138,7 @@ class TextModel(nnx.Module):
     self.dtype = jnp.dtype(dtype)
     self.summary_last = summary_last
 
-  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
+  def features(self, batch: TokenBatch, rngs: nnx.Rngs | None = None) -> Any:
     """Computes the input of the head from a batch, on the context mesh.
 
     Args:
@@ -174,7 +152,7 @@ class TextModel(nnx.Module):
     """
     return self.head.prepare(self._head_input(batch, rngs))
 
-  def loss_features(self, pooled: Any, batch: Batch) -> Any:
+  def loss_features(self, pooled: Any, batch: TokenBatch) -> Any:
     """Computes what the head's loss reads, the result of head.prepare_loss.
 
     Args:
@@ -183,7 +161,7 @@ class TextModel(nnx.Module):
     """
     return self._gathered(self.head.prepare_loss(pooled), batch)
 
-  def vectors(self, batch: Batch) -> jax.Array:
+  def vectors(self, batch: TokenBatch) -> jax.Array:
     """Computes one vector of each document, on the context mesh.
 
     Args:
@@ -200,7 +178,7 @@ class TextModel(nnx.Module):
 
   def _head_input(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     rngs: nnx.Rngs | None,
     kept_BT: jax.Array | None = None,
   ) -> Any:
@@ -218,7 +196,7 @@ class TextModel(nnx.Module):
 
   def _pooled(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     rngs: nnx.Rngs | None,
     kept_BT: jax.Array | None = None,
   ) -> Any:
@@ -242,7 +220,7 @@ class TextModel(nnx.Module):
 
   def loss(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     loss: ChunkLoss,
     rngs: nnx.Rngs | None = None,
     weights: LabelWeights | None = None,
@@ -272,7 +250,7 @@ class TextModel(nnx.Module):
 
   def _view_loss(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     loss: ChunkLoss,
     rngs: nnx.Rngs | None,
     weights: LabelWeights | None,
@@ -295,7 +273,7 @@ class TextModel(nnx.Module):
       total = head.loss(features, batch.positives_BP, mask_B, loss, weights)
     return total, pooled
 
-  def _kept(self, batch: Batch, rngs: nnx.Rngs | None) -> jax.Array:
+  def _kept(self, batch: TokenBatch, rngs: nnx.Rngs | None) -> jax.Array:
     """Returns the factors of the words of the second view, float32 [B, T]."""
     if self.embedding is None:
       table = self.encoder.embeddings.word[...]
@@ -303,7 +281,7 @@ class TextModel(nnx.Module):
       table = self.embedding.table[...]
     return self.views.kept(batch, table, rngs)
 
-  def _gathered(self, features: Any, batch: Batch) -> Any:
+  def _gathered(self, features: Any, batch: TokenBatch) -> Any:
     """Returns the features as they are.
 
     Nothing in training overrides this method. Only the model of a plan does
@@ -314,7 +292,7 @@ class TextModel(nnx.Module):
 
   def fused_loss(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     loss: ChunkLoss,
     rngs: nnx.Rngs | None,
     weights: LabelWeights | None,
@@ -344,7 +322,7 @@ class TextModel(nnx.Module):
       head = head.ready(rngs)
     return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
 
-  def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
+  def attention(self, batch: TokenBatch, ids_BK: jax.Array) -> jax.Array:
     """Returns how much each label attends to each token (`attention_weights`).
 
     Args:
@@ -358,7 +336,7 @@ class TextModel(nnx.Module):
     return attention_weights(self.head.ready(), self.features(batch), ids_BK)
 
 
-def _time_first(batch: Batch) -> jax.Array:
+def _time_first(batch: TokenBatch) -> jax.Array:
   """Returns the inputs of a batch, with time as the first axis.
 
   Returns:
@@ -369,7 +347,7 @@ def _time_first(batch: Batch) -> jax.Array:
   return jnp.moveaxis(batch.tokens_BT, -1, 0)
 
 
-def _real_tokens(steps: int, batch: Batch) -> jax.Array:
+def _real_tokens(steps: int, batch: TokenBatch) -> jax.Array:
   """Returns which tokens of a batch are real, and not padding.
 
   Args:
@@ -387,7 +365,7 @@ def _real_tokens(steps: int, batch: Batch) -> jax.Array:
   return jnp.arange(steps).reshape(-1, *[1] * lengths.ndim) < lengths
 
 
-def _encoded_lengths(batch: Batch) -> jax.Array:
+def _encoded_lengths(batch: TokenBatch) -> jax.Array:
   """Returns the number of vectors that the encoder computes for each document.
 
   Returns:
@@ -400,7 +378,7 @@ def _encoded_lengths(batch: Batch) -> jax.Array:
 
 
 def build(
-  config: NeuralModel,
+  config: TextModelConfig,
   *,
   vocab_size: int,
   n_labels: int,
@@ -495,7 +473,7 @@ def build(
 
 
 def _levels(
-  config: NeuralModel, levels: LabelLevels | None, n_labels: int
+  config: TextModelConfig, levels: LabelLevels | None, n_labels: int
 ) -> LabelLevels | None:
   """Returns the levels of the head; None if it has no levels."""
   if config.head.levels is None or levels is not None:
@@ -504,7 +482,7 @@ def _levels(
 
 
 def _hierarchy(
-  config: NeuralModel, hierarchy: Hierarchy | None, n_labels: int
+  config: TextModelConfig, hierarchy: Hierarchy | None, n_labels: int
 ) -> Hierarchy | None:
   """Returns the hierarchy of the labels; None if no part reads parents."""
   if not config.reads_parents or hierarchy is not None:

@@ -14,7 +14,8 @@ from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS
 from xjax.networks.best import Best, with_chunk
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import Head, HeadParts, row_spec, split_head
+from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
+from xjax.networks.heads.head import Head
 
 
 def head_topk(
@@ -45,10 +46,10 @@ def head_topk(
     features: the features of the encoder, a pytree of arrays whose first axis
       is documents.
     k: length of the lists.
-    weights, slices, allowed: as in core.types.Scorer. Entries beyond the head's
+    weights, slices, allowed: as in ranking.Query. Entries beyond the head's
       labels are ignored. An array is not copied if it has one entry for each
       label row and is divided over the mesh like the label rows.
-    sigmoid: as in core.types.Scorer, a static argument.
+    sigmoid: as in ranking.RankWeights, a static argument.
     recall: a number in (0, 1]. If labels are in random order, a list is
       expected to contain at least this share of the k best labels. A value
       below 1 has an effect only on TPUs. There, each chunk is expected to keep

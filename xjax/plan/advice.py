@@ -9,12 +9,12 @@ import operator
 from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.networks.rows.storage import Storage
 from xjax.networks.rows.update import FusedSGD
 from xjax.plan.plan import Plan, Planner
 from xjax.train.optimizer_config import NoAverage
-from xjax.train.parameter_groups import in_group
+from xjax.train.parameters import in_group
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64

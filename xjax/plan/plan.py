@@ -17,13 +17,12 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
-from xjax.core.types import Batch, Shortlist
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, Labels
-from xjax.models.config import Config
-from xjax.models.neural.neural_training import check_mesh
-from xjax.networks.heads.chunks import chunk_size
-from xjax.networks.heads.head import is_label_row
+from xjax.models.contract import Config
+from xjax.models.neural.neural_plan import check_mesh
+from xjax.networks.batch import Shortlist, TokenBatch
+from xjax.networks.heads.chunks import chunk_size, is_label_row
 from xjax.networks.rows.storage import Storage
 from xjax.networks.text_model import TextModel, build
 from xjax.plan.chips import Chip, Platform
@@ -173,7 +172,7 @@ class Planner:
     sizes = _batched(self.sizes, config)
     if sizes.architecture is not None:
       longest = sizes.architecture.max_tokens
-      check_document_length(config, longest, 'the encoder')
+      check_document_length(config.model, config.data, longest, 'the encoder')
     plan = planned_state(config, sizes, mesh)
     parts = _between_steps(config, sizes, plan, mesh)
     trained, _ = plan.split(plan.abstract.params)
@@ -357,11 +356,11 @@ class _Gathered(TextModel):
   devices.
   """
 
-  def _kept(self, batch: Batch, rngs: nnx.Rngs | None) -> jax.Array:
+  def _kept(self, batch: TokenBatch, rngs: nnx.Rngs | None) -> jax.Array:
     own = batch.positives_BP[: len(batch.doc_B)]
     return super()._kept(dataclasses.replace(batch, positives_BP=own), rngs)
 
-  def _gathered(self, features: Any, batch: Batch) -> Any:
+  def _gathered(self, features: Any, batch: TokenBatch) -> Any:
     times = len(batch.mask_B) // len(batch.doc_B)
     if times == 1:
       return features
@@ -477,7 +476,7 @@ def _part_of(hierarchy: Hierarchy, n_labels: int) -> Hierarchy:
 
 def batch_of(
   config: Config, shape: BatchShape, mesh: Mesh | AbstractMesh
-) -> Batch:
+) -> TokenBatch:
   """Returns an abstract batch whose documents are divided over the data axis.
 
   Args:
@@ -506,4 +505,4 @@ def batch_of(
       for dtype in (jnp.int32, jnp.bool_)
     ]
     arrays['shortlist'] = Shortlist(*entries)
-  return Batch(**arrays)
+  return TokenBatch(**arrays)

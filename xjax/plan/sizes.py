@@ -7,9 +7,9 @@ from xjax.core.errors import ConfigError
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM, Corpus, Label
-from xjax.models.config import Config
-from xjax.models.neural.neural_fit import check_hierarchy, first_vocabulary
-from xjax.models.neural.neural_training import run_hierarchy, scored_labels
+from xjax.models.contract import Config
+from xjax.models.neural.neural_checks import check_hierarchy
+from xjax.models.neural.neural_model import first_vocabulary
 from xjax.networks.pretrained.architecture import (
   Activation,
   Architecture,
@@ -17,8 +17,7 @@ from xjax.networks.pretrained.architecture import (
   XLNetArchitecture,
   architecture_of,
 )
-from xjax.networks.shortlists import LevelShortlist
-from xjax.train.batches.inputs import Inputs
+from xjax.train.batches.inputs import TokenReader
 from xjax.train.initial.encoder import first_encoder, planned_architecture
 
 LEVELS = 4  # assumed levels of labels, like POSITIVES
@@ -36,7 +35,7 @@ XLNET_BASE = XLNetArchitecture(
 
 @dataclasses.dataclass(frozen=True)
 class BatchShape:
-  """Holds the shape of a batch over all devices (see core.types.Batch)."""
+  """Holds the shape of a batch over all devices (see TokenBatch)."""
 
   documents: int
   rows: int  # rows of tokens; fewer than `documents` if documents share rows
@@ -95,13 +94,21 @@ def corpus_sizes(
   architecture, vocab = None, None
   reads = config.data.tokens
   if reads.pretrained:
-    vocab, encoder = first_encoder(config, train)
+    vocab, encoder = first_encoder(config.model, config.data, train)
     architecture = architecture_of(encoder, 'the encoder')
   elif not reads.dense:
     vocab = first_vocabulary(config, corpus)
-  batches = Inputs(config, vocab).train_batches(train, space.n_trained)
   documents = config.train.batch_size
-  labels = scored_labels(config.model, space)
+  dim = config.model.embedding.dim if reads.dense else 0
+  reader = TokenReader(config.data, vocab, dim, documents)
+  batches = reader.train_batches(
+    train,
+    space.n_trained,
+    batch_size=documents,
+    seed=config.seed,
+    accumulate=config.train.accumulate,
+  )
+  labels = config.model.scored_labels(space)
   labels = min(labels, clusters or labels)
   steps, listed = {}, _listed(config, labels)
   for (*zones, tokens, positives), count in batches.steps_by_shape.items():
@@ -116,7 +123,7 @@ def corpus_sizes(
   sizes = Sizes(labels, len(train), frequent, words, architecture, steps)
   if not config.model.reads_parents:
     return sizes
-  hierarchy = run_hierarchy(config.model, space)
+  hierarchy = config.model.hierarchy(space)
   return dataclasses.replace(sizes, hierarchy=hierarchy)
 
 
@@ -150,7 +157,7 @@ def assumed_sizes(
   ]
   words, architecture = 0, None
   if tokens.pretrained:
-    architecture = planned_architecture(config)
+    architecture = planned_architecture(config.model, config.data)
     if not config.model.encoder.folder:
       is_xlnet = config.model.encoder.architecture is XLNetArchitecture
       architecture = XLNET_BASE if is_xlnet else BERT_BASE
@@ -199,7 +206,5 @@ def _assumed_hierarchy(n_labels: int, levels: int) -> Hierarchy:
 def _listed(config: Config, labels: int) -> int:
   """Returns about how many labels are on a shortlist; 0 without shortlists."""
   shortlist = config.model.shortlist
-  if isinstance(shortlist, LevelShortlist) and not shortlist.levels.sizes:
-    return 0  # the first level scores all clusters
   width = shortlist.width(labels)
   return width if shortlist.proposes and width < labels else 0

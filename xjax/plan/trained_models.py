@@ -4,21 +4,7 @@ from collections.abc import Iterator
 import dataclasses
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
-from xjax.models.model_configs import TreeModel, is_neural
-from xjax.models.staged.level_stages import level_config
-from xjax.models.staged.matched import MATCHER
-from xjax.models.staged.proposals import LEVEL, PROPOSER
-from xjax.models.staged.stack_config import StackModel
-from xjax.models.staged.stage_config import StageConfig
-from xjax.models.staged.stages_config import (
-  MatchedModel,
-  StageShortlist,
-  StageVectors,
-)
-from xjax.models.staged.vectors import ENCODER
-from xjax.networks.shortlists import LevelShortlist
-from xjax.networks.text_model import NeuralModel
+from xjax.models.contract import Config
 from xjax.plan.sizes import Sizes
 
 
@@ -44,7 +30,7 @@ class TrainedModel:
   @property
   def planned(self) -> bool:
     """Returns whether the model is trained in steps, which can be planned."""
-    return is_neural(self.config.model)
+    return self.config.model.has_steps
 
   def title(self, sizes: Sizes | None = None) -> str:
     """Returns a line that says which model this is.
@@ -62,46 +48,16 @@ class TrainedModel:
       return f'{name}, which scores about {listed:,} of {n} {what} per document'
     return f'{name}, which scores {n} {what}'
 
-  def _stage(
-    self, name: str, path: str, stage: StageConfig, clusters: int | None = None
-  ) -> 'TrainedModel':
-    """Returns the model of a stage, which ranks what this model ranks."""
-    return TrainedModel(
-      stage.run_config(self.config),
-      _joined('/', self.folder, 'stages', name),
-      _joined('.', self.path, path),
-      clusters or self.clusters,
-    )
-
-  def _level(self, folder: str) -> 'TrainedModel':
-    """Returns the model of the level above."""
-    sizes = self.config.model.shortlist.levels.sizes
-    above = level_config(self.config)
-    return TrainedModel(above, folder, self.path, sizes[-1])
-
   def and_stages(self) -> Iterator['TrainedModel']:
     """Yields the models of all stages of this model, then this model."""
-    match self.config.model:
-      case NeuralModel(shortlist=StageShortlist(stage=stage)):
-        path = 'model.shortlist.stage'
-        yield from self._stage(PROPOSER, path, stage).and_stages()
-      case NeuralModel(shortlist=LevelShortlist(levels=levels)):
-        if levels.sizes:
-          folder = _joined('/', self.folder, 'stages', LEVEL)
-          yield from self._level(folder).and_stages()
-      case TreeModel(vectors=StageVectors() as vectors):
-        path = 'model.vectors.stage'
-        encoder = self._stage(ENCODER, path, vectors.stage)
-        if not vectors.labels:  # only the levels above the labels are trained
-          encoder = encoder._level(encoder.folder)
-        yield from encoder.and_stages()
-      case StackModel(proposers=proposers):
-        for number, proposer in enumerate(proposers):
-          path = f'model.proposers[{number}]'
-          yield from self._stage(proposer.name, path, proposer).and_stages()
-      case MatchedModel(matcher=matcher, levels=levels):
-        path, (size,) = 'model.matcher', levels.sizes
-        yield from self._stage(MATCHER, path, matcher, size).and_stages()
+    for stage in self.config.model.trained_stages(self.config):
+      model = TrainedModel(
+        stage.config,
+        _joined('/', self.folder, 'stages', stage.name),
+        _joined('.', self.path, stage.path),
+        stage.clusters or self.clusters,
+      )
+      yield from model.and_stages()
     yield self
 
 

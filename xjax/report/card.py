@@ -18,27 +18,19 @@ from xjax.data.files.faults import plural
 from xjax.data.overlaps import find_overlaps
 from xjax.data.quality import twins_warning
 from xjax.data.schema import FREQUENT_FROM, LabelSpace
-from xjax.judge.evaluation import PREDICTIONS
+from xjax.judge.files.evaluation import PREDICTIONS
 from xjax.judge.judge import INTERVALS, PROTOCOL, Metrics
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.models.config import Config
 from xjax.models.config_check import named_parts
-from xjax.models.config_json import load_config, to_json
-from xjax.models.model_configs import (
-  EnsembleModel,
-  ExactMatchModel,
-  NamesModel,
-  is_neural,
-)
-from xjax.models.predictor import describes
-from xjax.models.staged.stack_config import StackModel
-from xjax.models.workdir import Workdir
+from xjax.models.config_json import to_json
+from xjax.models.contract import Config, load_config
 from xjax.report.card_probabilities import probability_blocks
 from xjax.report.page.markdown import escape, rows_table
 from xjax.report.tables.plain import USUAL_K, plain_slice_table
 from xjax.run.fit import FitResult
 from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
 CARD = 'README.md'
@@ -273,37 +265,9 @@ def _interval(values_N: np.ndarray) -> tuple[float, float]:
 
 
 def _unseen(result: FitResult, config: Config) -> Iterator[str]:
-  space, model = result.corpus.label_space, config.model
+  space = result.corpus.label_space
   unseen = int((space.train_counts[: space.n_inside] == 0).sum())
-  if isinstance(model, ExactMatchModel):
-    told = (
-      'The model needs no training documents: it predicts the labels whose '
-      'names occur in a text.'
-    )
-  elif isinstance(model, NamesModel | StackModel) and describes(config):
-    told = (
-      'The model finds the names of labels in texts, so it also ranks labels '
-      'without training documents. The slices zero and held_out show how well. '
-      'Further labels can be added with `xjax predict --labels=FILE`.'
-    )
-  elif isinstance(model, EnsembleModel):
-    told = (
-      f'The model averages the lists of {plural(len(model.workdirs), "run")}. '
-      'It predicts a label without training documents only if one of these '
-      'runs lists it.'
-    )
-  elif is_neural(model) and model.head.describes:
-    told = (
-      'The model scores labels by their names, so it also scores labels '
-      'without training documents. The slices zero and held_out show how well. '
-      'Further labels can be added with `xjax predict --labels=FILE`.'
-    )
-  else:
-    told = (
-      'The model knows labels only from their training documents. For labels '
-      'without training documents it has learned nothing, so they are not '
-      'predicted or come last.'
-    )
+  told = config.model.about_unseen(config)
   yield (
     f'{told} In the label space of this run, {plural(unseen, "label")} '
     f'{"has" if unseen == 1 else "have"} no training document. Labels outside '

@@ -12,12 +12,12 @@ from xjax.judge.calibration import (
   probabilities_at,
   reliability_of,
 )
-from xjax.judge.evaluation import PREDICTIONS
+from xjax.judge.files.evaluation import PREDICTIONS
 from xjax.judge.judge import ECE, ECE_ABOVE, PROTOCOL
 from xjax.judge.metrics.calibration_error import ABOVE, Reliability
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.models.load import DEV
+from xjax.models.contract import DEV
 from xjax.report.page.markdown import rows_table
 from xjax.run.fit import FitResult
 from xjax.run.judging import judged_probabilities

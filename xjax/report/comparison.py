@@ -12,14 +12,14 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.judge.comparison import Comparison, best_systems, compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import read_value
+from xjax.judge.files.evaluation import read_value
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.metric import kind_of
 from xjax.judge.metrics.protocols import XJAX
-from xjax.judge.predictions import Lists, Predictions
-from xjax.models.load import DEV
-from xjax.models.workdir import Workdir
+from xjax.judge.predictions import Predictions
+from xjax.models.contract import DEV
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
   Estimate,
@@ -31,6 +31,7 @@ from xjax.report.runs import (
   group_by_seed,
 )
 from xjax.report.sources import OWN, read_runs
+from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,7 +289,7 @@ def reorder_documents(
   row_of = {id_: row for row, id_ in enumerate(predictions.doc_ids)}
   rows = np.array([row_of[id_] for id_ in doc_ids], np.int64)
   lists = {
-    name: Lists(lists.ids[rows], lists.scores[rows])
+    name: LabelLists(lists.ids[rows], lists.scores[rows])
     for name, lists in predictions.lists.items()
   }
   gold = Ragged.of([predictions.gold[row] for row in rows])

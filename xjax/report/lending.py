@@ -9,7 +9,8 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.judge.files.label_order import column_numbers
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 from xjax.report.runs import JudgedRun
 
 
@@ -203,7 +204,7 @@ def _place_labels(
     labels=labels,
     train_counts=counts,
     lists={
-      name: Lists(
+      name: LabelLists(
         np.where(lists.ids == PAD, PAD, places[lists.ids]).astype(np.int32),
         lists.scores,
       )

@@ -19,6 +19,7 @@ from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.models.config_json import from_json, to_json
+from xjax.models.contract import Config
 from xjax.run.judging import judged_probabilities
 from xjax.train.run_record import RunRecord
 
@@ -166,7 +167,7 @@ def current_config(config: dict[str, Any]) -> dict[str, Any]:
   Two runs of one system may have been written by different versions of xjax.
   """
   try:
-    return to_json(from_json(config))
+    return to_json(from_json(config, Config))
   except ConfigError:
     return config
 

@@ -13,7 +13,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.files.file_set import read_json, read_mark
 from xjax.data.labels import read_left_out
 from xjax.judge.calibration import Calibration
-from xjax.judge.evaluation import (
+from xjax.judge.files.evaluation import (
   CALIBRATION,
   JUDGED,
   MARK,
@@ -24,7 +24,6 @@ from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
 from xjax.judge.judge import INTERVALS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.models.workdir import Workdir
 from xjax.report.lending import lend
 from xjax.report.runs import (
   SEED,
@@ -34,6 +33,7 @@ from xjax.report.runs import (
   protocols,
 )
 from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir
 
 SPLITS = ('dev', 'test')  # tried in this order if no split is named
 OWN = JudgeFiles('')  # no additional files are given

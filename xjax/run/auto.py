@@ -18,23 +18,14 @@ from xjax.data.formats.draft import TRAIN
 from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
-from xjax.models.config_json import load_config
-from xjax.models.model_configs import (
-  AutoModel,
-  LinearModel,
-  ModelConfig,
-  TreeModel,
-  is_neural,
-)
-from xjax.models.staged.stack_config import (
-  StackModel,
-  StackTrain,
-  text_proposers,
-)
-from xjax.models.train_configs import LinearTrain, TrainConfig, TreeTrain
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Config, Model, load_config
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
+from xjax.models.stack.proposers import text_proposers
+from xjax.models.stack.stack_model import StackModel, StackTrain
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.train.train_config import TrainConfig
+from xjax.train.workdir import Workdir
 
 # One classifier per label is trained up to this product of the numbers of
 # documents and labels. This takes less than a minute for texts of 300 words.
@@ -92,7 +83,7 @@ def resolve(
   Raises:
     ConfigError, DataError: the corpus or the workdir has a fault.
   """
-  if not isinstance(config.model, AutoModel):
+  if not config.model.chooses:
     return config, None
   if workdir and workdir.config.exists():
     return _resumed(config, load_config(workdir.config)), None
@@ -150,7 +141,7 @@ def _resumed(config: Config, saved: Config) -> Config:
   elif not isinstance(tokens, _READS) or not isinstance(before, _READS):
     tokens = before
   encoder = config.model.encoder
-  if encoder and is_neural(model):
+  if encoder and model.has_steps:
     own = dataclasses.replace(model.encoder, folder=encoder)
     model = dataclasses.replace(model, encoder=own)
   return _with(config, model, saved.train, tokens)
@@ -158,7 +149,7 @@ def _resumed(config: Config, saved: Config) -> Config:
 
 def linear_parts(
   n_train: int, n_labels: int, tokens: TokensConfig
-) -> tuple[ModelConfig, TrainConfig, TokensConfig]:
+) -> tuple[Model, TrainConfig, TokensConfig]:
   """Returns a linear model, or a label tree if there are many labels.
 
   Args:
@@ -172,13 +163,18 @@ def linear_parts(
   if not isinstance(tokens, _READS):
     auto = tokens if isinstance(tokens, AutoTfidfConfig) else AutoTfidfConfig()
     tokens = auto.completed(2 if n_train >= _PAIRS_FROM else 1)
-  if n_train * n_labels <= _ONE_VS_ALL:
+  if _one_per_label(n_train, n_labels):
     return LinearModel(), LinearTrain(), tokens
   # own_linear has the same two trees.
   if n_train < _SMALL_FROM:
     wide = ClusterTree(arity=100, max_leaf=100)
     return TreeModel(tree=wide), TreeTrain(threshold=0.01), tokens
   return TreeModel(), TreeTrain(), tokens
+
+
+def _one_per_label(n_train: int, n_labels: int) -> bool:
+  """Returns whether a linear classifier for each label is trained soon."""
+  return n_train * n_labels <= _ONE_VS_ALL
 
 
 def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
@@ -194,10 +190,11 @@ def _linear(config: Config, space: LabelSpace, has: str, other: str) -> _Choice:
     if tokens.max_ngram != getattr(config.data.tokens, 'max_ngram', 0):
       pairs = 'pay' if tokens.max_ngram > 1 else 'need more documents'
       why = f'{has}: word pairs {pairs}'
-  if isinstance(model, TreeModel) and _fits_stack(config, space):
+  is_flat = _one_per_label(space.n_train, space.n_trained)
+  if not is_flat and _fits_stack(config, space):
     return _stack(config, tokens, reads, why)
   chosen = _with(config, model, train, tokens)
-  if isinstance(model, LinearModel):
+  if is_flat:
     what = 'LinearModel, one linear classifier per label'
     why += ', and so few labels need no tree'
     other = f'a label tree (the config own_linear); {other}'
@@ -239,13 +236,13 @@ def _stack(
 def _fine_tuned(config: Config, space: LabelSpace, has: str) -> _Choice:
   """Chooses a pretrained encoder; its head reads names if they are needed."""
   # These modules load flax, which linear models do not need.
+  from xjax.models.neural.neural_model import NeuralModel
   from xjax.networks.encoders.bert import BertConfig
   from xjax.networks.encoders.encoder import NoEmbedding
   from xjax.networks.heads.head import DescriptorConfig
   from xjax.networks.heads.ova import OneVsAllConfig
   from xjax.networks.heads.unified import UnifiedConfig
   from xjax.networks.pooling import ClsConfig
-  from xjax.networks.text_model import NeuralModel
   from xjax.train.neural_train import NeuralTrain, Schedule
   from xjax.train.optimizer_config import AdamW
 
@@ -301,7 +298,7 @@ def _named(space: LabelSpace) -> bool:
 
 def _with(
   config: Config,
-  model: ModelConfig,
+  model: Model,
   train: TrainConfig,
   tokens: TokensConfig,
 ) -> Config:

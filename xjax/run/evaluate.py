@@ -13,13 +13,13 @@ import numpy as np
 
 from xjax.core.allocation import enough_memory
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import PAD, ScoreKind
+from xjax.core.types import PAD
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.labels import left_out_digest, mark_left_out, read_left_out
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
-from xjax.judge.calibration import Calibration, Method, probabilities_at
+from xjax.judge.calibration import Calibration, probabilities_at
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import (
   DEPTH,
@@ -28,16 +28,12 @@ from xjax.judge.files.judged import (
   read_train_gold,
 )
 from xjax.judge.judge import judge, need_gold, slices_without_lists
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import popularity
-from xjax.judge.predictions import (
-  Lists,
-  Predictions,
-)
+from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
-from xjax.models.load import DEV, load as load_run, saved_calibration
-from xjax.models.predictor import Predictor
-from xjax.models.workdir import Workdir
+from xjax.models.contract import DEV
 from xjax.run.judging import (
   Metrics,
   judge_split,
@@ -48,8 +44,10 @@ from xjax.run.judging import (
   tunes_threshold,
   write_judged,
 )
-from xjax.run.strategies.strategy_request import Chooser, StrategyRequest
+from xjax.run.open_run import OpenRun, open_run
+from xjax.run.strategies.strategy_request import StrategyRequest, StrategyRunner
 from xjax.train.initial.warm_start import best_step
+from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # this file says how labels were chosen
 _LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name
@@ -148,7 +146,7 @@ def _judge_in(
   leave_out: str,
 ) -> Evaluation:
   """Judges a split of a run whose workdir is locked; see evaluate_split."""
-  predictor = load_run(home.path, step)
+  predictor = open_run(home.path, step)
   config = predictor.config.eval
   data = moved_data(predictor.config.data, data_dir)
 
@@ -180,19 +178,19 @@ def _judge_in(
   # A list for another slice would not have all labels that the search for this
   # slice finds.
   slices = slices_without_lists(by_frequency, criteria)
+  shown_NK = calibration = None
   if strategy:
     name, predictions, metrics = _judge_chosen(
-      strategy, model, part, home, name, slices
+      strategy, model, part, name, slices
     )
   else:
-    predictions, metrics = _judge_by_score(model, part, home, name, slices)
-  method, kind, calibration = config.calibration, predictor.score_kind, None
-  if not strategy:
-    calibration = saved_calibration(home, method, predictor.step, kind)
+    predictions, metrics = _judge_by_score(model, part, name, slices)
+    calibration = model.run.calibration(model.scorer)
   if request:
-    shown_NK = None
     if not strategy:
-      shown_NK = judged_probabilities(predictions, name, method, calibration)
+      shown_NK = judged_probabilities(
+        predictions, name, config.calibration, calibration
+      )
     if (hierarchy := criteria.hierarchy) is not None:
       predictions = dataclasses.replace(predictions, hierarchy=hierarchy)
     metrics = judge(predictions, criteria, tuned_threshold(metrics), shown_NK)
@@ -233,36 +231,29 @@ def _is_best(workdir: Workdir, step: int | None) -> bool:
 
 
 def _judge_by_score(
-  model: Predictor,
-  split: Split,
-  workdir: Workdir,
-  name: str,
-  slices: Sequence[np.ndarray],
+  model: OpenRun, split: Split, name: str, slices: Sequence[np.ndarray]
 ) -> tuple[Predictions, Metrics]:
   tunes = tunes_threshold(name)
-  threshold = None if tunes else saved_threshold(workdir, model.step)
-  return judge_split(
-    model, split, workdir, name, threshold, model.calibration, slices
-  )
+  threshold = None if tunes else saved_threshold(model.workdir, model.step)
+  return judge_split(model, split, name, threshold, model.calibration, slices)
 
 
 def _judge_chosen(
   strategy: StrategyRequest,
-  model: Predictor,
+  model: OpenRun,
   split: Split,
-  workdir: Workdir,
   name: str,
   slices: Sequence[np.ndarray],
 ) -> tuple[str, Predictions, Metrics]:
   """Judges and saves chosen labels; also returns the folder's name."""
-  chooser, config = Chooser.of(strategy, model), model.config.eval
+  runner, config = StrategyRunner.of(strategy, model), model.config.eval
   by_score = predict_split(model, split, slices)
-  chosen = chooser.choose(by_score, split, split.features)
+  chosen = runner.choose(by_score, split)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
   facts = strategy.parameters() | chosen.facts()
   write_judged(
-    workdir,
+    model.workdir,
     name,
     chosen.predictions,
     metrics,
@@ -392,8 +383,8 @@ TUNED = 'tuned'  # stands for the threshold that is best on dev
 
 
 def keep_assigned(
-  lists: Lists, predictor: Predictor, threshold: str | float
-) -> Lists:
+  lists: LabelLists, predictor: OpenRun, threshold: str | float
+) -> LabelLists:
   """Removes the listed labels that a threshold does not assign.
 
   Args:
@@ -424,7 +415,7 @@ class Threshold:
   is_raw: bool
 
   @classmethod
-  def of(cls, threshold: str | float, predictor: Predictor) -> Self:
+  def of(cls, threshold: str | float, predictor: OpenRun) -> Self:
     """Returns a threshold for the lists of a predictor.
 
     Args:
@@ -447,7 +438,7 @@ class Threshold:
         )
       return cls(least, is_raw=True)
     least = _probability(threshold)
-    if not has_probabilities(predictor):
+    if not predictor.has_probabilities():
       raise ConfigError(
         f'threshold={threshold}: the scores of this run are margins, not '
         "probabilities, because they are not calibrated on dev; use 'tuned' or "
@@ -455,7 +446,7 @@ class Threshold:
       )
     return cls(least, is_raw=False)
 
-  def probabilities(self, predictor: Predictor) -> list[float]:
+  def probabilities(self, predictor: OpenRun) -> list[float]:
     """Returns the threshold as probabilities (see probabilities_at)."""
     if not self.is_raw:
       return [self.least]
@@ -467,7 +458,7 @@ class Threshold:
       space.train_counts[: space.n_inside],
     )
 
-  def keep(self, lists: Lists, predictor: Predictor) -> Lists:
+  def keep(self, lists: LabelLists, predictor: OpenRun) -> LabelLists:
     """Returns lists with PAD after the last assigned label (keep_assigned)."""
     scores_NK = lists.scores
     if not self.is_raw:
@@ -476,17 +467,10 @@ class Threshold:
     order = np.argsort(~keep_NK, axis=1, kind='stable')
     ids = np.where(keep_NK, lists.ids, PAD)
     scores = np.where(keep_NK, lists.scores, np.float32(-np.inf))
-    return Lists(
+    return LabelLists(
       np.take_along_axis(ids, order, axis=1),
       np.take_along_axis(scores, order, axis=1),
     )
-
-
-def has_probabilities(predictor: Predictor) -> bool:
-  """Returns whether the scores that users see are probabilities."""
-  calibration = predictor.calibration
-  calibrated = calibration and calibration.method is not Method.NONE
-  return bool(calibrated) or predictor.score_kind is not ScoreKind.MARGIN
 
 
 def _probability(threshold: str | float) -> float:

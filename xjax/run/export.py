@@ -9,13 +9,13 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
-from xjax.models.load import load
-from xjax.models.model_configs import is_neural
-from xjax.models.predictor import Predictor
-from xjax.models.workdir import read_json
+from xjax.models.contract import Run, load_config
+from xjax.models.scorer import Scorer
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.pretrained.model_folder import write_model_folder
+from xjax.run.open_run import open_run
 from xjax.train.parameters import by_path
+from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
 # The names of two special tokens in BERT, RoBERTa and XLNet. These tokens are
@@ -28,7 +28,7 @@ def export_encoder(
   workdir: str | os.PathLike,
   output: str | os.PathLike,
   step: int | None = None,
-) -> Predictor:
+) -> tuple[Run, Scorer]:
   """Writes the encoder of a run to a folder that transformers can load.
 
   The folder has config.json, model.safetensors and the files of the tokenizer.
@@ -46,7 +46,7 @@ def export_encoder(
     step: int, step of the checkpoint; None for the best checkpoint.
 
   Returns:
-    The model whose encoder is written.
+    The run and the model whose encoder is written.
 
   Raises:
     ConfigError: the run has no pretrained encoder, or several of its stages
@@ -55,50 +55,55 @@ def export_encoder(
       damaged.
     WriteError: the output folder exists or cannot be written.
   """
-  run = _only_encoder(load(workdir, step))
+  opened = open_run(workdir, step)
+  run, scorer = _only_encoder(opened.run, opened.scorer)
   wanted = (
     (_ENCODER, _POOLING) if run.config.model.pooling.pooler else (_ENCODER,)
   )
   params = {
     path: np.asarray(jax.device_get(x))
-    for path, x in by_path(run.scorer.params).items()
+    for path, x in by_path(scorer.params).items()
     if path.startswith(wanted)
   }
   write_model_folder(
     output,
-    read_json(run.workdir.encoder),
+    read_json(run.folder.encoder),
     params,
-    tokenizer_files(run.inputs.vocab, run.workdir.architecture()),
+    tokenizer_files(run.folder.subwords(), run.folder.architecture()),
   )
-  return run
+  return run, scorer
 
 
-def _only_encoder(run: Predictor) -> Predictor:
+def _only_encoder(run: Run, scorer: Scorer) -> tuple[Run, Scorer]:
   """Returns the model with the pretrained encoder of a run.
 
   Raises:
     ConfigError: there is no such model, or there are several.
   """
-  models = _encoders(run)
+  models = _encoders(run, scorer)
   if not models:
     raise ConfigError(
-      f'{run.workdir.path}: this run has no encoder of the BERT family or '
+      f'{run.folder.path}: this run has no encoder of the BERT family or '
       'XLNet; only such an encoder can be exported for transformers'
     )
   if len(models) > 1:
-    folders = ', '.join(str(model.workdir.path) for model in models)
+    folders = ', '.join(str(own.folder.path) for own, _ in models)
     raise ConfigError(
-      f'{run.workdir.path}: several stages of this run have an encoder; export '
+      f'{run.folder.path}: several stages of this run have an encoder; export '
       f'the encoder of one of these folders: {folders}'
     )
   return models[0]
 
 
-def _encoders(run: Predictor) -> list[Predictor]:
+def _encoders(run: Run, scorer: Scorer) -> list[tuple[Run, Scorer]]:
   """Returns a model if its encoder is pretrained, else those of its stages."""
-  if run.config.data.tokens.pretrained and is_neural(run.config.model):
-    return [run]
-  return [model for x in run.stages.values() for model in _encoders(x)]
+  if run.config.data.tokens.pretrained and run.config.model.has_steps:
+    return [(run, scorer)]
+  found = []
+  for name, stage in scorer.stages.items():
+    config = load_config(run.folder.stage(name).config)
+    found += _encoders(run.sub(name, config), stage)
+  return found
 
 
 def tokenizer_files(

@@ -1,28 +1,30 @@
-"""Fits and judges the model of a config, and loads the model of a workdir.
-
-This module has the steps that are the same for all kinds of models.
-"""
+"""Fits and judges the model of a config."""
 
 import dataclasses
 import os
 import pathlib
 
 from xjax.core.allocation import enough_memory
-from xjax.core.errors import (
-  ConfigError,
-)
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.quality import check_train_split
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
-from xjax.models.load import kind_of_run, saved_calibration
-from xjax.models.workdir import Workdir
+from xjax.models.config_json import to_json
+from xjax.models.contract import (
+  Config,
+  Run,
+  check_resumable,
+  saved_calibration,
+)
 from xjax.run.auto import resolve
 from xjax.run.judging import Metrics, judge_splits, prior_metrics, read_splits
+from xjax.run.open_run import OpenRun
 from xjax.train.preemption import Preemption
 from xjax.train.run_record import RunClock
+from xjax.train.workdir import Workdir
 from xjax.train.writers import write_results
 
 
@@ -89,45 +91,46 @@ def fit(
     config = dataclasses.replace(config, data=config.data.settled())
     config, corpus = resolve(config, folder)
     _check_profile(profile, config.train.steps)
-    run = kind_of_run(config)(config, folder, profile)
+    model, run = config.model, Run(config, folder, preemption, profile)
     # All checks come before the first write, so that a wrong config leaves no
     # files.
-    folder.compare(config)
-    run.check_start()
+    check_resumable(config, folder)
+    if model.has_steps:
+      make_mesh(config.mesh)  # refuses a mesh before a large corpus is read
     if corpus is None:
       leave_out = config.eval.leave_out
       corpus = load_corpus(config.data, config.seed, leave_out=leave_out)
     check_train_split(corpus)
     prior = prior_metrics(corpus, config.eval)
-    run.check_corpus(corpus, prior)
-    folder.record_corpus(corpus)
-    folder.open(config)
+    model.check(corpus, run)
+    run.begin(corpus)
     with RunClock(folder) as clock:
-      fitted = run.fit(corpus, preemption)
-    best = fitted.best_step
-    metrics = read_splits(corpus, folder, best)
-    is_new = clock.is_new(fitted.steps, judged=metrics is not None)
+      model.fit(corpus, run)
+    steps, best = model.steps(run)
+    metrics, kind = read_splits(corpus, folder, best), None
+    is_new = clock.is_new(steps, judged=metrics is not None)
     if is_new:
       # A run that is killed from here on gets its record at the next start.
       clock.save(clock.unfinished())
     if metrics is None:
-      model = fitted.model()
-      best, metrics = model.step, judge_splits(model, corpus, folder)
+      scorer = model.open(run)
+      best, kind = scorer.step, scorer.score_kind
+      opened = OpenRun(run, corpus.label_space, scorer)
+      metrics = judge_splits(opened, corpus)
     if is_new:
-      record = clock.finished(fitted.steps, fitted.model_bytes)
-      write_results(folder.path, config, metrics, record)
+      record = clock.finished(steps, model.size(run))
+      write_results(folder.path, to_json(config), metrics, record)
       clock.save(record)
+    method = config.eval.calibration
     return FitResult(
       workdir=folder.path,
-      steps=fitted.steps,
+      steps=steps,
       best_step=best,
       metrics=metrics,
       prior=prior,
       paths={name: folder.evaluation(name) for name in metrics},
       corpus=corpus,
-      calibration=saved_calibration(
-        folder, config.eval.calibration, best, fitted.score_kind
-      ),
+      calibration=saved_calibration(folder, method, best, kind)[0],
     )
 
 

@@ -1,18 +1,16 @@
 """Judges the splits of a corpus, and the popularity prior for comparison."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-import dataclasses
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import logging
 import numpy as np
 
 from xjax.core.distributed import barrier, is_host0
-from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Batch, Scorer
+from xjax.core.errors import DataError
 from xjax.data.files.file_set import read_facts, read_json, read_mark
 from xjax.data.labels import left_out_digest
-from xjax.data.schema import Corpus, LabelSpace, Split
+from xjax.data.schema import Corpus, Split
 from xjax.judge.calibration import (
   Calibration,
   Method,
@@ -20,22 +18,15 @@ from xjax.judge.calibration import (
   cross_fitted,
   shown_probabilities,
 )
-from xjax.judge.evaluation import METRICS, save_evaluation
-from xjax.judge.judge import (
-  NOTES,
-  PROTOCOL,
-  Metrics,
-  judge,
-  tune_threshold,
-)
+from xjax.judge.files.evaluation import METRICS, save_evaluation
+from xjax.judge.judge import PROTOCOL, Metrics, judge, tune_threshold
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import popularity, predict
 from xjax.judge.predictions import Predictions
-from xjax.models.config import EvalConfig
-from xjax.models.load import DEV, JUDGED, saved_calibration
-from xjax.models.staged.recalls import MeasuredScorer
-from xjax.models.workdir import Workdir
-from xjax.train.batches.inputs import Inputs
+from xjax.models.contract import DEV, JUDGED
+from xjax.models.eval_config import EvalConfig
+from xjax.run.open_run import OpenRun
+from xjax.train.workdir import Workdir
 
 
 def calibrate_run(
@@ -67,22 +58,6 @@ def calibrate_run(
     logging.info('scores are calibrated on dev (%s)', calibration.method.value)
 
 
-class Model(Protocol):
-  """Defines what judging needs from a model at one checkpoint.
-
-  Attributes:
-    scorer: ranks labels.
-    inputs: makes the batches.
-    space: labels of the model, and gold labels that the model does not know.
-    step: int, step of the checkpoint.
-  """
-
-  scorer: Scorer
-  inputs: Inputs
-  space: LabelSpace
-  step: int
-
-
 def prior_metrics(corpus: Corpus, config: EvalConfig) -> dict[str, Metrics]:
   """Returns the metrics of the popularity prior by split."""
   space = corpus.label_space
@@ -92,71 +67,9 @@ def prior_metrics(corpus: Corpus, config: EvalConfig) -> dict[str, Metrics]:
   }
 
 
-def check_best_metric(metric: str, dev: Metrics) -> None:
-  """Checks that a metric has a value on dev.
-
-  Args:
-    metric: str, 'slice/metric'.
-    dev: any metrics of the dev split, such as those of the prior.
-
-  Raises:
-    ConfigError: the metric has no value; the message lists the metrics that
-      have a value.
-  """
-  values = {
-    f'{slice_name}/{name}': value
-    for slice_name, slices in dev[PROTOCOL].items()
-    for name, value in slices.items()
-  }
-  if values.get(metric) is None:
-    slice_name, _, name = metric.partition('/')
-    reason = dev.get(NOTES, {}).get(slice_name, {}).get(name)
-    usable = ', '.join(
-      name
-      for name, value in values.items()
-      if value is not None and '/n_' not in name
-    )
-    raise ConfigError(
-      f'config.train.best_metric={metric} has no value on dev'
-      + f' ({reason})' * bool(reason)
-      + f'; metrics with a value: {usable}'
-    )
-
-
-def dev_judge(
-  scorer: Any, inputs: Inputs, corpus: Corpus
-) -> Callable[[Any, Callable[[], None]], dict[str, dict[str, Any]]]:
-  """Returns a function that judges parameters of a model on dev.
-
-  Args:
-    scorer: a ModelScorer; the function sets its params.
-    inputs: makes the batches.
-    corpus: corpus with a split dev.
-
-  Returns:
-    A function (parameters, between) -> {slice: {metric: value}}. It calls
-    between() before each batch.
-  """
-  split, space = corpus.splits[DEV], corpus.label_space
-  batches = inputs.split_batches(split)
-  config = inputs.config.eval
-
-  def judge_dev(
-    params: Any, between: Callable[[], None]
-  ) -> dict[str, dict[str, Any]]:
-    scorer.params = params
-    watched = _WatchedBatches(batches, between)
-    predictions = predict(scorer, watched, split, space, config.depth)
-    shown_NK = cross_fitted(predictions, config.calibration)
-    return judge(predictions, config.criteria(), None, shown_NK)[PROTOCOL]
-
-  return judge_dev
-
-
 def judge_split(
-  model: Model,
+  model: OpenRun,
   split: Split,
-  workdir: Workdir,
   name: str,
   threshold: float | None = None,
   calibration: Calibration | None = None,
@@ -167,9 +80,8 @@ def judge_split(
   If the name is dev, calibration.json is written too.
 
   Args:
-    model: model at a checkpoint.
+    model: model of the run.
     split: documents to judge.
-    workdir: folder of the run.
     name: name of the folder below eval/.
     threshold: float, threshold of micro-F1-tuned; None for no threshold. If
       tunes_threshold(name), the argument is ignored, because this function
@@ -180,7 +92,7 @@ def judge_split(
   Returns:
     The predictions and metrics of the split.
   """
-  config = model.inputs.config.eval
+  config, workdir = model.config.eval, model.workdir
   predictions = predict_split(model, split, slices)
   if tunes_threshold(name):
     threshold = tune_threshold(predictions)
@@ -197,20 +109,17 @@ def judge_split(
 
 
 def predict_split(
-  model: Model, split: Split, slices: Sequence[np.ndarray] = ()
+  model: OpenRun, split: Split, slices: Sequence[np.ndarray] = ()
 ) -> Predictions:
   """Predicts a split, and measures what the search for labels loses.
 
   Args:
-    model: model at a checkpoint.
+    model: model of the run.
     split: documents with gold labels.
     slices: bool [L], further slices that get lists (Predictions.requested).
   """
-  space, depth = model.space, model.inputs.config.eval.depth
-  measured = MeasuredScorer(model.scorer, space.masks())
-  batches = model.inputs.split_batches(split)
-  predictions = predict(measured, batches, split, space, depth, slices)
-  return dataclasses.replace(predictions, recalls=measured.recalls())
+  depth = model.config.eval.depth
+  return predict(model.scorer, split, model.space, depth, slices, measured=True)
 
 
 def judged_probabilities(
@@ -277,9 +186,7 @@ def write_judged(
   barrier(f'xjax:judged:{name}')
 
 
-def judge_splits(
-  model: Model, corpus: Corpus, workdir: Workdir
-) -> dict[str, Metrics]:
+def judge_splits(model: OpenRun, corpus: Corpus) -> dict[str, Metrics]:
   """Judges the splits dev and test, if the corpus has them.
 
   The threshold of micro-F1-tuned and the calibration are fitted on dev and also
@@ -296,15 +203,11 @@ def judge_splits(
       'there is no split dev, so scores are not calibrated and no threshold is '
       'tuned'
     )
-  method = model.inputs.config.eval.calibration
   for name, split in _present(corpus).items():
-    _, metrics[name] = judge_split(
-      model, split, workdir, name, threshold, calibration
-    )
+    _, metrics[name] = judge_split(model, split, name, threshold, calibration)
     if name == DEV:
       threshold = tuned_threshold(metrics[name])
-      kind = model.scorer.score_kind
-      calibration = saved_calibration(workdir, method, model.step, kind)
+      calibration = model.run.calibration(model.scorer)
   return metrics
 
 
@@ -363,20 +266,3 @@ def tuned_threshold(metrics: Metrics) -> float | None:
 
 def _facts(step: int, digest: str) -> dict[str, Any]:
   return {'step': step, 'digest': digest}
-
-
-class _WatchedBatches:
-  """Yields batches, and calls a function before each batch."""
-
-  def __init__(
-    self, batches: Iterable[Batch], between: Callable[[], None]
-  ) -> None:
-    self._batches, self._between = batches, between
-
-  def __len__(self) -> int:
-    return len(self._batches)
-
-  def __iter__(self) -> Iterator[Batch]:
-    for batch in self._batches:
-      self._between()
-      yield batch

@@ -14,7 +14,7 @@ from typing import Any
 from xjax.core.errors import ConfigError, UserError
 
 if typing.TYPE_CHECKING:
-  from xjax.models.config import Config
+  from xjax.models.contract import Config
 
 CONFIGS = pathlib.Path(__file__).parents[1] / 'configs'
 # Files of configs are modules of this name, as ml_collections names them.
@@ -64,7 +64,7 @@ def named_config(name: str) -> 'Config':
     ConfigError: there is no such config and no such file, the config has no
       such variant, or the file has a fault.
   """
-  from xjax.models.config import Config
+  from xjax.models.contract import Config
 
   path, colon, variant = config_file(name).partition(':')
   own = pathlib.Path(path).parent == CONFIGS

@@ -26,20 +26,18 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
 from xjax.core.progress import Progress
 from xjax.data.config import TextVectorsConfig, WordsConfig
+from xjax.data.documents import Documents
 from xjax.data.files.file_set import read_json
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Document, Label, Labels
 from xjax.data.text.words import has_letters
-from xjax.models.config import Config
-from xjax.models.config_json import load_config, to_json
-from xjax.models.load import load
-from xjax.models.model_configs import is_neural
-from xjax.models.predictor import Predictor
-from xjax.models.staged.vectors import encoded
+from xjax.models.config_json import to_json
+from xjax.models.contract import Config, load_config
 from xjax.models.text_vectors import TextVectors, check_folder
-from xjax.models.workdir import Workdir, split_step
 from xjax.run.evaluate import moved_data
+from xjax.run.open_run import OpenRun, open_run
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir, split_step
 
 _LABELS = 'labels'  # the stem of the files of labels
 _RECORD = 'embed.json'
@@ -156,11 +154,12 @@ def embed_run(
   folder = Workdir.at(path)
   folder.check_has_run()
   _check_encoder(load_config(folder.config), workdir)
-  predictor = load(path, step)
-  data = moved_data(predictor.config.data, data_dir)
-  parts = data, predictor.config.seed, predictor.space, splits or None
-  read = functools.partial(load_corpus, *parts)
-  return _write_files(_run_source(predictor), read, output)
+  run = open_run(path, step)
+  data = moved_data(run.config.data, data_dir)
+  read = functools.partial(
+    load_corpus, data, run.config.seed, run.space, splits or None
+  )
+  return _write_files(_run_source(run), read, output)
 
 
 def _check_one_process() -> None:
@@ -181,7 +180,7 @@ def _check_encoder(config: Config, workdir: str) -> None:
   Raises:
     ConfigError: it has none.
   """
-  if not is_neural(config.model):
+  if not config.model.has_steps:
     raise ConfigError(
       f'--workdir={workdir}: is a {type(config.model).__name__}, which has no '
       'encoder of its own; give the workdir of a neural model, which may be a '
@@ -194,18 +193,21 @@ def _check_encoder(config: Config, workdir: str) -> None:
     )
 
 
-def _run_source(predictor: Predictor) -> VectorSource:
+def _run_source(run: OpenRun) -> VectorSource:
   """Returns the vectors of a neural run that reads text."""
-  config, vocab, names = predictor.config, predictor.inputs.vocab, None
+  config, folder, scorer, names = run.config, run.workdir, run.scorer, None
+  pretrained = config.data.tokens.pretrained
+  vocab = folder.subwords() if pretrained else folder.vocabulary()
   params = {
     path: np.asarray(jax.device_get(x))
-    for path, x in by_path(predictor.scorer.params).items()
+    for path, x in by_path(scorer.params).items()
     if not path.startswith(_HEAD)
   }
-  if config.data.tokens.pretrained:
+  if pretrained:
     weights = {x: y for x, y in params.items() if x.startswith(_ENCODER)}
-    parts = vocab, weights, config.data.tokens.max_tokens
-    names = TextVectors(read_json(predictor.workdir.encoder), *parts).vectors
+    names = TextVectors(
+      read_json(folder.encoder), vocab, weights, config.data.tokens.max_tokens
+    ).vectors
   settings = to_json(config)
   decides = settings['data']['tokens'], settings['model'], vocab.digest
   digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
@@ -213,10 +215,10 @@ def _run_source(predictor: Predictor) -> VectorSource:
     digest.update(f'{path} {x.dtype} {x.shape} '.encode())
     digest.update(np.ascontiguousarray(x).tobytes())
   return VectorSource(
-    f'{predictor.workdir.path}, step {predictor.step}',
+    f'{folder.path}, step {run.step}',
     digest.hexdigest(),
-    predictor.scorer.vector_dim,
-    functools.partial(encoded, predictor),
+    scorer.vector_dim,
+    lambda rows: scorer.vectors(Documents.of(rows)),
     names,
   )
 

@@ -13,11 +13,11 @@ from absl import logging
 from xjax.core.atomic import remove_temporaries, write_json, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.processes.lock import locked
-from xjax.models.config import Config
 from xjax.models.config_json import diff, from_json, to_json
-from xjax.models.workdir import read_json
+from xjax.models.contract import Config
 from xjax.sweep.config import Sweep
 from xjax.sweep.overrides import plain_json
+from xjax.train.workdir import read_json
 
 # A resumed run may change these fields. A resumed sweep must not change them,
 # because all its trials must be comparable.
@@ -164,7 +164,7 @@ class SweepFolder:
       DataError: the old content does not describe a sweep.
     """
     try:
-      before = from_json(old['config'])
+      before = from_json(old['config'], Config)
     except (KeyError, ConfigError) as error:
       raise DataError(
         f'{self.sweep}: does not describe a sweep of xjax ({error})'

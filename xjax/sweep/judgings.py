@@ -4,8 +4,8 @@ import json
 import pathlib
 
 from xjax.core.errors import DataError
-from xjax.judge.evaluation import read_value
-from xjax.models.workdir import Workdir
+from xjax.judge.files.evaluation import read_value
+from xjax.train.workdir import Workdir
 
 
 class Judgings:

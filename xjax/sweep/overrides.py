@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
 from xjax.models.config_check import field_fault
 from xjax.models.config_json import from_json, to_json
+from xjax.models.contract import Config
 
 
 def override(config: Config, values: Mapping[str, Any]) -> Config:
@@ -27,7 +27,7 @@ def override(config: Config, values: Mapping[str, Any]) -> Config:
   for key, value in values.items():
     for path in fields_of(key):
       _put(tree, path, plain_json(value), config)
-  return from_json(tree)
+  return from_json(tree, Config)
 
 
 def fields_of(key: str) -> list[str]:

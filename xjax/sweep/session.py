@@ -9,7 +9,7 @@ from typing import Any
 
 from xjax.core.console import command_words
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.sweep.config import Sweep
 from xjax.sweep.folder import Place, SweepFolder
 from xjax.sweep.launchers import Launcher, job_words, train_words

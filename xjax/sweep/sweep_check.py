@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
 from xjax.sweep.config import (
   Grid,
   Listed,

@@ -7,8 +7,8 @@ import runpy
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
 from xjax.models.config_json import to_json
+from xjax.models.contract import Config
 from xjax.sweep.config import Sweep
 
 
@@ -60,14 +60,14 @@ def write_config(
   lines = [
     *comments,
     '',
-    'from xjax.models.config import Config',
     'from xjax.models.config_json import from_json',
+    'from xjax.models.contract import Config',
     '',
     f'_CONFIG = {tree}',
     '',
     '',
     'def get_config() -> Config:',
-    '  return from_json(_CONFIG)',
+    '  return from_json(_CONFIG, Config)',
     '',
   ]
   with atomic_write(path) as file:

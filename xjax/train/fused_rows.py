@@ -12,7 +12,8 @@ import numpy as np
 import optax
 
 from xjax.core.types import PAD
-from xjax.networks.heads.head import Head, row_spec
+from xjax.networks.heads.chunks import row_spec
+from xjax.networks.heads.head import Head
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.any_head import row_shape
 from xjax.networks.rows.fused import Pace

@@ -16,7 +16,7 @@ import optax
 
 from xjax.core.errors import Preempted, UserError
 from xjax.core.mesh import put_batch, share_of
-from xjax.core.types import Batch
+from xjax.networks.batch import TokenBatch
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.neural_train import NeuralTrain
 from xjax.train.preemption import Preemption
@@ -152,7 +152,7 @@ class Loop:
     with jax.set_mesh(self.mesh):
       while at.step < self.config.steps and not at.stopped:
         with self.profile.step(at.step + 1):
-          batch: Batch = next(iterator)
+          batch: TokenBatch = next(iterator)
           placed = put_batch(batch, self.mesh)
           # The guard raises an error if a step would copy an array to, from or
           # between devices without an explicit request.

@@ -26,16 +26,15 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.label_weights import EvenWeights
 from xjax.losses.loss import LabelWeightsConfig, LossConfig
-from xjax.models.train_configs import TrainConfig
 from xjax.networks.rows.update import ByOptimizer, RowsConfig
-from xjax.networks.text_model import NeuralModel
 from xjax.train.optimizer_config import (
   Adam,
   AverageConfig,
   NoAverage,
   OptimizerConfig,
 )
-from xjax.train.parameter_groups import is_glob, parse_rate
+from xjax.train.parameters import is_glob, parse_rate
+from xjax.train.train_config import TrainConfig
 
 # Below 1, all gradients would be clipped more and more.
 _OUTLIERS = Bound(
@@ -92,7 +91,6 @@ class NeuralTrain(TrainConfig):
   """Configures the training of neural models by gradient steps."""
 
   earlier_kind = 'gradient'
-  trains = (NeuralModel,)
 
   batch_size: int = field(
     64,
@@ -224,7 +222,7 @@ class NeuralTrain(TrainConfig):
     tiny='',
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.batch_size % self.accumulate:
       yield (
         f'{path}.accumulate={self.accumulate}: must divide '

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from xjax.train.neural_train import NeuralTrain, Schedule
-from xjax.train.parameter_groups import rate_factors
-from xjax.train.parameters import by_path, from_paths
+from xjax.train.parameters import by_path, from_paths, rate_factors
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:

@@ -102,7 +102,7 @@ class AverageConfig(ConfigPart, abstract=True):
     """Returns whether the mean after a step differs from the parameters."""
     return self.averages and step > self.start
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.averages and self.start >= config.train.steps:
       yield (
         f'{path}.start={self.start}: must be below '
@@ -165,8 +165,8 @@ class SWAConfig(AverageConfig):
     share = jnp.where(rest == 0, 1 / (jnp.maximum(index, 0) + 1), 0.0)
     return jnp.where(step <= self.start, 1.0, share)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from (faults := list(super().check(config, path)))
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from (faults := list(super().faults(config, path)))
     second, steps = self.start + self.every, config.train.steps
     if not faults and second > steps:
       yield (

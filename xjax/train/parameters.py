@@ -1,13 +1,22 @@
-"""Gives the parameters of a model by path, and replaces some of their values.
+"""Gives the parameters of a model by path, replaces values, selects groups.
 
-Checkpoints and warm starts use the same paths.
+Checkpoints, warm starts and globs over parameters use the same paths.
 """
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+import difflib
+import fnmatch
+import math
+import re
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from xjax.core.config_part import kinds_that
+from xjax.core.errors import ConfigError
+from xjax.networks.encoders.encoder import EncoderConfig
 
 WORD_VECTORS = 'embedding/table'
 PIECE_VECTORS = 'encoder/embeddings/word'
@@ -20,6 +29,9 @@ PLACES = 'head/place'
 VIEW_NAMES = 'views/labels/pieces'
 VIEW_VECTORS = 'views/labels/vector'
 VIEW_EDGES = 'views/labels/edge'
+_LAYER = re.compile(r'encoder/layers/(\d+)/')
+_EMBEDDINGS = 'encoder/embeddings/'
+_SHOWN = 3  # number of similar paths in an error message
 
 
 def by_path(tree: Any) -> dict[str, Any]:
@@ -72,3 +84,147 @@ def replace_values(
   )
   replace = jax.jit(jnp.where, out_shardings=param.sharding)
   return replace(whole_mask, new, param)
+
+
+class GroupSettings(Protocol):
+  """Describes the settings of groups, which are fields of NeuralTrain."""
+
+  rates: tuple[str, ...]
+  layer_decay: float
+  freeze: tuple[str, ...]
+
+
+def is_glob(text: str) -> bool:
+  """Returns whether a text can be a glob over paths like 'encoder/layers/0'."""
+  return bool(text) and not re.search(r'[\s=,]', text)
+
+
+def parse_rate(entry: str) -> tuple[str, float] | None:
+  """Splits 'GLOB=FACTOR' into (glob, factor); returns None for other text."""
+  glob, _, number = entry.rpartition('=')
+  try:
+    factor = float(number)
+  except ValueError:
+    return None
+  return (glob, factor) if is_glob(glob) and 0 < factor < math.inf else None
+
+
+def in_group(path: str, globs: Iterable[str]) -> bool:
+  """Returns whether a path matches any of the globs.
+
+  A * also matches slashes. Upper and lower case differ.
+  """
+  return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
+
+
+def rate_factors(
+  config: GroupSettings, paths: Iterable[str]
+) -> dict[str, float]:
+  """Returns the factor of each parameter's learning rate, by path.
+
+  Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): the highest
+  layer has the full rate. The rate of every other layer is layer_decay times
+  the rate of the layer above it. The rate of the embeddings is layer_decay
+  times the rate of the lowest layer.
+
+  Args:
+    config: the config of training. The result is the product of the factor from
+      `rates` and the factor from layer_decay.
+    paths: the paths of all parameters; the paths tell which layer is the
+      highest.
+  """
+  paths = list(paths)
+  rates = [parse_rate(entry) for entry in config.rates]
+  top = max((_height(path, 0) for path in paths), default=0)
+
+  def factor(path: str) -> float:
+    matches = (rate for glob, rate in rates if in_group(path, [glob]))
+    return next(matches, 1.0) * config.layer_decay ** (top - _height(path, top))
+
+  return {path: factor(path) for path in paths}
+
+
+def check_groups(
+  config: GroupSettings,
+  paths: Sequence[str],
+  trained: Sequence[str],
+  rows: Sequence[str],
+) -> None:
+  """Checks that every glob has an effect, and that something is trained.
+
+  Args:
+    config: the config of training.
+    paths: the paths of all parameters of the model.
+    trained: the paths of parameters that the optimizer trains.
+    rows: the paths of label rows, which are trained by config.rows, not by the
+      optimizer.
+
+  Raises:
+    ConfigError: a glob has no effect, or nothing is trained; the message has
+      the field and similar paths.
+  """
+  for glob in config.freeze:
+    if not any(in_group(path, [glob]) for path in paths):
+      raise ConfigError(f'config.train.freeze: {_no_match(glob, glob, paths)}')
+    if any(in_group(path, [glob]) for path in rows):
+      raise ConfigError(
+        f'config.train.freeze: {glob!r} matches label rows, which '
+        'config.train.rows trains. Remove this glob from freeze, or set '
+        'config.train.rows=ByOptimizer()'
+      )
+  if not trained and not rows:
+    raise ConfigError(
+      f'config.train.freeze={config.freeze}: nothing would be left to train; '
+      'remove a glob'
+    )
+  unmatched = list(trained)
+  for entry in config.rates:
+    glob, _ = parse_rate(entry)
+    matches = [path for path in unmatched if in_group(path, [glob])]
+    if not matches:
+      fault = _rate_fault(entry, glob, paths, trained)
+      raise ConfigError(f'config.train.rates: {fault}')
+    unmatched = [path for path in unmatched if path not in matches]
+  if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
+    raise ConfigError(
+      f'config.train.layer_decay={config.layer_decay}: no parameter '
+      'encoder/layers/<i>/... is trained. Set layer_decay to 1, or set '
+      f'config.model.encoder={kinds_that("pretrained", EncoderConfig)} and do '
+      "not freeze the encoder's layers"
+    )
+
+
+def _height(path: str, other: int) -> int:
+  """Returns a parameter's height in the encoder.
+
+  The height is 0 for embeddings, 1 for the lowest layer, 2 for the layer above,
+  and so on. It is `other` for parameters that are neither embeddings nor in a
+  layer.
+  """
+  if path.startswith(_EMBEDDINGS):
+    return 0
+  layer = _LAYER.match(path)
+  return 1 + int(layer[1]) if layer else other
+
+
+def _rate_fault(
+  entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
+) -> str:
+  """Returns a message that explains why an entry of rates has no effect."""
+  if any(in_group(path, [glob]) for path in trained):
+    return (
+      f'{entry!r} has no effect, because earlier entries match all its '
+      'parameters; put this entry before those entries, or leave it out'
+    )
+  if any(in_group(path, [glob]) for path in paths):
+    return (
+      f'{entry!r} matches only parameters that the optimizer does not train; '
+      'leave this entry out'
+    )
+  return _no_match(entry, glob, paths)
+
+
+def _no_match(entry: str, glob: str, paths: Sequence[str]) -> str:
+  """Returns a fault with the paths that are most similar to the glob."""
+  similar = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
+  return f'{entry!r} matches no parameter; similar paths: {", ".join(similar)}'

@@ -8,13 +8,11 @@ import sys
 import time
 import types
 
-import jax
-
 from xjax.core.atomic import WriteError, write_json
 from xjax.core.distributed import is_host0
 from xjax.core.errors import DataError
 from xjax.data.files.file_set import read_json
-from xjax.models.workdir import Workdir
+from xjax.train.workdir import Workdir
 from xjax.version import __version__
 
 
@@ -162,6 +160,8 @@ def device_memory() -> int | None:
   Returns:
     The bytes; None if no device tells, as on a CPU.
   """
+  import jax  # label trees are loaded without it
+
   stats = [device.memory_stats() or {} for device in jax.local_devices()]
   peaks = [s['peak_bytes_in_use'] for s in stats if 'peak_bytes_in_use' in s]
   return max(peaks, default=None)

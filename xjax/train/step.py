@@ -14,9 +14,9 @@ import optax
 
 from xjax.core.mesh import DATA, LABEL, put_labels
 from xjax.core.rng import step_key
-from xjax.core.types import Batch
 from xjax.losses.loss import ChunkLoss, LabelWeights
-from xjax.networks.heads.head import row_spec
+from xjax.networks.batch import TokenBatch
+from xjax.networks.heads.chunks import row_spec
 from xjax.networks.rows.fused import RowStep
 from xjax.networks.rows.update import Slots
 from xjax.train.state import StatePlan, TrainState
@@ -44,7 +44,7 @@ class StepMetrics:
 
 
 TrainStep = Callable[
-  [TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]
+  [TrainState, TokenBatch, jax.Array], tuple[TrainState, StepMetrics]
 ]
 
 
@@ -79,7 +79,7 @@ def make_train_step(
 
   def step(
     state: TrainState,
-    batch: Batch,
+    batch: TokenBatch,
     key: jax.Array,
     weights: LabelWeights | None = None,
   ) -> tuple[TrainState, StepMetrics]:
@@ -122,7 +122,7 @@ def _batch_loss(
   weights: LabelWeights | None,
   rows: RowStep | None,
   trained: nnx.State,
-  batch: Batch,
+  batch: TokenBatch,
   key: jax.Array,
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
   """Returns the loss summed over documents, and the changed label rows.
@@ -230,7 +230,7 @@ def _accumulated(
     return jax.lax.with_sharding_constraint(micro, rows)
 
   def sum_micro_batches(
-    trained: nnx.State, batch: Batch, key: jax.Array
+    trained: nnx.State, batch: TokenBatch, key: jax.Array
   ) -> tuple[tuple[jax.Array, None], nnx.State]:
     def add(carry: tuple, micro: tuple) -> tuple[tuple, None]:
       index, documents = micro

@@ -20,12 +20,10 @@ import tqdm
 
 from xjax.core.atomic import WriteError, atomic_write, writing
 from xjax.core.distributed import is_host0
-from xjax.core.loading import hidden
+from xjax.core.processes.loading import hidden
 from xjax.core.progress import Progress
 from xjax.judge.criteria import main_metrics
 from xjax.judge.judge import PROTOCOL
-from xjax.models.config import Config
-from xjax.models.config_json import to_json
 from xjax.train.run_record import RunRecord
 
 # tensorboardX imports PyTorch if it is installed, which takes longer than
@@ -63,7 +61,7 @@ class MetricWriter(contextlib.AbstractContextManager):
     workdir: str | os.PathLike,
     step: int,
     judged: int,
-    config: Config | None = None,
+    config: Mapping[str, Any] | None = None,
   ) -> None:
     """Opens the files of a run.
 
@@ -72,7 +70,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       step: int, optimizer steps taken.
       judged: int, step of the last judging that is stored in the checkpoint. It
         is less than `step` if this step was not judged before the save.
-      config: config of the run; None writes no settings to TensorBoard.
+      config: config of the run as JSON; None writes no settings to TensorBoard.
     """
     self._file = self._board = None
     if not is_host0():
@@ -142,14 +140,17 @@ class _Board:
   """
 
   def __init__(
-    self, folder: pathlib.Path, first_step: int, config: Config | None = None
+    self,
+    folder: pathlib.Path,
+    first_step: int,
+    config: Mapping[str, Any] | None = None,
   ) -> None:
     """Opens a new file; TensorBoard then hides earlier steps from first_step.
 
     Args:
       folder: the folder of the file; created if absent.
       first_step: int, the first step that will be written.
-      config: config of the run; None writes no settings.
+      config: config of the run as JSON; None writes no settings.
     """
     # TensorBoard reads the files of a folder in the order of their names. Two
     # files of one second differ in the digits after the point.
@@ -163,8 +164,8 @@ class _Board:
     self._write(Event(file_version='brain.Event:2'))
     self._write(Event(step=first_step, session_log=restart))
     if config is not None:
-      self._best_metric = getattr(config.train, 'best_metric', '')
-      settings = _settings(to_json(config), '')
+      self._best_metric = config['train'].get('best_metric', '')
+      settings = _settings(config, '')
       # In TensorBoard, as in its tags, an underscore replaces @.
       best = f'judge/metrics/{self._best_metric}'.replace('@', '_')
       names = {best: 0} if self._best_metric else {}
@@ -206,7 +207,7 @@ class _Board:
 
 def write_results(
   workdir: str | os.PathLike,
-  config: Config,
+  config: Mapping[str, Any],
   metrics: Mapping[str, Mapping[str, Any]],
   record: RunRecord,
 ) -> None:
@@ -214,7 +215,7 @@ def write_results(
 
   Args:
     workdir: folder of the run.
-    config: config of the run.
+    config: config of the run as JSON.
     metrics: split -> metrics, as from judge.judge.
     record: what the run has cost.
 

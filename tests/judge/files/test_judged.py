@@ -20,7 +20,8 @@ from xjax.data.formats.xc_files import (
   XcFile,
 )
 from xjax.judge.files.judged import JudgeFiles, read_judged
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 
 INF = np.inf
 
@@ -245,11 +246,11 @@ def saved(path: pathlib.Path, labels=('b', 'a', 'c'), **fields) -> None:
       'labels': labels,
       'train_counts': np.array([60, 1, 0], np.int32),
       'lists': {
-        'all': Lists(
+        'all': LabelLists(
           np.array([[1, 0], [0, PAD]], np.int32),
           np.array([[2, 1], [0, -INF]], np.float32),
         ),
-        'few': Lists(
+        'few': LabelLists(
           np.array([[1], [PAD]], np.int32), np.array([[2], [-INF]], np.float32)
         ),
       },

@@ -20,7 +20,8 @@ from xjax.data.formats.xc_files import (
   XcFile,
 )
 from xjax.judge.files.judged import JudgeFiles, read_judged, read_train_gold
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 
 NAMES = ('law', 'tax', 'sea')
 
@@ -44,7 +45,7 @@ def said(monkeypatch):
 def saved(path, labels, **fields) -> None:
   """One document, with all labels from the first on."""
   n = len(labels)
-  lists = Lists(
+  lists = LabelLists(
     np.arange(n, dtype=np.int32)[None], -np.arange(n, dtype=np.float32)[None]
   )
   Predictions(

@@ -13,7 +13,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.files.rows import LabelRows, cut_length, without_pairs
-from xjax.judge.predictions import Lists
+from xjax.judge.label_lists import LabelLists
 
 INF = np.inf
 
@@ -32,7 +32,7 @@ def test_a_filter_of_lists_that_were_cut():
   """Checks that all lists become shorter, as the next labels are not known."""
   ids = np.array([[0, 1, 2], [2, 1, 0], [1, PAD, PAD]], np.int32)
   scores = np.where(ids == PAD, -INF, [[3.0, 2, 1]]).astype(np.float32)
-  lists = Lists(ids, scores)
+  lists = LabelLists(ids, scores)
   left = without_pairs(lists, np.array([[0, 1], [2, 1]]), 'f')
   assert left.ids.tolist() == [[0, 2], [2, 1], [PAD, PAD]]
   assert left.scores.tolist() == [[3, 1], [3, 2], [-INF, -INF]]

@@ -15,9 +15,10 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics import hierarchical
 from xjax.judge.predict import popularity
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 
 # Geometry belongs to mathematics and to art; physics and music have one parent.
 PARENTS = {
@@ -50,7 +51,7 @@ def predictions(predicted, gold, parents=PARENTS, labels=None, depth=None):
     doc_ids=tuple(map(str, range(len(rows)))),
     labels=tuple(labels),
     train_counts=np.zeros(len(labels), np.int32),
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of([sorted(map(labels.index, row)) for row in gold]),
     hierarchy=Hierarchy.of(
       [described[id_] for id_ in labels], described.values()
@@ -258,7 +259,7 @@ def test_lists_that_are_too_short_are_refused_with_their_number():
   # Scores at or below the threshold show that no label is missing.
   scores = np.array([[0.9, 0.5], [0.9, 0.4]], np.float32)
   ids = np.array([[2, 0], [1, 3]], np.int32)
-  known = dataclasses.replace(short, lists={'all': Lists(ids, scores)})
+  known = dataclasses.replace(short, lists={'all': LabelLists(ids, scores)})
   assert values_of(known)['hF1'] == 2 * (2 + 1) / (3 + 4)
 
 

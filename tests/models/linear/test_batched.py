@@ -114,6 +114,11 @@ def test_weights_are_pruned_and_labels_keep_their_places(documents, tmp_path):
   np.testing.assert_allclose(chunks.weights.toarray(), weights_DL, atol=1e-4)
 
 
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
+
+
 @pytest.fixture
 def halved(monkeypatch):
   """Chunks halve down to one label; the widths of a device that were."""

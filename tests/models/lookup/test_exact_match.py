@@ -15,14 +15,15 @@ from xjax.data.schema import Document, Label
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.words import split_words
 from xjax.judge.predictions import Predictions
-from xjax.models.config import Config, shrink
-from xjax.models.load import load
-from xjax.models.model_configs import ExactMatchModel
-from xjax.models.train_configs import NoTrain
+from xjax.models.contract import Config
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.shrink import shrink
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
+from xjax.train.train_config import NoTrain
 
 N_DEV = 60
 
@@ -136,7 +137,7 @@ def test_evaluate_says_the_same(matched):
 
 
 def test_predicts_texts_and_documents_alike(matched, dev):
-  predictor = load(matched.workdir)
+  predictor = open_run(matched.workdir)
   split = matched.corpus.split('dev')
   documents = [split.documents[row] for row in range(N_DEV)]
   lists = predictor.predict(documents, 3)
@@ -157,7 +158,9 @@ def test_tags_files_and_labels_that_are_new(matched, tmp_path):
   )
   (tmp_path / 'new.txt').write_text('Brand new\nother words\n')
   source, output = str(tmp_path / 'in.jsonl'), str(tmp_path / 'out.jsonl')
-  tag_file(matched.workdir, source, output, 5, labels=str(tmp_path / 'new.txt'))
+  predict_file(
+    matched.workdir, source, output, 5, labels=str(tmp_path / 'new.txt')
+  )
   (row,) = map(json.loads, (tmp_path / 'out.jsonl').read_text().splitlines())
   assert [found['id'] for found in row['labels']] == ['Brand new']
   saved = Predictions.load(tmp_path / 'out.npz')
@@ -168,7 +171,7 @@ def test_tags_files_and_labels_that_are_new(matched, tmp_path):
 
 
 def test_new_labels_do_not_change_the_old_ones(matched):
-  predictor = load(matched.workdir)
+  predictor = open_run(matched.workdir)
   more = predictor.with_labels([Label('new', 'shoe and sock')])
   split = matched.corpus.split('dev')
   documents = [split.documents[row] for row in range(9)]
@@ -178,7 +181,7 @@ def test_new_labels_do_not_change_the_old_ones(matched):
 
 
 def test_the_words_of_a_name_explain_its_label(matched, tmp_path):
-  predictor = load(matched.workdir)
+  predictor = open_run(matched.workdir)
   label = next(x for x in predictor.space.labels if split_words(x.name))
   text = f'Zzz, {label.name.upper()}!'
   labels = predictor.explain([text], 99, 99)[0]
@@ -191,12 +194,12 @@ def test_the_words_of_a_name_explain_its_label(matched, tmp_path):
   assert sum(word.weight for word in why) == pytest.approx(score, abs=1e-5)
   path, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   path.write_text(json.dumps({'text': text}))
-  shown = tag_file(matched.workdir, str(path), str(out), 99, explain=3)
+  shown = predict_file(matched.workdir, str(path), str(out), 99, explain=3)
   assert [w.weight for w in shown.documents[0].labels[0].why]
 
 
 def test_what_it_cannot_do_is_said(matched):
-  predictor = load(matched.workdir)
+  predictor = open_run(matched.workdir)
   with pytest.raises(ConfigError, match='do not give it features'):
     predictor.predict(['text'], features=[np.zeros(3, np.float32)])
 
@@ -229,7 +232,7 @@ def test_alternative_names_are_an_option(tmp_path, alt):
   config = own_corpus(tmp_path, [*labels, {'id': '8', 'name': '8'}])
   config.model.alt = alt
   fit(config, tmp_path / 'run')
-  (found,) = load(tmp_path / 'run').predict(['8 fish'])
+  (found,) = open_run(tmp_path / 'run').predict(['8 fish'])
   assert [p.id for p in found] == ['7'] * alt
 
 

@@ -8,12 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import sparse
 
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.core.ranking import Query, RankWeights
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.config import WordsConfig
+from xjax.data.documents import Documents
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Document
-from xjax.data.sparse_documents import SparseBatches
+from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.words import split_words
+from xjax.models.features import RowFeaturiser, TextFeaturiser
 from xjax.models.lookup.exact_match import DescriptorMatcher, MatchedLabels
 from xjax.networks.topk import dense_topk
 
@@ -125,25 +131,25 @@ N, L = 5, 9
 RNG = np.random.default_rng(0)
 
 
-def a_batch():
-  """Rows of 0 to 7 labels, scores with ties, and the dense scores."""
+def some_scores():
+  """Rows of 0 to 7 scores, some of them equal, and the dense scores."""
   rows = [np.sort(RNG.permutation(L)[:n]) for n in (7, 0, 4, 1, 7)]
   dense = np.full((N, L), -np.inf, np.float32)
-  ids = np.zeros((N, 7), np.int32)
-  weights = np.zeros((N, 7), np.float32)
   for row, labels in enumerate(rows):
-    scores = RNG.integers(1, 4, len(labels)).astype(np.float32)
-    dense[row, labels] = ids[row, : len(labels)] = labels
-    dense[row, labels] = weights[row, : len(labels)] = scores
-  batch = Batch(
-    tokens_BT=ids,
-    lengths_B=np.array([len(r) for r in rows], np.int32),
-    positives_BP=np.full((N, 1), PAD, np.int32),
-    mask_B=np.ones(N, bool),
-    doc_B=np.arange(N, dtype=np.int32),
-    weights_BT=weights,
-  )
-  return batch, dense
+    dense[row, labels] = RNG.integers(1, 4, len(labels)).astype(np.float32)
+  scores = sparse.csr_array(np.where(np.isinf(dense), 0, dense))
+  return Documents(SparseDocuments('scores', scores)), dense
+
+
+def lists_of(documents, k, block=2, sigmoid=None, **filters):
+  """Ranks labels whose scores are the features of documents."""
+  scorer = MatchedLabels(RowFeaturiser(L), 0.0, block)
+  if 'weights' in filters:
+    parts = [filters['weights'], sigmoid] if sigmoid else [filters['weights']]
+    filters = {**filters, 'weights': RankWeights(*parts)}
+  lists = scorer.rank(documents, Query(k, **filters))
+  assert not lists.kept
+  return lists.ids_GNK, lists.scores_GNK
 
 
 FILTERS = {
@@ -153,14 +159,15 @@ FILTERS = {
 }
 
 
+@pytest.mark.parametrize('block', [1, 2, 8])
 @pytest.mark.parametrize('k', [1, 3, 7, 12])
 @pytest.mark.parametrize(
   'names', [c for n in range(4) for c in itertools.combinations(FILTERS, n)]
 )
-def test_selection_is_that_of_dense_scores(k, names):
-  batch, dense = a_batch()
+def test_selection_is_that_of_dense_scores(k, names, block):
+  documents, dense = some_scores()
   filters = {name: FILTERS[name] for name in names}
-  ids, scores = MatchedLabels(L).topk(batch, k, **filters)
+  ids, scores = lists_of(documents, k, block, **filters)
   wanted_ids, wanted_scores = dense_topk(
     jnp.asarray(dense), k, **jax.tree.map(jnp.asarray, filters)
   )
@@ -170,9 +177,9 @@ def test_selection_is_that_of_dense_scores(k, names):
 
 
 def test_weights_multiply_calibrated_probabilities():
-  batch, dense = a_batch()
+  documents, dense = some_scores()
   filters = {'weights': FILTERS['weights'], 'sigmoid': (0.5, -1.5)}
-  ids, scores = MatchedLabels(L).topk(batch, 4, **filters)
+  ids, scores = lists_of(documents, 4, **filters)
   filters['weights'] = jnp.asarray(filters['weights'])
   wanted_ids, wanted_scores = dense_topk(jnp.asarray(dense), 4, **filters)
   np.testing.assert_array_equal(ids, wanted_ids)
@@ -180,40 +187,43 @@ def test_weights_multiply_calibrated_probabilities():
 
 
 def test_each_document_may_have_labels_of_its_own():
-  batch, dense = a_batch()
+  documents, dense = some_scores()
   allowed = RNG.random((N, L + 3)) < 0.5
-  ids, scores = MatchedLabels(L).topk(batch, 4, allowed=allowed)
+  ids, scores = lists_of(documents, 4, allowed=allowed)
   wanted = dense_topk(jnp.asarray(dense), 4, allowed=jnp.asarray(allowed))
   np.testing.assert_array_equal(ids, wanted[0])
   np.testing.assert_array_equal(scores, wanted[1])
 
 
 def test_what_is_not_found_is_never_listed():
-  batch, _ = a_batch()
-  ids, scores = MatchedLabels(L).topk(batch, L)
+  documents, _ = some_scores()
+  ids, scores = lists_of(documents, L)
   assert ((ids != PAD).sum(-1) == [[7, 0, 4, 1, 7]]).all()
   assert (np.isneginf(scores) == (ids == PAD)).all()
-  assert MatchedLabels(L).score_kind is ScoreKind.MARGIN
+  assert MatchedLabels(RowFeaturiser(L), 0.0, 2).score_kind is ScoreKind.MARGIN
 
 
-def test_texts_to_lists():
-  """From texts to lists through batches, whatever their size."""
+@pytest.mark.parametrize('block', [1, 2, 8])
+def test_texts_to_lists(block):
+  """From texts to lists, whatever the size of blocks."""
   texts = ['fish and meat, fish', 'no food', 'meat']
   matcher = DescriptorMatcher([('meat',), ('fish',), ('bread',)], PLENTY)
-  gold = Ragged.of([(1,), (), (0, 2)])
-  for size in (1, 2, 8):
-    batches = SparseBatches(
-      lambda rows: matcher([texts[row] for row in rows]),
-      gold,
-      batch_size=size,
-    )
-    ids, scores = np.full((3, 2), PAD), np.full((3, 2), -np.inf)
-    for batch in batches:
-      found_ids, found_scores = MatchedLabels(3).topk(batch, 2)
-      ids[batch.doc_B[batch.mask_B]] = found_ids[0, batch.mask_B]
-      scores[batch.doc_B[batch.mask_B]] = found_scores[0, batch.mask_B]
-    assert ids.tolist() == [[1, 0], [PAD, PAD], [0, PAD]]
-    assert scores.tolist() == [[2.5, 1.5], [-np.inf] * 2, [1.5, -np.inf]]
+  data = SyntheticData(tokens=WordsConfig())
+  scorer = MatchedLabels(TextFeaturiser(data, matcher), 0.0, block)
+  told = []
+  lists = scorer.rank(Documents(texts), Query(2, on_block=told.append))
+  assert lists.ids_GNK.tolist() == [[[1, 0], [PAD, PAD], [0, PAD]]]
+  assert lists.scores_GNK.tolist() == [
+    [[2.5, 1.5], [-np.inf] * 2, [1.5, -np.inf]]
+  ]
+  assert sum(told) == 3 and max(told) <= block
+
+
+def test_no_documents_have_no_lists():
+  documents, _ = some_scores()
+  masks = (np.ones(L, bool),)
+  ids, scores = lists_of(documents.part(np.arange(0)), 4, slices=masks)
+  assert ids.shape == scores.shape == (2, 0, 4)
 
 
 def test_the_score_of_a_label_is_shared_by_the_words_of_its_names():
@@ -221,7 +231,7 @@ def test_the_score_of_a_label_is_shared_by_the_words_of_its_names():
   document = Document('d', {'a': 'Ham? Sea-fish', 'b': 'a Fish 7 ham'})
   shares = matcher.word_shares(document)
   assert shares.features.tolist() == [0, 1, 2]
-  weights_DK = MatchedLabels(3).feature_weights(
+  weights_DK = MatchedLabels.feature_weights(
     shares.features, np.array([0, 2, PAD])
   )
   found_KT = shares.contributions(weights_DK)
@@ -246,6 +256,6 @@ def test_all_words_together_have_the_whole_score(names, text):
   np.testing.assert_array_equal(shares.features, row.indices)
   every = np.arange(len(names))
   found_KT = shares.contributions(
-    MatchedLabels(len(names)).feature_weights(shares.features, every)
+    MatchedLabels.feature_weights(shares.features, every)
   )
   np.testing.assert_allclose(found_KT.sum(axis=1), row.toarray()[0], rtol=1e-6)

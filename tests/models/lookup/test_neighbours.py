@@ -129,26 +129,12 @@ def test_only_cosines_above_zero_are_listed(dense):
   assert (np.isneginf(sims) == (ids == PAD)).all()
 
 
-@pytest.mark.parametrize('lowest', [0, -3])
-@pytest.mark.parametrize('dense', [False, True])
-def test_proposed_documents_are_ranked(dense, lowest):
-  documents = as_kind(small_numbers(8, 40, 10, lowest=lowest), dense)
-  rows = as_kind(small_numbers(9, 6, 10, lowest=lowest), dense)
-  search, exclude = NearestDocuments(documents), np.arange(6)
-  rng = np.random.default_rng(0)
-  every = np.stack([rng.permutation(np.arange(-1, 40)) for _ in range(6)])
-  found = search.nearest_of(rows, every.astype(np.int32), 7, exclude)
-  assert_equal(found, search.nearest(rows, 7, exclude))
-
-
 def test_working_memory_is_left_clean(monkeypatch):
   rows = as_kind(small_numbers(8, 40, 10), False)
   search, memory = NearestDocuments(rows), np.zeros(10, np.float32)
   monkeypatch.setattr(search, '_memory', lambda: memory)
   found = search.nearest(rows, 3)
   assert (found[0] != PAD).any() and not memory.any()
-  search.nearest_of(rows, found[0], 2)
-  assert not memory.any()
 
 
 @pytest.mark.parametrize('dense', [False, True])

@@ -15,12 +15,13 @@ from xjax.data.config import (
 )
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.xc_features import XcFeaturesData
-from xjax.models.config import Config, shrink
 from xjax.models.config_check import check_config
-from xjax.models.load import load
-from xjax.models.model_configs import PrototypesModel
-from xjax.models.train_configs import NoTrain
+from xjax.models.contract import Config
+from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.models.shrink import shrink
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.train_config import NoTrain
 
 TEXTS = ['A fish in the sea', 'fish oil', 'olive oil', 'the sea']
 
@@ -50,14 +51,14 @@ LABELS = [
 def test_labels_that_are_words_are_their_own_names(tmp_path):
   labels = [{'id': '6'}, {'id': '7'}, {'id': 'olive oil'}]
   config = own_corpus(tmp_path, labels, centroids=False)
-  predictor = load(fit(config, tmp_path / 'run').workdir)
+  predictor = open_run(fit(config, tmp_path / 'run').workdir)
   (first, *_) = predictor.predict(['some olive oil'], 3)[0]
   assert first.id == 'olive oil'
 
 
 def test_labels_without_a_prototype_come_last(tmp_path):
   config = own_corpus(tmp_path, LABELS, names=False)
-  predictor = load(fit(config, tmp_path / 'run').workdir)
+  predictor = open_run(fit(config, tmp_path / 'run').workdir)
   lists = predictor.lists(['nothing known', 'fish'], 4)
   ids = [[predictor.space.ids[x] for x in row] for row in lists.ids]
   assert [row[2:] for row in ids] == [['8', '9']] * 2
@@ -67,14 +68,17 @@ def test_labels_without_a_prototype_come_last(tmp_path):
 @pytest.mark.parametrize('centroids', [False, True])
 def test_names_without_a_letter_are_no_part(tmp_path, centroids):
   config = own_corpus(tmp_path, LABELS, centroids=centroids)
-  predictor = load(fit(config, tmp_path / 'run').workdir)
-  rows = predictor.prototypes.toarray()
-  named = predictor.inputs.featurise(['olive oil']).toarray()[0]
+  predictor = open_run(fit(config, tmp_path / 'run').workdir)
+  rows = predictor.scorer.prototypes.toarray()
+  featurise = predictor.scorer.featuriser.featurise
+  named = featurise(['olive oil']).toarray()[0]
   row_of = dict(zip(predictor.space.ids, rows, strict=True))
   np.testing.assert_allclose(row_of['8'], named, atol=1e-6)
   assert not row_of['9'].any()
   for id_, n in (('6', 4), ('7', 2)):
-    total = predictor.inputs.featurise(TEXTS[:n]).toarray().sum(axis=0)
+    total = (
+      predictor.scorer.featuriser.featurise(TEXTS[:n]).toarray().sum(axis=0)
+    )
     centroid = centroids * total / np.linalg.norm(total)
     np.testing.assert_allclose(row_of[id_], centroid, atol=1e-6)
 
@@ -85,7 +89,7 @@ def test_a_corpus_of_one_label(tmp_path):
   for name in ('train', 'dev'):
     path = tmp_path / f'{name}.jsonl'
     path.write_text(path.read_text().replace('"7", ', ''))
-  predictor = load(fit(config, tmp_path / 'run').workdir)
+  predictor = open_run(fit(config, tmp_path / 'run').workdir)
   (labels,) = predictor.predict(['oil'])
   assert [label.id for label in labels] == ['6']
 
@@ -152,7 +156,7 @@ def test_sparse_features_have_no_names(tmp_path):
   config.model.names = False
   result = fit(config, tmp_path / 'run')
   assert result.metrics['test']['xjax']['all']['P@1'] == 1
-  predictor = load(result.workdir)
+  predictor = open_run(result.workdir)
   lists = predictor.predict(result.corpus.split('test').documents, 3)
   assert [x.id for x in lists[3]][0] == '2'
   with pytest.raises(ConfigError, match='reads features, not words'):

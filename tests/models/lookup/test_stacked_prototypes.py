@@ -9,18 +9,16 @@ import pytest
 from tests.fixtures.sparse_runs import config_of
 from xjax.data.config import TextVectorsConfig
 from xjax.judge.predictions import Predictions
-from xjax.models.load import load
-from xjax.models.model_configs import NeighboursModel, PrototypesModel
-from xjax.models.staged.rankers.boosted import BoostedTrees
-from xjax.models.staged.stack_config import (
-  ProposerConfig,
-  StackModel,
-  StackTrain,
-)
-from xjax.models.train_configs import NoTrain
+from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.proposers import ProposerConfig
+from xjax.models.stack.stack_model import StackModel, StackTrain
 from xjax.networks.pretrained.text_encoder import TextEncoder
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
+from xjax.train.train_config import NoTrain
 
 TOKENS = TextVectorsConfig(max_tokens=16)
 
@@ -87,7 +85,7 @@ def test_a_stack_of_prototypes_predicts(stacked):
   result, _ = stacked
   prior = result.prior['dev']['xjax']['all']['P@1']
   assert result.metrics['dev']['xjax']['all']['P@1'] > prior
-  predictor, texts = load(result.workdir), split_texts(result.corpus, 'dev')
+  predictor, texts = open_run(result.workdir), split_texts(result.corpus, 'dev')
   path = result.paths['dev'] / 'predictions.npz'
   dev = Predictions.load(path).lists['all']
   lists = predictor.lists(texts, 5)
@@ -105,7 +103,7 @@ def test_a_stack_of_prototypes_takes_new_labels(stacked, tmp_path):
   labels.write_text(json.dumps({'id': 'new', 'name': name}) + '\n')
   source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
   source.write_text(json.dumps({'text': name}) + '\n')
-  tag_file(result.workdir, str(source), str(output), 40, labels=str(labels))
+  predict_file(result.workdir, str(source), str(output), 40, labels=str(labels))
   (line,) = output.read_text().splitlines()
   ids = [label['id'] for label in json.loads(line)['labels']]
   assert 'new' in ids

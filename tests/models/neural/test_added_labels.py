@@ -19,16 +19,17 @@ from xjax.core.mesh_config import (
   LABEL_MULTIPLE,
   MeshConfig,
 )
+from xjax.core.ranking import Query
+from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
-from xjax.models.load import load
-from xjax.models.neural.added_labels import describe
+from xjax.run.open_run import open_run
 from xjax.train.parameters import DESCRIPTORS, by_path
 
 
 @pytest.fixture(scope='module')
 def predictor(described):
-  return load(described.workdir)
+  return open_run(described.workdir)
 
 
 @pytest.fixture(scope='module')
@@ -40,13 +41,9 @@ def split(described_config):
 def scores(predictor, split):
   """Raw scores of a split's documents, float32 [N, labels scored]."""
   found = np.full((len(split), predictor.scorer.n_labels), np.nan, np.float32)
-  for batch in predictor.batches(split):
-    ids_GBK, scores_GBK = predictor.topk(batch, found.shape[1])
-    rows, real = batch.doc_B[batch.mask_B], batch.mask_B
-    np.put_along_axis(
-      whole := found[rows], ids_GBK[0, real], scores_GBK[0, real], axis=1
-    )
-    found[rows] = whole
+  query = Query(found.shape[1], allowed=predictor.space.allowed)
+  lists = predictor.scorer.rank(Documents.of_split(split), query)
+  np.put_along_axis(found, lists.ids_GNK[0], lists.scores_GNK[0], axis=1)
   return found
 
 
@@ -132,7 +129,7 @@ def test_on_another_mesh(all_devices, described, tmp_path, split, before):
   config = json.loads(path.read_text())
   config['mesh'] = {'data': 2, 'label': 4}
   path.write_text(json.dumps(config))
-  predictor = load(folder)
+  predictor = open_run(folder)
   assert predictor.config.mesh == MeshConfig(data=2, label=4)
   at = np.resize(predictor.space.held_out, 113)
   more = predictor.with_labels(namesakes(predictor, at))
@@ -148,15 +145,14 @@ def test_on_another_mesh(all_devices, described, tmp_path, split, before):
 
 def test_new_labels_are_weighted_by_the_runs_labels(predictor):
   """A label that brings known words changes nobody's embedding."""
-  space, config = predictor.space, predictor.config
-  vocab, workdir = predictor.inputs.vocab, predictor.workdir
-  known = namesakes(predictor, range(len(space)))
-  rows = describe(known, space, config, vocab, workdir)
+  known = namesakes(predictor, range(len(predictor.space)))
   trained = by_path(predictor.scorer.params)[DESCRIPTORS]
-  np.testing.assert_array_equal(rows, trained[:16])
   more = predictor.with_labels(known)
-  others = describe(known, more.space, config, vocab, workdir)
-  np.testing.assert_array_equal(others, rows)
+  rows = by_path(more.scorer.params)[DESCRIPTORS][16:32]
+  np.testing.assert_array_equal(rows, trained[:16])
+  known = [dataclasses.replace(x, id=f'again-{x.id}') for x in known]
+  others = by_path(more.with_labels(known).scorer.params)[DESCRIPTORS]
+  np.testing.assert_array_equal(others[32:48], rows)
 
 
 def test_labels_of_unknown_words_are_refused_by_name(predictor):
@@ -180,7 +176,7 @@ def test_ids_that_the_run_has_are_refused(predictor):
 
 def test_words_that_are_gone(described, tmp_path):
   folder = shutil.copytree(described.workdir, tmp_path / 'run')
-  predictor = load(folder)
+  predictor = open_run(folder)
   new = namesakes(predictor, [3])
   predictor.workdir.word_vectors.unlink()
   with pytest.raises(DataError, match='word_vectors.npz: no such file'):

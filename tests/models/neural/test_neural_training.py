@@ -12,14 +12,14 @@ from xjax.core.mesh import DATA, LABEL, make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.load import load_corpus
 from xjax.losses.bce import BCEConfig
-from xjax.models.config import Config
-from xjax.models.neural.neural_training import (
-  NeuralRun,
+from xjax.models.contract import Config, Run
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import (
   check_mesh,
   hidden_labels,
   plan_neural,
-  scored_labels,
 )
+from xjax.models.neural.neural_training import NeuralTraining
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.generation.hbgl import HBGLConfig
@@ -29,11 +29,7 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.text_model import (
-  NeuralModel,
-  initial_biases,
-  smoothed_priors,
-)
+from xjax.networks.text_model import initial_biases, smoothed_priors
 from xjax.run.fit import fit
 from xjax.train.parameters import by_path
 
@@ -87,7 +83,7 @@ def test_held_out_labels_are_scored_by_descriptors_alone(config):
     (ZeroShotConfig(), 16),
     (UnifiedConfig(), 16),
   ):
-    assert scored_labels(NeuralModel(head=head), space) == n_labels
+    assert NeuralModel(head=head).scored_labels(space) == n_labels
 
 
 @pytest.mark.parametrize(
@@ -132,8 +128,8 @@ def test_scorers_look_for_the_recall_that_is_asked_for(config):
   corpus = load_corpus(config.data, config.seed)
   mesh = make_mesh(MeshConfig())
   plan = plan_neural(config, corpus.label_space, 50, mesh)
-  run = NeuralRun(config, corpus, None, None, mesh, plan)
-  assert run.scorer().recall == 0.5
+  training = NeuralTraining(Run(config, None), corpus, None, mesh, plan)
+  assert training.scorer().recall == 0.5
 
 
 @pytest.mark.parametrize('count', [6, 5, 7])

@@ -5,11 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.models.neural.test_model_scorer import L, draw, made, mesh_of
+from tests.models.neural.test_neural_scorer import L, draw, made, mesh_of
+from xjax.core.ranking import Lists, Query, RankWeights
 from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
-from xjax.models.neural.model_scorer import ModelScorer
-from xjax.models.neural.shortlist_scorer import Combination, ShortlistScorer
-from xjax.models.staged.proposer import ClusterMap, Proposer
+from xjax.data.documents import Documents
+from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.models.neural.proposer import ClusterMap, Combination, Proposer
+from xjax.models.neural.shortlist_scorer import ShortlistScorer
+from xjax.models.scorer import Scorer
 
 B, K = 8, 6
 RNG = np.random.default_rng(1)
@@ -24,48 +27,62 @@ CHILDREN = Ragged.of([np.flatnonzero(PARENTS == c) for c in range(N_CLUSTERS)])
 CHILDREN = CHILDREN.padded(np.arange(N_CLUSTERS), CHILDREN.lengths.max(), PAD)
 
 
-class Table:
-  """Ranks nodes by a table of scores, as a core.types.Scorer."""
+# The text of a document is its row in the batch of `draw`.
+DOCUMENTS = Documents([str(row) for row in range(B)])
 
-  assigned_above = None
-  selected_by = 'exact'
+
+class Table(Scorer):
+  """Ranks nodes by a table of scores."""
 
   def __init__(self, n, kind=ScoreKind.MARGIN):
     rng = np.random.default_rng(2)
     self.scores_BN = rng.normal(size=(B, n)).astype(np.float32)
     self.n_labels, self.score_kind = n, kind
 
-  def topk(
-    self, batch, k, weights=None, slices=(), allowed=None, sigmoid=AS_LOGITS
-  ):
-    inside = np.ones(self.n_labels, bool) if allowed is None else allowed
-    scores = self.scores_BN[: len(batch.doc_B)]
-    if weights is not None:
+  def rank(self, documents, query):
+    inside = np.ones(self.n_labels, bool)
+    if query.allowed is not None:
+      inside = query.allowed[..., : self.n_labels]
+    scores = self.scores_BN[[int(text) for text in documents]]
+    if query.weights is not None:
       with np.errstate(divide='ignore'):
-        scores = -np.logaddexp(0, -scores) + np.log(weights)
+        logs = np.log(query.weights.values)
+      scores = -np.logaddexp(0, -scores) + logs
     lists = []
-    for mask in (np.ones(self.n_labels, bool), *slices):
-      masked = np.where(mask & inside, scores, -np.inf)
-      order = np.argsort(-masked, axis=1, kind='stable')[:, :k]
+    for mask in (np.ones(self.n_labels, bool), *query.slices):
+      masked = np.where(mask[: self.n_labels] & inside, scores, -np.inf)
+      order = np.argsort(-masked, axis=1, kind='stable')[:, : query.k]
       best = np.take_along_axis(masked, order, axis=1)
       lists.append((np.where(best == -np.inf, PAD, order), best))
     ids, best = map(np.stack, zip(*lists))
-    return ids.astype(np.int32), best.astype(np.float32)
+    return Lists(ids.astype(np.int32), best.astype(np.float32))
 
 
-def batch_of():
-  batch = draw()
-  return dataclasses.replace(batch, proposed=(draw(),))
+class Reader:
+  """Reads documents as rows of the batch of `draw`."""
+
+  def batches(self, documents):
+    rows = [int(text) for text in documents]
+    doc_B = np.full(B, PAD, np.int32)
+    doc_B[rows] = np.arange(len(rows))
+    yield dataclasses.replace(draw(), doc_B=doc_B)
 
 
 def logits():
   mesh = mesh_of(1, 1)
   graphdef, params = made(mesh)
-  scorer = ModelScorer(graphdef, params, mesh, L)
-  ids, scores = scorer.topk(draw(), L)
+  scorer = NeuralScorer(graphdef, params, mesh, L, reader=Reader())
+  lists = scorer.rank(DOCUMENTS, Query(L))
   z = np.zeros((B, L), np.float32)
-  np.put_along_axis(z, ids[0], scores[0], axis=1)
+  np.put_along_axis(z, lists.ids_GNK[0], lists.scores_GNK[0], axis=1)
   return z
+
+
+def ranked(scorer, weights=None, slices=(), allowed=None, sigmoid=AS_LOGITS):
+  """Returns the lists of all documents, ids_GBK and scores_GBK."""
+  weights = None if weights is None else RankWeights(weights, sigmoid)
+  lists = scorer.rank(DOCUMENTS, Query(K, slices, allowed, weights))
+  return lists.ids_GNK, lists.scores_GNK
 
 
 def scorer_of(proposer, combination, weight=1.0, mesh=(1, 1)):
@@ -79,6 +96,7 @@ def scorer_of(proposer, combination, weight=1.0, mesh=(1, 1)):
     proposer=proposer,
     combination=combination,
     weight=weight,
+    reader=Reader(),
   )
 
 
@@ -103,7 +121,7 @@ def test_all_labels_on_the_shortlist_give_the_best_of_all_sums(
 ):
   table = Table(L)
   scorer = scorer_of(Proposer(table, L), Combination.SUM, 0.5, mesh)
-  found = scorer.topk(batch_of(), K, weights, SLICES, allowed, (0.7, 0.1))
+  found = ranked(scorer, weights, SLICES, allowed, (0.7, 0.1))
   scores = logits() + 0.5 * table.scores_BN
   wanted = expected(scores, weights, SLICES, allowed, (0.7, 0.1))
   for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
@@ -123,7 +141,7 @@ def test_all_clusters_give_the_exact_product_over_the_tree(
   table = Table(N_CLUSTERS, ScoreKind.LOGIT)
   proposer = Proposer(table, N_CLUSTERS, ClusterMap(CHILDREN, PARENTS))
   scorer = scorer_of(proposer, Combination.PRODUCT, mesh=mesh)
-  found = scorer.topk(batch_of(), K, weights, SLICES, allowed)
+  found = ranked(scorer, weights, SLICES, allowed)
 
   def probability(z):
     return 1 / (1 + np.exp(-z.astype(np.float64)))
@@ -139,7 +157,7 @@ def test_all_clusters_give_the_exact_product_over_the_tree(
 def test_each_slice_has_a_shortlist_of_its_own():
   table = Table(L)
   scorer = scorer_of(Proposer(table, 4), Combination.SUM, 0.0)
-  ids, scores = scorer.topk(batch_of(), K, slices=SLICES)
+  ids, scores = ranked(scorer, slices=SLICES)
   z = logits()
   for group, mask in enumerate((np.ones(L, bool), *SLICES)):
     for row in range(B):
@@ -151,10 +169,18 @@ def test_each_slice_has_a_shortlist_of_its_own():
   assert scorer.score_kind is ScoreKind.LOGIT
 
 
-def test_rows_without_proposals_have_empty_lists():
+def test_rows_that_fill_a_batch_have_empty_lists():
   scorer = scorer_of(Proposer(Table(L), 4), Combination.SUM)
-  ids, scores = scorer.topk(draw(), K)
-  assert (ids == PAD).all() and (scores == -np.inf).all()
+  some = DOCUMENTS.part(np.array([5, 2]))
+  (batch,) = Reader().batches(some)
+  lists = scorer.batch_ranker(some, Query(K))(batch)
+  empty = batch.doc_B == PAD
+  assert (lists.ids_GNK[:, empty] == PAD).all()
+  assert (lists.scores_GNK[:, empty] == -np.inf).all()
+  ids, scores = ranked(scorer)
+  found = scorer.rank(some, Query(K))
+  np.testing.assert_array_equal(found.ids_GNK, ids[:, [5, 2]])
+  np.testing.assert_array_equal(found.scores_GNK, scores[:, [5, 2]])
 
 
 def test_a_product_of_margins_is_that_of_a_label_tree():
@@ -170,6 +196,7 @@ def test_a_product_of_margins_is_that_of_a_label_tree():
     ScoreKind.MARGIN,
     proposer=proposer,
     combination=Combination.PRODUCT,
+    reader=Reader(),
   )
 
   def hinge(z):
@@ -177,7 +204,7 @@ def test_a_product_of_margins_is_that_of_a_label_tree():
 
   scores = hinge(logits()) + hinge(table.scores_BN)[:, PARENTS]
   for weights in (None, WEIGHTS):
-    found = scorer.topk(batch_of(), K, weights, SLICES)
+    found = ranked(scorer, weights, SLICES)
     wanted = expected(scores, weights, SLICES, None)
     for ids, best, (want_ids, want) in zip(*found, wanted, strict=True):
       np.testing.assert_array_equal(ids, want_ids)

@@ -1,12 +1,20 @@
 """Tests label trees as scorers: weights, slices, allowed labels, scales."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.core.errors import ConfigError
+from xjax.core.mesh_config import Share
+from xjax.core.ranking import Query, RankWeights
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
 from xjax.data.label_trees.complete import complete_tree
-from xjax.data.sparse_documents import SparseBatches
-from xjax.judge.predictions import Lists
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.judge.label_lists import LabelLists
+from xjax.models import scorer as scorers
+from xjax.models.features import RowFeaturiser
 from xjax.models.trees.tree_scorer import TreeScorer
 from xjax.models.trees.tree_search import Link, Squash, TreeSearch
 
@@ -31,19 +39,28 @@ def rows(make_rows):
   return make_rows(np.random.default_rng(1), N)
 
 
-def batch_of(rows):
-  gold = Ragged.of([()] * rows.shape[0])
-  (batch,) = SparseBatches(
-    lambda own: rows[own], gold, batch_size=rows.shape[0]
-  )
-  return batch
+def documents_of(rows):
+  return Documents.of(SparseDocuments('rows', rows))
 
 
-def scorer_of(models, link, exact=True, beam=2, workers=1):
+def scorer_of(models, link, exact=True, beam=2, workers=1, block=N):
   searches = [TreeSearch(model.tree, model.weights, link) for model in models]
   return TreeScorer(
-    searches, KINDS[link], beam=beam, exact=exact, workers=workers
+    searches,
+    KINDS[link],
+    RowFeaturiser(searches[0].weights.n_features),
+    beam=beam,
+    exact=exact,
+    workers=workers,
+    block=block,
   )
+
+
+def ranked(scorer, rows, k, weights=None, slices=(), allowed=None):
+  """Returns the arrays ids_GNK and scores_GNK."""
+  query = Query(k, tuple(slices), allowed, weights)
+  lists = scorer.rank(documents_of(rows), query)
+  return lists.ids_GNK, lists.scores_GNK
 
 
 def logs_of(weights_L):
@@ -71,7 +88,7 @@ def test_lists_of_scores_and_of_slices(models, rows, link, allowed):
   if allowed is not None:
     more = np.ones((*allowed.shape[:-1], MORE), bool)
     mask = np.concatenate([allowed, more], axis=-1)
-  ids, scores = scorer.topk(batch_of(rows), K, slices=SLICES, allowed=mask)
+  ids, scores = ranked(scorer, rows, K, None, SLICES, mask)
   assert ids.shape == scores.shape == (3, N, K)
   assert ids.dtype == np.int32 and scores.dtype == np.float32
   for i, row_D in enumerate(rows.toarray().astype(float)):
@@ -90,7 +107,7 @@ def test_weights_are_of_probabilities(models, rows, link):
   (model, _), scorer = models, scorer_of(models[:1], link)
   weights = np.append(WEIGHTS_L, np.ones(MORE, np.float32))
   for sigmoid in ((1.0, 0.0), (2.0, 1.5)):
-    ids, scores = scorer.topk(batch_of(rows), K, weights, sigmoid=sigmoid)
+    ids, scores = ranked(scorer, rows, K, RankWeights(weights, sigmoid))
     squash = None if link is Link.SIGMOID else Squash(*sigmoid)
     for i, row_D in enumerate(rows.toarray().astype(float)):
       found, keys, _ = model.best(row_D, link, K, logs_of(WEIGHTS_L), squash)
@@ -103,19 +120,21 @@ def test_what_scores_are(models):
   assert xr.score_kind is ScoreKind.MARGIN and xr.assigned_above == -1
   assert plt.n_labels == xr.n_labels == L
   flat = TreeSearch(models[0].tree, models[0].weights, Link.NONE)
-  options = {'beam': 1, 'exact': False, 'workers': 1}
-  margins = TreeScorer([flat], ScoreKind.MARGIN, **options)
-  logits = TreeScorer([flat], ScoreKind.LOGIT, **options)
+  features = RowFeaturiser(flat.weights.n_features)
+  options = {'beam': 1, 'exact': False, 'workers': 1, 'block': N}
+  margins = TreeScorer([flat], ScoreKind.MARGIN, features, **options)
+  logits = TreeScorer([flat], ScoreKind.LOGIT, features, **options)
   assert margins.assigned_above == 0 and logits.assigned_above is None
   assert margins.selected_by == 'beam=1'
-  whole = TreeScorer([flat], ScoreKind.LOGIT, **(options | {'exact': True}))
+  options['exact'] = True
+  whole = TreeScorer([flat], ScoreKind.LOGIT, features, **options)
   assert whole.selected_by == 'exact'
 
 
 def test_logits_do_not_saturate(models, rows):
   """Checks that logits have an order where probabilities round to 1."""
   scorer = scorer_of(models[:1], Link.SIGMOID)
-  _, scores = scorer.topk(batch_of(rows * np.float32(64)), K)
+  _, scores = ranked(scorer, rows * np.float32(64), K)
   best = scores[0, :, 0]
   assert np.isfinite(scores).all()
   assert best.max() > 40  # 1 / (1 + exp(-40)) is 1
@@ -125,7 +144,7 @@ def test_logits_do_not_saturate(models, rows):
 def test_beams_may_find_fewer_labels(models, rows):
   """Checks that only labels below the opened nodes are listed."""
   scorer = scorer_of(models[:1], Link.SIGMOID, exact=False, beam=1)
-  ids, scores = scorer.topk(batch_of(rows), K)
+  ids, scores = ranked(scorer, rows, K)
   assert (ids[0, :, :3] != PAD).all() and (ids[0, :, 3:] == PAD).all()
   assert ((scores == -np.inf) == (ids == PAD)).all()
 
@@ -134,8 +153,12 @@ def test_beams_may_find_fewer_labels(models, rows):
 @pytest.mark.parametrize('exact', [False, True])
 def test_workers_do_not_matter(models, rows, n_trees, exact):
   lists = [
-    scorer_of(models[:n_trees], Link.L3_HINGE, exact, 2, workers).topk(
-      batch_of(rows), K, WEIGHTS_L, SLICES
+    ranked(
+      scorer_of(models[:n_trees], Link.L3_HINGE, exact, 2, workers),
+      rows,
+      K,
+      RankWeights(WEIGHTS_L),
+      SLICES,
     )
     for workers in (1, 2, N + 3)
   ]
@@ -148,7 +171,7 @@ def test_workers_do_not_matter(models, rows, n_trees, exact):
 def test_trees_together(models, rows, link):
   """Checks means of trees; the lists are long enough for all labels."""
   scorer = scorer_of(models, link)
-  ids, scores = scorer.topk(batch_of(rows), K + 1)
+  ids, scores = ranked(scorer, rows, K + 1)
   for i, row_D in enumerate(rows.toarray().astype(float)):
     sums_L = np.zeros(L)
     for model in models:
@@ -161,14 +184,44 @@ def test_trees_together(models, rows, link):
     np.testing.assert_allclose(wanted[ids[0, i]], wanted[best], rtol=1e-9)
 
 
-def test_rows_that_only_fill_a_batch(models, rows):
-  gold = Ragged.of([()] * N)
-  scorer = scorer_of(models[:1], Link.SIGMOID, workers=2)
-  whole, _ = scorer.topk(batch_of(rows), K)
-  *_, last = SparseBatches(lambda own: rows[own], gold, batch_size=5)
-  ids, _ = scorer.topk(last, K)
-  assert ids.shape == (1, 5, K)
-  np.testing.assert_array_equal(ids[0, : N - 5], whole[0, 5:])
+@pytest.mark.parametrize('allowed', [ALLOWED_L, ALLOWED_BL], ids=np.ndim)
+def test_blocks_of_documents_and_shares_of_processes_do_not_matter(
+  models, rows, allowed, monkeypatch
+):
+  """The last block has fewer documents than there are processes."""
+  query = Query(K, SLICES, allowed, RankWeights(WEIGHTS_L))
+  documents = documents_of(rows)
+  whole = scorer_of(models, Link.SIGMOID).rank(documents, query)
+  scorer, blocks = scorer_of(models, Link.SIGMOID, workers=2, block=5), []
+  asked = dataclasses.replace(query, on_block=blocks.append)
+  lists = scorer.rank(documents, asked)
+  np.testing.assert_array_equal(lists.ids_GNK, whole.ids_GNK)
+  np.testing.assert_array_equal(lists.scores_GNK, whole.scores_GNK)
+  assert blocks == [5, N - 5] and not lists.kept
+  joined = np.full(lists.ids_GNK.shape, PAD, np.int32)
+  for own in range(3):  # the rows of other processes are not there
+    share = Share((own,), 3)
+    monkeypatch.setattr(scorers, 'own_share', lambda share=share: share)
+    part = scorer.rank(documents, query).ids_GNK
+    rows_own = [row for row in range(N) if row % 5 % 3 == own]
+    joined[:, rows_own] = part[:, rows_own]
+    others = np.setdiff1d(np.arange(N), rows_own)
+    assert (part[:, others] == PAD).all()
+  np.testing.assert_array_equal(joined, whole.ids_GNK)
+
+
+def test_no_documents_have_no_lists(models, rows):
+  ids, scores = ranked(
+    scorer_of(models, Link.SIGMOID), rows[:0], K, None, SLICES
+  )
+  assert ids.shape == scores.shape == (3, 0, K)
+
+
+def test_given_features_have_no_words(models, rows):
+  scorer = scorer_of(models, Link.SIGMOID)
+  with pytest.raises(ConfigError, match='this run reads features, not words'):
+    scorer.explain(documents_of(rows), np.zeros((N, 1), np.int32), 3)
+  scorer.warmup(Query(K))  # reads an example
 
 
 @pytest.mark.parametrize('link', KINDS)
@@ -180,9 +233,9 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(
   """Checks overlapping slices with lists that are too short for all labels."""
   scorer = scorer_of(models[:n_trees], link, exact, beam=1)
   slices = (*SLICES, ALLOWED_L)
-  for weights in (None, WEIGHTS_L):
-    ids, scores = scorer.topk(batch_of(rows), 2, weights, slices)
-    alone = scorer.topk(batch_of(rows), 2, weights)
+  for weights in (None, RankWeights(WEIGHTS_L)):
+    ids, scores = ranked(scorer, rows, 2, weights, slices)
+    alone = ranked(scorer, rows, 2, weights)
     assert ids[:1].tobytes() == alone[0].tobytes()
     assert scores[:1].tobytes() == alone[1].tobytes()
     several = 0
@@ -193,7 +246,9 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(
         assert len(set(listed.tolist())) == 1
         several += len(listed) > 1
     assert several  # otherwise the test would check nothing
-    merged = np.sort(Lists.merge(list(map(Lists, ids, scores))).ids, axis=1)
+    merged = np.sort(
+      LabelLists.merge(list(map(LabelLists, ids, scores))).ids, axis=1
+    )
     assert ((np.diff(merged) > 0) | (merged[:, 1:] == PAD)).all()
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.cnn import CNNConfig
 from xjax.networks.encoders.encoder import NoEncoder
@@ -16,7 +18,7 @@ from xjax.networks.encoders.features import Features, FeaturesConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig, NoPooling
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 from xjax.networks.topk import head_topk
 
 B, T, D, L = 8, 5, 6, 7
@@ -29,8 +31,8 @@ def vectors(width: int) -> np.ndarray:
   return np.pad(x_BTD, [(0, 0), (0, width - T), (0, 0)])
 
 
-def batch(width: int = T) -> Batch:
-  return Batch(
+def batch(width: int = T) -> TokenBatch:
+  return TokenBatch(
     tokens_BT=None,
     lengths_B=LENGTHS,
     positives_BP=np.full((B, 4), PAD, np.int32),
@@ -40,7 +42,7 @@ def batch(width: int = T) -> Batch:
   )
 
 
-def scores(encoder, pooling, head, documents: Batch, mesh) -> np.ndarray:
+def scores(encoder, pooling, head, documents: TokenBatch, mesh) -> np.ndarray:
   config = NeuralModel(FeaturesConfig(dim=D), encoder, pooling, head)
   with jax.set_mesh(mesh):
     model = build(config, vocab_size=0, n_labels=L, rngs=nnx.Rngs(0))

@@ -11,14 +11,18 @@ import pytest
 
 from tests.fixtures.collectives import compiled_collectives
 from xjax.core.mesh import DATA, LABEL, put_batch
-from xjax.core.types import PAD, Batch
+from xjax.core.ranking import Query
+from xjax.core.types import PAD
+from xjax.data.documents import Documents
 from xjax.losses.bce import bce
-from xjax.models.neural.model_scorer import ModelScorer
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.han import HANConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import SelfAttentionConfig
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 
 B, Z, T, L, VOCABULARY = 8, 3, 5, 150, 40
 LENGTHS = np.array(
@@ -58,7 +62,7 @@ def draw(zones=Z, tokens=T):
   tokens_BZT = rng.integers(2, VOCABULARY, (B, Z, T)).astype(np.int32)
   tokens_BZT[np.arange(T) >= LENGTHS[..., None]] = 0
   more = [(0, 0), (0, zones - Z)]
-  return Batch(
+  return TokenBatch(
     tokens_BT=np.pad(tokens_BZT, [*more, (0, tokens - T)]),
     lengths_B=np.pad(LENGTHS, more),
     positives_BP=rng.integers(0, L, (B, 4)).astype(np.int32),
@@ -87,13 +91,15 @@ def random_parts(mesh, **options):
 
 @functools.cache
 def scorer(mesh, **options):
-  return ModelScorer(*random_parts(mesh, **options), mesh, L)
+  return NeuralScorer(*random_parts(mesh, **options), mesh, L)
 
 
 def scores(batch, mesh=ONE, **options):
   """[B, L] logits, labels in order."""
-  ids_GBK, scores_GBK = scorer(mesh, **options).topk(batch, L)
-  return np.take_along_axis(scores_GBK[0], ids_GBK[0].argsort(axis=1), axis=1)
+  documents = Documents([''] * len(batch.doc_B))
+  lists = scorer(mesh, **options).batch_ranker(documents, Query(L))(batch)
+  order = lists.ids_GNK[0].argsort(axis=1)
+  return np.take_along_axis(lists.scores_GNK[0], order, axis=1)
 
 
 def gru(x_TD, layer):

@@ -18,20 +18,21 @@ from xjax.losses.bce import BCE, bce
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.loss import Reduction
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.adaptive import (
   AdaptiveConfig,
   logit_of_product,
   places,
 )
-from xjax.networks.heads.head import HeadInputs, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import HeadInputs
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.pooling import NoPooling, SelfAttentionConfig
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.text_model import NeuralModel
 from xjax.networks.topk import dense_topk, head_topk
 from xjax.train.neural_train import NeuralTrain
 

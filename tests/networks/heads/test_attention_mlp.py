@@ -9,7 +9,8 @@ import pytest
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.networks.heads.attention_mlp import AttentionMLP
-from xjax.networks.heads.head import TokenFeatures, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import TokenFeatures
 
 D, L = 6, 300
 MLPS = [(5,), (7, 4)]

@@ -13,7 +13,8 @@ from xjax.core.mesh_config import MeshConfig
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import bce
-from xjax.networks.heads.head import HeadInputs, NoGraph, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import HeadInputs, NoGraph
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig

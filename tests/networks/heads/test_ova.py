@@ -7,7 +7,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
 from xjax.losses.bce import bce
-from xjax.networks.heads.head import ALL_DEVICES, split_head
+from xjax.networks.heads.chunks import ALL_DEVICES, split_head
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.topk import head_topk

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
-from xjax.core.types import PAD, Shortlist
+from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
 from xjax.losses.focal import Focal
 from xjax.losses.loss import LabelWeights, Reduction
 from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import SquaredHinge, squared_hinge
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads.attention_mlp import AttentionMLP
-from xjax.networks.heads.head import TokenFeatures, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttention
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import (

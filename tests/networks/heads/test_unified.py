@@ -8,7 +8,8 @@ import pytest
 
 from xjax.core.mesh import make_mesh, padded_labels
 from xjax.core.mesh_config import MeshConfig
-from xjax.networks.heads.head import Frozen, TokenFeatures, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import Frozen, TokenFeatures
 from xjax.networks.heads.unified import Unified
 
 D, E, L = 6, 4, 300

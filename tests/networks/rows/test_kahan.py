@@ -11,7 +11,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.types import PAD
-from xjax.networks.heads.head import ALL_DEVICES
+from xjax.networks.heads.chunks import ALL_DEVICES
 from xjax.networks.rows.kahan import LEFT_OUT, PLACE, kahan_slots, kahan_step
 from xjax.networks.rows.rounding import random_bits
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
-from xjax.networks.heads.head import split_head
+from xjax.networks.heads.chunks import split_head
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (

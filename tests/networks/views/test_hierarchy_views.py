@@ -14,12 +14,13 @@ from xjax.configs import quickstart
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch
+from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.xlnet import XLNetConfig
 from xjax.networks.heads.label_attention import LabelAttentionConfig
@@ -66,7 +67,7 @@ def drawn(gold):
   lengths = np.array([5, 3, 1, 0], np.int32)
   tokens = rng.integers(2, WORDS, (B, T)).astype(np.int32)
   tokens[np.arange(T) >= lengths[:, None]] = 0
-  batch = Batch(
+  batch = TokenBatch(
     tokens_BT=jnp.asarray(tokens),
     lengths_B=jnp.asarray(lengths),
     positives_BP=jnp.asarray(np.array(gold, np.int32)),

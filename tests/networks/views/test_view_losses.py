@@ -11,15 +11,17 @@ import pytest
 
 from xjax.core.mesh import make_mesh, put_batch
 from xjax.core.mesh_config import MeshConfig
-from xjax.core.types import PAD, Batch, Shortlist
+from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.losses.bce import bce
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.networks.batch import Shortlist, TokenBatch
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 from xjax.networks.views.hierarchy_views import HierarchyViews
 from xjax.networks.views.view import NoViews
 from xjax.train.neural_train import NeuralTrain
@@ -58,7 +60,7 @@ def drawn(real=B, shortlist=False):
   mask = np.arange(B) < real
   positives[~mask] = PAD
   doc = np.where(mask, np.arange(B), PAD).astype(np.int32)
-  batch = Batch(tokens, lengths, positives, mask, doc)
+  batch = TokenBatch(tokens, lengths, positives, mask, doc)
   if shortlist:
     ids = np.tile(np.arange(L, dtype=np.int32), (B, 1))
     gold = (positives[:, :, None] == ids[:, None]).any(axis=1)

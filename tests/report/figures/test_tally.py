@@ -9,7 +9,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.predictions import Lists
+from xjax.judge.label_lists import LabelLists
 from xjax.report.figures.tally import label_tally, tally
 from xjax.report.tables.corpus import worst_labels
 
@@ -31,7 +31,7 @@ def test_lists_that_end_early(predictions_of):
   ids, scores = p.lists['all'].ids.copy(), p.lists['all'].scores.copy()
   ids[:, 2:], scores[:, 2:] = PAD, -np.inf
   curves = tally(
-    dataclasses.replace(p, lists={'all': Lists(ids, scores)})
+    dataclasses.replace(p, lists={'all': LabelLists(ids, scores)})
   ).curves
   whole = tally(p).curves
   assert (curves['R'][1:] == whole['R'][1]).all()

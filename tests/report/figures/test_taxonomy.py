@@ -9,7 +9,8 @@ import pytest
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 from xjax.report.figures import taxonomy
 from xjax.report.figures.taxonomy import taxonomy_blocks
 from xjax.report.page.page import Text
@@ -39,7 +40,7 @@ def predictions(gold, predicted, labels=tuple(PARENTS), **fields):
     doc_ids=tuple(map(str, range(len(gold)))),
     labels=labels,
     train_counts=np.zeros(len(labels), np.int32),
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of([sorted(map(labels.index, row)) for row in gold]),
     hierarchy=Hierarchy.of(
       [Label(id_, parents=PARENTS[id_]) for id_ in labels], [Label('z')]
@@ -150,7 +151,9 @@ def test_a_short_way_to_a_label_does_not_cut_the_drawing():
     system,
     labels=labels,
     gold=Ragged.of([[2]]),
-    lists={'all': Lists(np.full((1, 1), 2, np.int32), np.ones((1, 1), 'f'))},
+    lists={
+      'all': LabelLists(np.full((1, 1), 2, np.int32), np.ones((1, 1), 'f'))
+    },
     hierarchy=hierarchy,
   )
   tree, _ = blocks_of(system, hierarchy=hierarchy)
@@ -207,7 +210,7 @@ def test_thousands_of_labels(monkeypatch):
     doc_ids=tuple(map(str, range(400))),
     gold=gold,
     lists={
-      'all': Lists(
+      'all': LabelLists(
         np.argsort(rng.random((400, n)))[:, :9].astype(np.int32),
         np.full((400, 9), 0.4, np.float32),
       )

@@ -3,9 +3,9 @@
 import dataclasses
 import pathlib
 
-from xjax.models.config import Config
 from xjax.models.config_json import to_json
-from xjax.models.model_configs import TreeModel
+from xjax.models.contract import Config
+from xjax.models.trees.tree_model import TreeModel
 from xjax.report.runs import Group, JudgedRun
 from xjax.report.tables.systems import config_table, cost_table, system_table
 from xjax.train.run_record import RunRecord

@@ -4,7 +4,8 @@ import numpy as np
 
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Document, Label, Split
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import example_text
 
 LABELS = (Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries'))
@@ -26,7 +27,7 @@ PREDICTIONS = Predictions(
   labels=('a', 'b', 'c'),
   train_counts=np.array([5, 1, 0], np.int32),
   lists={
-    'all': Lists(
+    'all': LabelLists(
       np.array([[0, 1], [2, PAD], [1, 0]], np.int32),
       np.array([[0, -1], [9, -np.inf], [1, 0]], np.float32),
     )

@@ -11,8 +11,9 @@ import pytest
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
-from xjax.judge.predictions import Lists, Predictions
+from xjax.judge.predictions import Predictions
 from xjax.report.terminal.judged import judgement_text, write_judgement
 
 FILES = [
@@ -33,7 +34,7 @@ def predictions(seed=0, depth=6, **fields):
     doc_ids=tuple(f'd{i}' for i in range(30)),
     labels=tuple('abcdef'),
     train_counts=np.array([90, 50, 9, 3, 1, 0], np.int32),
-    lists={'all': Lists(ids, scores)},
+    lists={'all': LabelLists(ids, scores)},
     gold=Ragged.of([sorted(gold) for gold in golds]),
   )
   return dataclasses.replace(found, **fields)

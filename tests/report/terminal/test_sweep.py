@@ -3,7 +3,7 @@ import pathlib
 
 import pytest
 
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.report.terminal.sweep import short_names, sweep_summary
 from xjax.sweep.config import Sweep, Tpe
 from xjax.sweep.folder import SweepFolder

@@ -15,7 +15,7 @@ from tests.fixtures.frames import Column, Frame
 from tests.fixtures.tagged_texts import tagged_texts
 import xjax
 from xjax.core.errors import ConfigError
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.run.named_configs import named_config
 
 LABELS = [f'l{i}' for i in range(6)]
@@ -124,7 +124,7 @@ def test_texts_of_every_form(fitted, texts):
 def test_a_dev_share_tunes_the_threshold(texts, hot):
   model = xjax.XMCClassifier(dev=0.25).fit(texts, hot)
   assert model.threshold_ != 0
-  assert model.model_.predictor.calibration is not None
+  assert model.model_.run.calibration is not None
   np.testing.assert_array_equal(model.predict(texts), hot)
 
 

@@ -13,7 +13,7 @@ from tests.fixtures.tagged_texts import N, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.run.named_configs import named_config
 
 

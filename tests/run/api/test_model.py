@@ -16,8 +16,8 @@ from tests.fixtures.tagged_texts import N_LABELS, N, tagged_texts
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Document
-from xjax.models.load import load as load_predictor
 from xjax.run.evaluate import evaluate_split
+from xjax.run.open_run import open_run
 
 
 @pytest.fixture(scope='module')
@@ -200,7 +200,7 @@ def test_a_saved_neural_model_is_the_same_and_small(finished, tmp_path, caplog):
   shutil.rmtree(run)
   saved = xjax.load(tmp_path / 'saved')
   assert (saved.predict(texts), saved.explain(texts)) == wanted
-  assert saved.predictor.step == finished.best_step != finished.steps
+  assert saved.run.step == finished.best_step != finished.steps
   (step,) = (tmp_path / 'saved/checkpoints').iterdir()
   assert sorted(path.name for path in step.iterdir()) == [
     'files.json',
@@ -361,7 +361,7 @@ def test_models_without_programs_can_be_warmed_up(model, features):
 
 
 def test_a_loaded_model_is_the_predictor_of_the_run(finished, neural):
-  predictor = load_predictor(finished.workdir)
+  predictor = open_run(finished.workdir)
   texts = ['nipa', 'mani gipu']
   assert neural.predict(texts, k=3) == predictor.predict(texts, 3)
   assert neural.explain(texts, 2, 1) == predictor.explain(texts, 2, 1)

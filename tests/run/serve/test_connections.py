@@ -6,8 +6,8 @@ import socket
 import time
 
 import pytest
-from tests.run.serving.conftest import Client, serving
 
+from tests.run.serve.conftest import Client, serving
 from xjax.run.serve.limits import Limits, allowed_hosts
 
 

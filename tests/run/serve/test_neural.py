@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.run.serving.conftest import serving
 
+from tests.run.serve.conftest import serving
 import xjax
 from xjax.report.page import served
 from xjax.run.serve.service import Service

@@ -10,8 +10,8 @@ import time
 
 from hypothesis import given, settings, strategies as st
 import pytest
-from tests.run.serving.conftest import Client, SlowService, serving
 
+from tests.run.serve.conftest import Client, SlowService, serving
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.run.serve.limits import Limits

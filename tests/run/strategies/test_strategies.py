@@ -5,7 +5,10 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
+from xjax.core.ranking import Lists
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.models.scorer import rank_blocks
 from xjax.run.strategies.ranked_documents import RankedDocuments
 from xjax.run.strategies.strategies import (
   BoundedRandomStrategy,
@@ -28,23 +31,21 @@ class DenseScorer:
   assigned_above = None
   selected_by = 'exact'
 
-  def __init__(self, scores_NL, kind):
+  def __init__(self, scores_NL, kind, size=2):
     self.scores_NL, self.score_kind = scores_NL.astype(np.float32), kind
+    self.size = size  # documents of a block
     self.n_labels = scores_NL.shape[1]
     self.asked = 0
 
-  def topk(
-    self,
-    batch,
-    k,
-    weights=None,
-    slices=(),
-    allowed=None,
-    sigmoid=AS_LOGITS,
-  ):
-    assert not slices and allowed is None
-    scores_BL = self.scores_NL[batch.positives_BP[:, 0]]
+  def rank(self, documents, query):
+    return rank_blocks(documents, query, self.size, self._block)
+
+  def _block(self, documents, query):
+    assert not query.slices and query.allowed is None
+    weights, k = query.weights, query.k
+    scores_BL = self.scores_NL[[int(text) for text in documents]]
     if weights is not None:
+      weights, sigmoid = weights
       assert weights.dtype == np.float32 and weights.max() == 1
       weights = weights[: self.n_labels]
       if self.score_kind is ScoreKind.PROBABILITY:
@@ -54,30 +55,20 @@ class DenseScorer:
         with np.errstate(divide='ignore'):
           logs_L = np.log(weights)
         scores_BL = logs_L - np.logaddexp(np.float32(0), -(a * scores_BL + b))
-    self.asked += int(batch.mask_B.sum())
+    self.asked += len(documents)
     best_BL = np.argsort(-scores_BL, axis=1, kind='stable')[:, :k]
     found_BK = np.take_along_axis(scores_BL, best_BL, 1)
     ids_BK = np.where(found_BK == -np.inf, PAD, best_BL).astype(np.int32)
     fill = [(0, 0), (0, k - ids_BK.shape[1])]
-    return (
+    return Lists(
       np.pad(ids_BK, fill, constant_values=PAD)[None],
       np.pad(found_BK, fill, constant_values=-np.inf)[None],
     )
 
 
-def batches_of(size):
-  """Makes batches out of order and padded; gold has the row numbers."""
-
-  def batches(rows_N):
-    places = np.arange(len(rows_N))[::-1]
-    for start in range(0, len(rows_N), size):
-      doc_B = np.full(size, PAD, np.int32)
-      some = places[start : start + size]
-      doc_B[: len(some)] = some
-      row_B = np.where(doc_B == PAD, 0, rows_N[doc_B])
-      yield Batch(None, None, row_B[:, None], doc_B != PAD, doc_B)
-
-  return batches
+def rows(n):
+  """Returns documents whose texts are their rows."""
+  return Documents([str(row) for row in range(n)])
 
 
 def logits(seed, n=N, n_labels=L, scale=2.0):
@@ -96,12 +87,12 @@ def ranked(logits_NL, kind, size=7, known=5):
       scores_NL = (scores_NL - SIGMOID[1]) / SIGMOID[0]
     case ScoreKind.PROBABILITY:
       scores_NL = 1 / (1 + np.exp(-scores_NL))
-  scorer = DenseScorer(scores_NL, kind)
+  scorer = DenseScorer(scores_NL, kind, size)
   n = len(logits_NL)
-  documents = RankedDocuments(scorer, batches_of(size), n, SIGMOID)
+  documents = RankedDocuments(scorer, rows(n), SIGMOID)
   lists = documents.topk(np.arange(n), known) if known else None
   scorer.asked = 0
-  return RankedDocuments(scorer, batches_of(size), n, SIGMOID, lists)
+  return RankedDocuments(scorer, rows(n), SIGMOID, lists)
 
 
 def probabilities(documents):
@@ -361,18 +352,15 @@ def test_fewer_labels_than_asked_for(strategy, kind):
 class EmptyScorer(DenseScorer):
   """Finds nothing, as exact match may."""
 
-  def topk(self, batch, k, **asked):
-    ids, scores = super().topk(batch, k, **asked)
-    return np.full_like(ids, PAD), np.full_like(scores, -np.inf)
+  def _block(self, documents, query):
+    return Lists.none(query.n_lists, len(documents), query.k)
 
 
 @pytest.mark.parametrize('strategy', STRATEGIES, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize('n', [0, 4])
 def test_empty_lists_and_no_documents(strategy, n):
   scorer = EmptyScorer(logits(0, n, 3), ScoreKind.MARGIN)
-  found = choose(
-    strategy, RankedDocuments(scorer, batches_of(2), n, SIGMOID), 2
-  )
+  found = choose(strategy, RankedDocuments(scorer, rows(n), SIGMOID), 2)
   assert found.ids_NK.shape == found.ranks_NK.shape == (n, 2)
   assert (found.ids_NK == PAD).all() and np.isneginf(found.ranks_NK).all()
   assert found.asked_again == 0
@@ -382,9 +370,9 @@ def test_certain_labels_are_covered_at_once():
   """Checks that probability 1 gains nothing later, and 0 gains nothing."""
   scores_NL = np.array([[1, 0.5, 0, 0], [1, 0.5, 0.25, 0]], np.float32)
   scorer = DenseScorer(scores_NL, ScoreKind.PROBABILITY)
-  documents = RankedDocuments(scorer, batches_of(2), 2)
+  documents = RankedDocuments(scorer, rows(2))
   known = documents.topk(np.arange(2), 4)
-  documents = RankedDocuments(scorer, batches_of(2), 2, known=known)
+  documents = RankedDocuments(scorer, rows(2), known=known)
   ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
   np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])
 

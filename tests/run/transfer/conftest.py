@@ -8,7 +8,7 @@ import pytest
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label, label_row
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.run.transfer.request import (
   Form,
   KeptLabels,

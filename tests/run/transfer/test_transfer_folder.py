@@ -18,7 +18,7 @@ from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.data.formats.data_config import DataConfig
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.run.transfer import transfer as transfer_module
 from xjax.run.transfer.folder import TransferFolder
 from xjax.run.transfer.request import Target, TransferRequest

@@ -15,7 +15,8 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import Share
-from xjax.core.types import PAD, Batch, Ragged
+from xjax.core.types import PAD, Ragged
+from xjax.networks.batch import TokenBatch
 from xjax.train.batches.dense import TrainBatches, eval_batches
 
 BUCKETS = (4, 8, 16)
@@ -37,11 +38,11 @@ def reading(batches: TrainBatches) -> contextlib.closing:
   return contextlib.closing(iter(batches.dataset()))
 
 
-def assert_same(a: Batch, b: Batch):
+def assert_same(a: TokenBatch, b: TokenBatch):
   jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
-def take(iterator, n: int) -> list[Batch]:
+def take(iterator, n: int) -> list[TokenBatch]:
   return [next(iterator) for _ in range(n)]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import WHOLE, Share
-from xjax.core.types import PAD, Batch, Ragged
+from xjax.core.types import PAD, Ragged
+from xjax.networks.batch import TokenBatch
 from xjax.train.batches.dense import TrainBatches, eval_batches
 from xjax.train.batches.packing import Packing, first_fit
 
@@ -36,7 +37,7 @@ def train(n: int = 50, **changes) -> TrainBatches:
   return TrainBatches(*corpus(n), **settings)
 
 
-def packs(batch: Batch, packing: Packing) -> list[Batch]:
+def packs(batch: TokenBatch, packing: Packing) -> list[TokenBatch]:
   """Returns what each device reads in each micro-batch of the step."""
 
   def cut(array):
@@ -54,12 +55,12 @@ def packs(batch: Batch, packing: Packing) -> list[Batch]:
     and (value := getattr(batch, field.name)) is not None
   }
   return [
-    Batch(features_BTD=None, **dict(zip(fields, values)))
+    TokenBatch(features_BTD=None, **dict(zip(fields, values)))
     for values in zip(*fields.values(), strict=True)
   ]
 
 
-def check_pack(pack: Batch, tokens: Ragged) -> list[int]:
+def check_pack(pack: TokenBatch, tokens: Ragged) -> list[int]:
   """Every document is whole and alone in its segment; nothing else is there."""
   ids, segments = pack.tokens_BT.ravel(), pack.segments_BT.ravel()
   read = np.zeros(len(ids), bool)
@@ -88,10 +89,10 @@ def check_pack(pack: Batch, tokens: Ragged) -> list[int]:
 
 
 @pytest.mark.parametrize('accumulate', [1, 2])
-@pytest.mark.parametrize('devices', [1, 2, 4])
-def test_every_document_is_found_again(devices, accumulate):
+@pytest.mark.parametrize('shards', [1, 2, 4])
+def test_every_document_is_found_again(shards, accumulate):
   tokens, gold = corpus(50)
-  packing = Packing(devices, accumulate)
+  packing = Packing(shards, accumulate)
   batches = train(packing=packing, batch_size=16)
   plain = train(packing=None, buckets=(T,), batch_size=16)
   assert batches.steps_per_epoch == plain.steps_per_epoch == 4

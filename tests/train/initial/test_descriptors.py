@@ -13,11 +13,10 @@ from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.losses.bce import bce
-from xjax.models.neural.neural_training import plan_neural, scored_labels
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import descriptor_words
 from xjax.run.fit import fit
-from xjax.train.batches.inputs import Inputs
+from xjax.train.batches.inputs import TokenReader
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
   descriptor_word_vectors,
@@ -29,6 +28,7 @@ from xjax.train.initial.words import start_words
 from xjax.train.optimizer import make_optimizer
 from xjax.train.parameters import DESCRIPTORS, by_path
 from xjax.train.step import make_train_step
+from xjax.train.workdir import Workdir
 
 TABLE = 'embedding/table'
 FROZEN = {TABLE, DESCRIPTORS, 'head/seen', 'head/own', 'head/hidden'}
@@ -146,10 +146,14 @@ def test_frozen_parameters_stay_and_have_no_slots(
   rows = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
   state = start_descriptors(state, rows)
   before = host(state.params)
+  reader = TokenReader(described_config.data, vocab, 0, config.batch_size)
   batches = iter(
-    Inputs(described_config, vocab)
-    .train_batches(corpus.split('train'), corpus.label_space.n_trained)
-    .dataset()
+    reader.train_batches(
+      corpus.split('train'),
+      corpus.label_space.n_trained,
+      batch_size=config.batch_size,
+      seed=described_config.seed,
+    ).dataset()
   )
   with jax.set_mesh(mesh):
     for _ in range(3):
@@ -210,7 +214,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 
 
 def test_held_out_labels_are_ranked(described_config, corpus, described):
-  n_labels = scored_labels(described_config.model, corpus.label_space)
+  n_labels = described_config.model.scored_labels(corpus.label_space)
   assert n_labels == corpus.label_space.n_trained + 2
   with np.load(described.paths['dev'] / 'predictions.npz') as file:
     assert int(file['n_scored']) == n_labels

@@ -13,23 +13,23 @@ from tests.fixtures.encoders import SIZES, write_encoder, write_weights
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.config import SubwordsConfig
+from xjax.data.documents import Documents
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.models.load import load
 from xjax.models.neural import neural_training as neural
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.head import DescriptorConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pooling import ClsConfig, MeanConfig, NoPooling
-from xjax.networks.text_model import NeuralModel
 from xjax.report.page.explanations import explanation_page
 from xjax.run.fit import fit
-from xjax.run.tag import tag_file
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.encoder import (
   check_encoder,
@@ -37,6 +37,7 @@ from xjax.train.initial.encoder import (
   start_encoder,
 )
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')
@@ -73,12 +74,12 @@ def changed(config, part, **fields):
 def test_the_run_begins_with_the_weights(from_folder, encoder, tmp_path):
   folder = Workdir.at(tmp_path / 'run')
   result = fit(from_folder, folder.path)
-  mesh = load(folder.path).scorer.mesh
+  mesh = open_run(folder.path).scorer.mesh
   space = result.corpus.label_space
   plan = plan_neural(from_folder, space, 0, mesh, folder.architecture())
   with jax.set_mesh(mesh):
     state = plan.init(jax.random.key(0))
-  started = by_path(start_encoder(state, from_folder).params)
+  started = by_path(start_encoder(state, from_folder.model).params)
   for path, values in encoder[1].items():
     np.testing.assert_array_equal(started[path], values, err_msg=path)
   after = read_params(folder.checkpoints, 2)
@@ -93,9 +94,9 @@ def test_the_folder_may_go_after_the_start(
   shutil.copytree(encoder[0], path / 'model')
   config = changed(from_folder, 'encoder', folder=str(path / 'model'))
   fit(config, path / 'run')
-  before = load(path / 'run').predict(['pa te'], 3)
+  before = open_run(path / 'run').predict(['pa te'], 3)
   shutil.rmtree(path / 'model')
-  assert load(path / 'run').predict(['pa te'], 3) == before
+  assert open_run(path / 'run').predict(['pa te'], 3) == before
   longer = dataclasses.replace(config.train, steps=3)
   assert fit(dataclasses.replace(config, train=longer), path / 'run').steps == 3
 
@@ -121,13 +122,13 @@ def test_the_tokenizer_and_the_sizes_are_the_run_s_own(from_folder, tmp_path):
   other = Subwords.fit(['other words'])
   other.save(kept)
   with pytest.raises(DataError, match='not the vocabulary'):
-    load(tmp_path / 'run')
+    open_run(tmp_path / 'run')
   kept.write_text(own)
   sizes = kept.with_name('encoder.json')
   for content in ('{', '{}', None):
     sizes.unlink() if content is None else sizes.write_text(content)
     with pytest.raises(DataError, match='features/encoder.json: '):
-      load(tmp_path / 'run')
+      open_run(tmp_path / 'run')
 
 
 @pytest.mark.thorough
@@ -141,14 +142,16 @@ def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
   write_weights(tmp_path / 'model', True, config, texts)
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
   fit(config, tmp_path / 'run')
-  tokenizer = load(tmp_path / 'run').inputs.vocab
+  tokenizer = open_run(tmp_path / 'run').inputs.vocab
   expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
   assert tokenizer.encode('te pa').tolist() == expected
 
 
 def test_an_encoder_that_nobody_trained(from_folder, tmp_path):
   made = changed(from_folder, 'encoder', folder='')
-  check_encoder(made, Workdir.at(tmp_path / 'run'))
+  check_encoder(made.model, made.data, Workdir.at(tmp_path / 'run'))
+  row = {'id': 'one', 'text': 'pa te', 'labels': ['x']}
+  (tmp_path / 'train.jsonl').write_text(json.dumps(row))
   data = JsonlData(dir=str(tmp_path), tokens=made.data.tokens)
   with pytest.raises(ConfigError, match="config.model.encoder.folder='': give"):
     fit(dataclasses.replace(made, data=data), tmp_path / 'run')
@@ -230,10 +233,10 @@ def test_longer_names_than_it_reads(from_folder, tmp_path):
   ):
     fit(named(19), tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
-  check_encoder(named(18), Workdir.at(tmp_path / 'run'))
+  check_encoder(named(18).model, named(18).data, Workdir.at(tmp_path / 'run'))
   # One that is made here reads them all.
   made = changed(named(30), 'encoder', folder='')
-  assert planned_architecture(made).max_tokens == 32
+  assert planned_architecture(made.model, made.data).max_tokens == 32
 
 
 def test_a_pooler_that_is_not_there(from_folder, tmp_path):
@@ -303,7 +306,7 @@ def unified(config):
 @pytest.mark.thorough
 def test_labels_added_by_name(from_folder, tmp_path):
   fit(unified(from_folder), tmp_path / 'run')
-  predictor = load(tmp_path / 'run')
+  predictor = open_run(tmp_path / 'run')
   held = predictor.space.labels[predictor.space.held_out[0]]
   twin = Label('twin', held.name)
   more = predictor.with_labels([twin, Label('other', 'te lu')])
@@ -319,7 +322,7 @@ def test_labels_added_by_name(from_folder, tmp_path):
 @pytest.mark.thorough
 def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   fit(unified(from_folder), tmp_path / 'run')
-  predictor = load(tmp_path / 'run')
+  predictor = open_run(tmp_path / 'run')
   text = 'Pa directives, te 2003.'
   (labels,) = predictor.explain([text], 3, 99)
   for label in labels:
@@ -336,7 +339,7 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   path = tmp_path / 'text.jsonl'
   path.write_text(json.dumps({'id': 'one', 'text': text}))
   output = str(tmp_path / 'tags.jsonl')
-  shown = tag_file(tmp_path / 'run', str(path), output, k=3, explain=1)
+  shown = predict_file(tmp_path / 'run', str(path), output, k=3, explain=1)
   page = explanation_page(shown)
   assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 
@@ -367,8 +370,9 @@ def test_packed_documents_train_alike(devices, from_folder, tmp_path):
     lines = (workdir / 'metrics.jsonl').read_text().splitlines()
     records = [json.loads(line) for line in lines]
     losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']
-    predictor, split = load(workdir), result.corpus.split('dev')
-    (batch,) = predictor.batches(split)
+    predictor, split = open_run(workdir), result.corpus.split('dev')
+    documents = Documents.of_split(split)
+    (batch,) = predictor.scorer.reader.batches(documents)
     assert (len(batch.tokens_BT) < len(split)) == packed
   assert len(losses[True]) == 2
   np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)

@@ -15,7 +15,7 @@ from tests.fixtures.generation import (
 )
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.models.config import Config
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.generation.hbgl import HBGLConfig
@@ -27,7 +27,6 @@ from xjax.networks.heads.generation.pretraining import (
 from xjax.networks.pretrained.architecture import architecture_of
 from xjax.networks.pretrained.language_model import language_transform
 from xjax.networks.pretrained.model_folder import ModelFolder
-from xjax.networks.text_model import NeuralModel
 from xjax.train.initial import label_vectors
 from xjax.train.initial.label_vectors import name_vectors, pretrain
 from xjax.train.parameters import by_path
@@ -135,9 +134,7 @@ def test_the_layers_are_computed_again_in_the_backward_pass():
   with jax.set_mesh(mesh_of()):
     params = by_path(nnx.state(make_model()))
   architecture = architecture_of(SIZES | KINDS['bert'], 'sizes')
-  encoder, _ = label_vectors._frozen_modules(
-    params, Config(model=model), architecture
-  )
+  encoder, _ = label_vectors._frozen_modules(params, model, architecture)
   assert encoder.remat and not model.encoder.remat
 
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from xjax.data.config import SubwordsConfig
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.heads.zero_shot import ZeroShotConfig
 from xjax.networks.pooling import NoPooling
-from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import saved_name_encoder
 from xjax.train.loop import Loop
+from xjax.train.workdir import Workdir
 
 PIECES = 'encoder/embeddings/word'
 

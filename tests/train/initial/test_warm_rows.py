@@ -11,21 +11,20 @@ from xjax.core.mesh import DATA, LABEL, make_mesh
 from xjax.core.mesh_config import MeshConfig
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.storage import Storage, decode_weights
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.text_model import NeuralModel
 from xjax.run.fit import fit
-from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import read_params
 from xjax.train.initial import warm_rows
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')
@@ -76,7 +75,7 @@ def started(config, source, space, vocab):
   with jax.set_mesh(mesh):
     state = plan.init(jax.random.key(9))
   before = jax.tree.map(np.array, by_path(state.params))
-  state, _ = warm_start(state, str(source.path), space, Inputs(config, vocab))
+  state, _ = warm_start(state, str(source.path), space, vocab)
   params = by_path(state.params)
   for name, param in by_path(plan.abstract.params).items():
     assert params[name].sharding == param.sharding

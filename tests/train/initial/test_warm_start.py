@@ -10,16 +10,15 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.run.fit import fit
 from xjax.train import checkpoint
-from xjax.train.batches.inputs import Inputs
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 
 @pytest.fixture(scope='module')
@@ -41,7 +40,7 @@ def started(config, init_from, space, vocab):
   state = fresh(config, space, vocab)
   before = jax.tree.map(np.array, by_path(state.params))
   shardings = jax.tree.map(lambda x: x.sharding, state)
-  state, _ = warm_start(state, init_from, space, Inputs(config, vocab))
+  state, _ = warm_start(state, init_from, space, vocab)
   assert jax.tree.map(lambda x: x.sharding, state) == shardings
   assert int(state.step) == 0
   return before, jax.tree.map(np.array, by_path(state.params))
@@ -168,9 +167,7 @@ def test_what_is_not_there(config, finished, source, suffix):
   space, vocab = source
   state = fresh(config, space, vocab)
   with pytest.raises(ConfigError, match='train.init_from='):
-    warm_start(
-      state, f'{finished.workdir}{suffix}', space, Inputs(config, vocab)
-    )
+    warm_start(state, f'{finished.workdir}{suffix}', space, vocab)
 
 
 def test_a_damaged_source(config, finished, source, tmp_path):
@@ -179,7 +176,7 @@ def test_a_damaged_source(config, finished, source, tmp_path):
   (folder / 'labels.jsonl').write_text('{')
   state = fresh(config, space, vocab)
   with pytest.raises(DataError, match='labels.jsonl'):
-    warm_start(state, str(folder), space, Inputs(config, vocab))
+    warm_start(state, str(folder), space, vocab)
 
 
 def test_rows_that_are_not_trained_stay(described_config, described, caplog):
@@ -261,9 +258,7 @@ def test_words_that_were_trained_since_describe_no_labels(
   ours = Vocabulary(('unseen', *reversed(vocab.words)))
   state = fresh(config, space, ours)
   own = np.array(by_path(state.params)['embedding/table'])
-  state, taken = warm_start(
-    state, str(source.workdir), space, Inputs(config, ours)
-  )
+  state, taken = warm_start(state, str(source.workdir), space, ours)
   words = descriptor_word_vectors(state, ours, None, taken.descriptor_run)
   first = FIRST_WORD_ID
   np.testing.assert_array_equal(words.vectors[first], own[first])

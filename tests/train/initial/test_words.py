@@ -11,8 +11,8 @@ from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import write_word_vectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.models.config import shrink
-from xjax.models.neural.neural_training import plan_neural
+from xjax.models.neural.neural_plan import plan_neural
+from xjax.models.shrink import shrink
 from xjax.networks.encoders.encoder import InputConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.run.fit import fit

@@ -12,9 +12,8 @@ from tests.fixtures.encoders import write_weights
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import SubwordsConfig
 from xjax.data.text.subwords import Subwords
-from xjax.models.load import load
-from xjax.models.neural.neural_training import plan_neural
-from xjax.models.workdir import Workdir
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.encoder import NoEmbedding
 from xjax.networks.encoders.xlnet import XLNetConfig
@@ -22,14 +21,15 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.unified import UnifiedConfig
 from xjax.networks.pooling import ClsConfig, NoPooling
 from xjax.networks.pretrained.model_folder import ModelFolder
-from xjax.networks.text_model import NeuralModel
 from xjax.plan.sizes import XLNET_BASE, assumed_sizes
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit
+from xjax.run.open_run import open_run
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import saved_name_encoder
 from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
+from xjax.train.workdir import Workdir
 
 SIZES = {
   'model_type': 'xlnet',
@@ -100,12 +100,12 @@ def changed(config, **parts):
 def started(config, workdir):
   """Returns the first parameters of a run of this encoder, by path."""
   kept = Workdir.at(workdir)
-  mesh, space = load(workdir).scorer.mesh, kept.label_space()
+  mesh, space = open_run(workdir).scorer.mesh, kept.label_space()
   plan = plan_neural(config, space, 0, mesh, kept.architecture())
   with jax.set_mesh(mesh):
     fresh = plan.init(jax.random.key(0))
     pooler = np.asarray(by_path(fresh.params)['pooling/dense/kernel'])
-    return by_path(start_encoder(fresh, config).params), pooler
+    return by_path(start_encoder(fresh, config.model).params), pooler
 
 
 def test_a_run_begins_with_the_weights_and_a_fresh_pooler(
@@ -129,13 +129,13 @@ def test_a_run_begins_with_the_weights_and_a_fresh_pooler(
 
 def test_an_exported_folder_starts_another_run(from_folder, run, tmp_path):
   export_encoder(run.workdir, tmp_path / 'm')
-  trained = by_path(load(run.workdir).scorer.params)
+  trained = by_path(open_run(run.workdir).scorer.params)
   parameters = ModelFolder.at(str(tmp_path / 'm')).parameters()
   assert 'pooling/dense/kernel' in parameters
   for path, values in parameters.items():
     np.testing.assert_array_equal(values, trained[path], err_msg=path)
   config = changed(from_folder, encoder=XLNetConfig(folder=str(tmp_path / 'm')))
-  check_encoder(config, Workdir.at(run.workdir))
+  check_encoder(config.model, config.data, Workdir.at(run.workdir))
   params, _ = started(config, run.workdir)
   for path, values in parameters.items():
     np.testing.assert_array_equal(params[path], values, err_msg=path)

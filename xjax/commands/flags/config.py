@@ -13,7 +13,7 @@ from xjax.core.errors import ConfigError
 from xjax.run.named_configs import config_file, named_config
 
 if typing.TYPE_CHECKING:
-  from xjax.models.config import Config
+  from xjax.models.contract import Config
 
 TITLE = 'Config'
 T = typing.TypeVar('T')

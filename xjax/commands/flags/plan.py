@@ -12,7 +12,7 @@ from xjax.plan.chips import CHIPS, Platform, chip_named
 if typing.TYPE_CHECKING:
   from xjax.core.mesh_config import MeshConfig
   from xjax.data.schema import Corpus
-  from xjax.models.config import Config
+  from xjax.models.contract import Config
   from xjax.plan.chips import Chip
   from xjax.plan.sizes import Sizes
   from xjax.plan.trained_models import TrainedModel
@@ -136,11 +136,10 @@ def _resolved(
   Raises:
     ConfigError: the model is chosen by the corpus, which is not to be read.
   """
-  from xjax.models.model_configs import AutoModel
-  from xjax.models.workdir import Workdir
   from xjax.run.auto import resolve
+  from xjax.train.workdir import Workdir
 
-  if isinstance(config.model, AutoModel) and not by_corpus:
+  if config.model.chooses and not by_corpus:
     raise ConfigError(
       '--plan_labels: AutoModel is chosen by the corpus; leave out '
       '--plan_labels, so that the corpus is read'

@@ -15,8 +15,8 @@ from xjax.commands.flags.help import asks_for_help, help_text
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log, writing_output
 from xjax.core.errors import Interrupted, Preempted, UserError, printable
-from xjax.core.loading import loading_libraries, start_command
 from xjax.core.processes.interrupts import hearing_ctrl_c
+from xjax.core.processes.loading import loading_libraries, start_command
 from xjax.core.progress import Heartbeat, Progress
 
 EXIT_USER_ERROR = 1

@@ -173,7 +173,7 @@ class DataConfig(ConfigPart, abstract=True):
     """
     raise DataError(f'{folder}: is a folder; give a file of JSON lines')
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
       yield f'{path}.zones={self.zones}: a zone occurs twice'
     if not self.label_space:

@@ -7,7 +7,7 @@ from numba import njit
 import numpy as np
 from scipy import sparse
 
-from xjax.models.linear.dual import csr_arrays
+from xjax.core.arrays import csr_arrays
 
 _JIT = {
   'nogil': True,

@@ -86,7 +86,7 @@ class ClusterTree(TreeConfig):
     'occur with it.',
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     if self.clusters is Clusters.TWO_MEANS and self.arity & (self.arity - 1):
       yield (
         f'{path}.arity={self.arity}: must be a power of 2 with '

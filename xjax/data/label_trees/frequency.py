@@ -24,7 +24,7 @@ class FrequencyTree(TreeConfig):
     tiny=(),
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from cutoff_faults(self.cutoffs, path)
 
   def check_labels(self, space: LabelSpace) -> None:

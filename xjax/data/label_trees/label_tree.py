@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 import dataclasses
-import os
 from typing import Self
 
 import numpy as np
 
 from xjax.core.arrays import Arrays
-from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
 from xjax.core.types import PAD
 from xjax.data.files.faults import plural
-from xjax.models.linear.block_weights import BlockWeights
 
 NO_LABEL = -1
-_TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -247,33 +243,3 @@ def _by_depth(parent: np.ndarray) -> np.ndarray:
   if len(order) < len(parent):
     raise DataError('some nodes are not below the root')
   return order
-
-
-def save_tree(
-  path: str | os.PathLike, tree: LabelTree, weights: BlockWeights
-) -> None:
-  """Writes a tree and its classifiers to a compressed .npz file.
-
-  Raises:
-    WriteError: the file cannot be written.
-  """
-  parts = {_TREE: tree.arrays(), _WEIGHTS: weights.arrays()}
-  arrays = {
-    f'{part}/{name}': array
-    for part, arrays in parts.items()
-    for name, array in arrays.items()
-  }
-  write_npz(path, arrays, packed=True)
-
-
-def load_tree(path: str | os.PathLike) -> tuple[LabelTree, BlockWeights]:
-  """Reads a tree and its classifiers from a file that save_tree wrote.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
-  arrays = Arrays.read(path)
-  tree = LabelTree.take(arrays, _TREE)
-  weights = BlockWeights.take(arrays, _WEIGHTS, tree.columns)
-  arrays.finish()
-  return tree, weights

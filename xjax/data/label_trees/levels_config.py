@@ -28,7 +28,7 @@ class LevelsConfig(ConfigPart):
     TfidfConfig, 'The features of documents by which labels are clustered.'
   )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     sizes = self.sizes
     if min(sizes, default=1) < 1 or list(sizes) != sorted(set(sizes)):
       yield (

@@ -30,8 +30,9 @@ from xjax.judge.files.rows import (
   without_pairs,
 )
 from xjax.judge.files.scores import read_predictions
+from xjax.judge.label_lists import list_length
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Predictions, list_length
+from xjax.judge.predictions import Predictions
 
 DEPTH = 50  # labels kept per document, unless metrics need more
 _WITH_IDS = ('gold', 'train')  # the other files that may have label ids

@@ -13,7 +13,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.data.formats.svmlight import repeated_entries
 from xjax.data.formats.xc_files import in_pairs
-from xjax.judge.predictions import Lists
+from xjax.judge.label_lists import LabelLists
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class RowsDraft:
 _BLOCK = 1 << 21  # number of entries that are sorted at a time
 
 
-def best_labels(scored: LabelRows, depth: int) -> Lists:
+def best_labels(scored: LabelRows, depth: int) -> LabelLists:
   """Returns the best labels of each row, in descending order of score.
 
   Labels with equal scores are sorted by column. But if the rows are `ranked`,
@@ -222,7 +222,7 @@ def best_labels(scored: LabelRows, depth: int) -> Lists:
     kept = rank < depth
     at, order = (row[kept], rank[kept]), order[kept]
     ids[at], scores[at] = values[order], exact[order]
-  return Lists(ids, scores)
+  return LabelLists(ids, scores)
 
 
 def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -271,10 +271,13 @@ def cut_length(scored: LabelRows) -> int:
   return longest if is_common and not has_all else 0
 
 
-def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
+def without_pairs(
+  lists: LabelLists, pairs: np.ndarray, path: object
+) -> LabelLists:
   """Removes pairs of a document and a label from top-k lists.
 
-  Lists that may lack their next label become shorter; see Lists.shortened.
+  Lists that may lack their next label become shorter; see
+  LabelLists.shortened.
 
   Args:
     lists: lists of N documents.

@@ -1,9 +1,11 @@
 """Reads predictions.npz from untrusted sources; Predictions.save writes it."""
 
 from collections.abc import Iterable, Sequence
+import hashlib
 import math
 import os
 import re
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +14,10 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import HELD_OUT, Label
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.metrics.slices import ALL, judged_masks
-from xjax.judge.predictions import SCHEMA, Lists, Predictions, labels_sha256
 
+SCHEMA = 1
 _LEFT_OUT = 'left_out'
 _SELECTED_BY = re.compile(
   r'|exact|(?:beam|clusters|shortlist|trees|runs|proposers)=[1-9]\d*'
@@ -25,22 +28,25 @@ _SELECTED_BY = re.compile(
 _RECALL = re.compile(r'(?:shortlist|union|level \d+) recall@[1-9]\d*')
 
 
-def read_saved(path: str | os.PathLike) -> Predictions:
+def read_saved(path: str | os.PathLike) -> dict[str, Any]:
   """Reads predictions.npz, and checks each array by itself.
 
   Args:
     path: the file.
 
+  Returns:
+    The fields of Predictions.
+
   Raises:
     DataError: as for Predictions.load.
   """
   arrays = Arrays.read(path)
-  predictions = _parse(arrays)
+  fields = _parse(arrays)
   arrays.finish()
-  return predictions
+  return fields
 
 
-def _parse(arrays: Arrays) -> Predictions:
+def _parse(arrays: Arrays) -> dict[str, Any]:
   schema = arrays.count('schema')
   if schema != SCHEMA:
     arrays.fail('schema', f'is {schema}, but this version reads {SCHEMA}')
@@ -63,29 +69,29 @@ def _parse(arrays: Arrays) -> Predictions:
   held_out = _some_labels(arrays, HELD_OUT, len(labels))
   left_out = _some_labels(arrays, _LEFT_OUT, len(labels))
   masks = judged_masks(counts, held_out, left_out=left_out)
-  return Predictions(
-    score_kind=ScoreKind(kind),
-    n_scored=n_scored,
-    n_train=n_train,
-    doc_ids=doc_ids,
-    labels=labels,
-    train_counts=counts,
-    lists={
+  return {
+    'score_kind': ScoreKind(kind),
+    'n_scored': n_scored,
+    'n_train': n_train,
+    'doc_ids': doc_ids,
+    'labels': labels,
+    'train_counts': counts,
+    'lists': {
       name: _lists(
         arrays, name, mask, doc_ids, labels, n_scored, ScoreKind(kind)
       )
       for name, mask in masks.items()
       if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
     },
-    gold=_gold(arrays, len(doc_ids), masks[ALL]),
-    held_out=held_out,
-    left_out=left_out,
-    assigned_above=_assigned_above(arrays),
-    strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
-    selected_by=_selected_by(arrays),
-    recalls=_recalls(arrays, masks),
-    hierarchy=_hierarchy(arrays, labels),
-  )
+    'gold': _gold(arrays, len(doc_ids), masks[ALL]),
+    'held_out': held_out,
+    'left_out': left_out,
+    'assigned_above': _assigned_above(arrays),
+    'strategy': arrays.text('strategy') if 'strategy' in arrays.left else '',
+    'selected_by': _selected_by(arrays),
+    'recalls': _recalls(arrays, masks),
+    'hierarchy': _hierarchy(arrays, labels),
+  }
 
 
 def _hierarchy(arrays: Arrays, labels: Sequence[str]) -> Hierarchy | None:
@@ -170,7 +176,7 @@ def _lists(
   labels: Sequence[str],
   n_scored: int,
   kind: ScoreKind,
-) -> Lists:
+) -> LabelLists:
   ids = arrays.take(f'{name}/ids', np.int32, (len(doc_ids), None))
   if not ids.shape[1]:
     arrays.fail(f'{name}/ids', 'the lists have length 0')
@@ -200,7 +206,7 @@ def _lists(
   if kind is ScoreKind.PROBABILITY:
     outside = ~pad & ((scores < 0) | (scores > 1))
     check(f'{name}/scores', outside, 'a score is not from 0 to 1')
-  return Lists(ids, scores)
+  return LabelLists(ids, scores)
 
 
 def _gold(arrays: Arrays, n_docs: int, judged_L: np.ndarray) -> Ragged | None:
@@ -219,3 +225,14 @@ def _gold(arrays: Arrays, n_docs: int, judged_L: np.ndarray) -> Ragged | None:
   if len(np.unique(rows * n_labels + indices)) < len(indices):
     arrays.fail('gold/indices', 'a document has a label twice')
   return Ragged(indptr, indices)
+
+
+def labels_sha256(labels: Sequence[str]) -> str:
+  """Returns the SHA-256 of all label ids in order, as hexadecimal digits.
+
+  A newline follows each id.
+  """
+  digest = hashlib.sha256()
+  for label in labels:
+    digest.update(label.encode() + b'\n')
+  return digest.hexdigest()

@@ -50,7 +50,7 @@ from xjax.models.linear.problem import (
   largest_norm,
 )
 from xjax.models.linear.tiles import tiles_of
-from xjax.networks.heads.head import ALL_DEVICES
+from xjax.networks.heads.chunks import ALL_DEVICES
 
 # A part has the arrays of Classifiers.arrays(), and an int with this name: the
 # number of labels that did not converge.

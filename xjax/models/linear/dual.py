@@ -30,11 +30,12 @@ latest, training ends after max_epochs passes.
 import dataclasses
 import math
 
-from jaxtyping import Bool, Float32, Int, Int64, UInt32
+from jaxtyping import Bool, Float32, Int, Int64
 from numba import njit
 import numpy as np
 from scipy import sparse
 
+from xjax.core.arrays import csr_arrays
 from xjax.models.linear.problem import Loss
 
 WIDTH = 16  # labels of a block; 16 float32 values fill a cache line
@@ -148,30 +149,6 @@ def solve_block(
   workspace.weights[features] = 0
   workspace.used[features] = False
   return features, weights, bias[:width]
-
-
-def csr_arrays(
-  rows: sparse.csr_array,
-) -> tuple[
-  Int[np.ndarray, ' row_bounds'],
-  UInt32[np.ndarray, ' entries'],
-  Float32[np.ndarray, ' entries'],
-]:
-  """Returns the arrays of a sparse matrix, for compiled loops.
-
-  Indices are unsigned, so that compiled code need not check whether they are
-  negative.
-
-  Args:
-    rows: float32, a sparse matrix.
-
-  Returns:
-    indptr: the first entry of each row, then the number of entries.
-    indices: uint32, the column of each entry.
-    values: float32, the value of each entry.
-  """
-  columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
-  return rows.indptr, columns, rows.data
 
 
 @njit(**_JIT)

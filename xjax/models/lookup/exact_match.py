@@ -6,22 +6,32 @@ kept), and are compared word by word. Case and punctuation do not matter. A part
 of a word does not match.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+import functools
 
 import ahocorasick
 import numpy as np
 from scipy import sparse
 
-from xjax.core.errors import DataError
-from xjax.core.types import AS_LOGITS, PAD, Batch, Ragged, ScoreKind
-from xjax.data.schema import Document
-from xjax.data.text.word_shares import WordShares
+from xjax.core.config_part import field
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.ranking import Lists, Query, lists_of
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.config import WordsConfig
+from xjax.data.documents import Documents
+from xjax.data.schema import Corpus, Document, LabelSpace
+from xjax.data.text.word_shares import TextFeatures, WordShares
 from xjax.data.text.words import (
   WordPlace,
   document_words,
   has_letters,
   split_words,
 )
+from xjax.models.contract import Config, Model, Run
+from xjax.models.explanations import LabelExplanations, contributions_of
+from xjax.models.features import Featuriser, TextFeaturiser
+from xjax.models.scorer import Scorer, rank_blocks
 
 
 def check_letters(names: Iterable[Iterable[str]]) -> None:
@@ -127,95 +137,141 @@ class DescriptorMatcher:
     return {x: n + longest[x] / (longest[x] + 1) for x, n in counts.items()}
 
 
-class MatchedLabels:
-  """Selects the best matched labels of each document (a core.types.Scorer).
+class MatchedLabels(Scorer):
+  """Ranks the labels to which a featuriser gives scores; lists no other labels.
 
-  The matched labels are the labels that have scores before the selection, such
-  as the labels that DescriptorMatcher found. In a batch, tokens_BT holds the
-  indices of these labels in ascending order, and weights_BT holds the scores.
-  No other labels are selected.
+  The features of a document are the scores of the labels, all above 0. With
+  weights, labels are ranked by log weight + log sigmoid(a score + b).
 
   Attributes:
-    score_kind: MARGIN. All scores are positive.
-    n_labels: number of labels, L.
-    assigned_above: labels with larger scores are assigned.
-    selected_by: `exact`.
+    featuriser: gives scores to labels.
   """
 
   score_kind = ScoreKind.MARGIN
   selected_by = 'exact'
 
-  def __init__(self, n_labels: int, assigned_above: float = 0.0):
-    self.n_labels, self.assigned_above = n_labels, assigned_above
+  def __init__(self, featuriser: Featuriser, assigned_above: float, block: int):
+    """Makes a scorer.
 
-  def topk(
-    self,
-    batch: Batch,
-    k: int,
-    weights: np.ndarray | None = None,
-    slices: Sequence[np.ndarray] = (),
-    allowed: np.ndarray | None = None,
-    sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the k best matched labels of each document (core.types.Scorer).
-
-    The lists equal the lists that networks.topk.dense_topk returns for the
-    matched labels. With weights, labels are ranked by
-    log weight + log sigmoid(a score + b).
+    Args:
+      featuriser: gives scores to labels.
+      assigned_above: labels with larger scores are assigned.
+      block: number of documents that are ranked at a time.
     """
-    ids_BT, scores_BT = batch.tokens_BT, batch.weights_BT
-    if weights is not None:
-      # A label with weight 0 gets -inf, so that it is never selected.
-      with np.errstate(divide='ignore'):
-        logs_L = np.log(np.asarray(weights, np.float32))
-      a, b = np.float32(sigmoid)
-      scores_BT = logs_L[ids_BT] - np.logaddexp(
-        np.float32(0), -a * scores_BT - b
-      )
-    listed_BT = np.arange(ids_BT.shape[1]) < batch.lengths_B[:, None]
-    if allowed is not None:
-      rows_L = np.broadcast_to(allowed, (len(ids_BT), np.shape(allowed)[-1]))
-      listed_BT = listed_BT & np.take_along_axis(rows_L, ids_BT, axis=1)
-    masks_GBT = np.stack([listed_BT, *(listed_BT & x[ids_BT] for x in slices)])
-    return _best(ids_BT, np.where(masks_GBT, scores_BT, -np.inf), k)
+    self.featuriser, self.n_labels = featuriser, featuriser.n_features
+    self.assigned_above, self._block = assigned_above, block
+    self.unexplained = featuriser.unexplained
 
-  def feature_weights(
-    self, features: np.ndarray, labels: np.ndarray
-  ) -> np.ndarray:
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    return rank_blocks(documents, query, self._block, self._rank)
+
+  def _rank(self, documents: Documents, query: Query) -> Lists:
+    return lists_of(self.featuriser(documents), query)
+
+  def explain(
+    self,
+    documents: Documents,
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> LabelExplanations:
+    if self.unexplained:
+      raise ConfigError(self.unexplained)
+    parts = documents, ids_NK, words, n_first
+    return contributions_of(self.feature_weights, self.featuriser, *parts)
+
+  @staticmethod
+  def feature_weights(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Returns 1 where a feature is the label, else 0, as float64 [D, K].
 
     Args:
-      features: int [D], matched labels.
+      features: int [D], labels with scores.
       labels: int [K], labels or PAD.
     """
     return (features[:, None] == labels).astype(np.float64)
 
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    del explain
+    self.featuriser.warmup()
+    self.rank(self.featuriser.example(), query)
 
-def _best(
-  ids_BT: np.ndarray, scores_GBT: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the k best labels of each document and each slice.
 
-  Args:
-    ids_BT: labels of each document, in ascending order. If labels have equal
-      scores, the lower label comes first in the result.
-    scores_GBT: scores of the labels in each slice, and -inf for labels that
-      must not be selected.
-    k: length of the lists.
+class NamedLabels(MatchedLabels):
+  """Ranks the trained, held-out and new labels whose names are in a text."""
 
-  Returns:
-    ids_GBK and float32 scores_GBK, with PAD and -inf at the end of lists that
-    have fewer than k labels.
+  fixed_labels = ''
+
+  def __init__(
+    self,
+    space: LabelSpace,
+    config: Config,
+    search: Callable[[Sequence[Sequence[str]]], TextFeatures],
+    assigned_above: float = 0.0,
+  ):
+    """Makes a scorer.
+
+    Args:
+      space: the labels.
+      config: config of the run, whose model has the field `alt`.
+      search: takes the names of each label, and returns what turns texts into
+        scores of labels.
+      assigned_above: labels with larger scores are assigned.
+
+    Raises:
+      DataError: no label has a name with a letter.
+    """
+    names = names_of(space, config.model.alt)
+    featuriser = TextFeaturiser(config.data, search(names))
+    super().__init__(featuriser, assigned_above, config.eval.batch_size)
+    self._config, self._search = config, search
+
+  def with_labels(self, space: LabelSpace) -> 'NamedLabels':
+    return NamedLabels(space, self._config, self._search, self.assigned_above)
+
+
+def names_of(space: LabelSpace, alt: bool) -> list[tuple[str, ...]]:
+  """Returns the names to search for, for each label inside a label space."""
+  labels = space.labels[: space.n_inside]
+  return [(label.name, *(label.alt if alt else ())) for label in labels]
+
+
+@dataclasses.dataclass
+class ExactMatchModel(Model):
+  """Assigns the labels whose names are in the document, without training.
+
+  The model reads the first data.tokens.max_tokens words of a document.
   """
-  fill = [(0, 0), (0, 0), (0, max(0, k - ids_BT.shape[1]))]
-  scores_GBT = np.pad(
-    scores_GBT.astype(np.float32), fill, constant_values=-np.inf
+
+  reads = (WordsConfig,)
+
+  alt: bool = field(
+    False, 'Whether to search for the alternative names of labels as well.'
   )
-  ids_BT = np.pad(ids_BT, fill[1:], constant_values=PAD)
-  order = np.argsort(-scores_GBT, axis=2, kind='stable')[..., :k]
-  scores_GBK = np.take_along_axis(scores_GBT, order, axis=2)
-  ids_GBK = np.take_along_axis(ids_BT[None], order, axis=2)
-  return np.where(scores_GBK == -np.inf, PAD, ids_GBK), scores_GBK
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    super().check(corpus, run)
+    check_letters(names_of(corpus.label_space, self.alt))
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Does nothing: labels.jsonl has the names of the labels."""
+
+  def open(self, run: Run) -> NamedLabels:
+    max_words = run.config.data.tokens.max_tokens
+    search = functools.partial(DescriptorMatcher, max_words=max_words)
+    return NamedLabels(run.label_space(), run.config, search)
+
+  def reads_names(self, config: Config) -> bool:
+    return True
+
+  def about_unseen(self, config: Config) -> str:
+    del config
+    return (
+      'The model needs no training documents: it predicts the labels whose '
+      'names occur in a text.'
+    )
+
+  def size(self, run: Run) -> int:
+    return run.folder.labels.stat().st_size
 
 
 def _spaced_words(text: str, max_words: int | None = None) -> str:

@@ -6,10 +6,13 @@ counts more if it is in the text as a phrase.
 """
 
 import collections
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 import dataclasses
+import enum
 import functools
 import os
+import pathlib
+from typing import Any
 
 import ahocorasick
 from jaxtyping import Float32, Int32
@@ -19,10 +22,13 @@ import snowballstemmer
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
+from xjax.core.config_part import field
 from xjax.core.progress import progress
 from xjax.core.texts import Texts
 from xjax.core.types import Ragged
-from xjax.data.schema import Document
+from xjax.data.config import WordsConfig
+from xjax.data.formats.draft import TRAIN
+from xjax.data.schema import Corpus, Document
 from xjax.data.text.word_shares import WordShares
 from xjax.data.text.words import (
   WordPlace,
@@ -30,15 +36,37 @@ from xjax.data.text.words import (
   has_letters,
   split_words,
 )
-from xjax.models.lookup.exact_match import check_letters
+from xjax.models.contract import Config, Model, Run
+from xjax.models.features import SplitTexts
+from xjax.models.lookup.exact_match import NamedLabels, check_letters, names_of
 from xjax.models.lookup.name_loops import best_names
-from xjax.models.model_configs import Units
 
 _RUN = 4  # characters of a run
 _LEAST_IDF = 0.1
 _LEAST_COUNT = 2  # units in fewer documents count as units in none
 _WORDS = 1 << 18  # words whose units are kept in memory
 _KEPT = 1000  # largest number of labels of a document
+_COUNTS = 'model/units.npz'
+FINDS_NAMES = (  # what model cards say of labels without training documents
+  'The model finds the names of labels in texts, so it also ranks labels '
+  'without training documents. The slices zero and held_out show how well. '
+  'Further labels can be added with `xjax predict --labels=FILE`.'
+)
+# Two rare words that occur several times have about this score.
+_ASSIGNED_ABOVE = 20.0
+
+
+class Units(enum.Enum):
+  """Says which parts of names and texts are compared.
+
+  Attributes:
+    STEMS: words without their endings. They need a language.
+    CHARACTERS: runs of four characters inside words, for languages without a
+      stemmer and for compound words.
+  """
+
+  STEMS = 'stems'
+  CHARACTERS = 'characters'
 
 
 class UnitSplitter:
@@ -340,3 +368,79 @@ def _largest(
     tied = tied[np.argsort(labels[tied])][: n - len(above)]
     at = np.concatenate([above, tied])
   return at[np.argsort(labels[at])]
+
+
+@dataclasses.dataclass
+class NamesModel(Model):
+  """Scores labels by how much of their names is in the document.
+
+  A stem counts more if few training documents have it, and if it occurs several
+  times. A name that is in the document as a phrase counts more than its stems
+  alone. The model reads the first data.tokens.max_tokens words of a document.
+  """
+
+  reads = (WordsConfig,)
+  label_independent_files = (_COUNTS,)
+
+  alt: bool = field(
+    True, 'Whether to search for the alternative names of labels as well.'
+  )
+  units: Units = field(Units.STEMS, 'The parts of names that are compared.')
+  language: str = field(
+    'english',
+    'The language of the stems, such as english, german or french. It is not '
+    'used with units=CHARACTERS.',
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    languages = snowballstemmer.algorithms()
+    if self.units is Units.STEMS and self.language not in languages:
+      yield (
+        f'{path}.language={self.language!r}: must be one of '
+        f'{", ".join(languages)}; for other languages, set '
+        f'{path}.units=CHARACTERS'
+      )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    super().check(corpus, run)
+    check_letters(names_of(corpus.label_space, self.alt))
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Counts the units of training texts, if this was not done yet."""
+    texts = SplitTexts(corpus.splits[TRAIN].documents)
+    max_words = run.config.data.tokens.max_tokens
+    run.once(
+      self._counts(run),
+      lambda: UnitCounts.fit(texts, self._splitter(), max_words).save,
+      UnitCounts.load,
+    )
+
+  def open(self, run: Run) -> NamedLabels:
+    search = functools.partial(
+      NameCoverage,
+      splitter=self._splitter(),
+      counts=run.read(self._counts(run), UnitCounts.load),
+      max_words=run.config.data.tokens.max_tokens,
+    )
+    space = run.label_space()
+    return NamedLabels(space, run.config, search, _ASSIGNED_ABOVE)
+
+  def _splitter(self) -> UnitSplitter:
+    return UnitSplitter(self.units, self.language)
+
+  def _counts(self, run: Run) -> pathlib.Path:
+    return run.folder.path / _COUNTS
+
+  def reads_names(self, config: Config) -> bool:
+    return True
+
+  def about_unseen(self, config: Config) -> str:
+    del config
+    return FINDS_NAMES
+
+  def same_files(self, config: Config, other: Config) -> bool:
+    return self == other.model and super().same_files(config, other)
+
+  def size(self, run: Run) -> int:
+    return run.folder.labels.stat().st_size

@@ -200,30 +200,6 @@ def _count_from(row_C, inverses, floor):
 
 
 @njit(**_JIT)
-def add_proposed(
-  queries: tuple,
-  documents: tuple,
-  proposed: np.ndarray,
-  excluded: np.ndarray,
-  lists: tuple,
-  memory: np.ndarray,
-) -> None:
-  """Adds the nearest of the proposed documents to the lists.
-
-  Args:
-    queries, documents, lists, memory: as in add_block.
-    proposed: int32 [B, A], different documents in ascending order, after PAD.
-    excluded: as in add_block.
-  """
-  for b in range(len(proposed)):
-    _spread(queries, b, memory, 1)
-    for document in proposed[b]:
-      if document != PAD and document != excluded[b]:
-        _consider(queries, b, documents, document, lists, memory)
-    _spread(queries, b, memory, 0)
-
-
-@njit(**_JIT)
 def _consider(queries, b, documents, document, lists, memory):
   """Adds a document to a query's list if its exact cosine is high enough.
 

@@ -18,7 +18,6 @@ from xjax.core.types import PAD, Ragged
 from xjax.models.lookup.neighbour_loops import (
   LEAST,
   add_block,
-  add_proposed,
   fill_common,
   fill_postings,
   first_places,
@@ -260,29 +259,6 @@ class NearestDocuments:
           lists,
           memory,
         )
-    return lists
-
-  def nearest_of(
-    self,
-    rows: Rows,
-    proposed: Int32[np.ndarray, 'B A'],
-    k: int,
-    exclude: Int[np.ndarray, ' B'] | None = None,
-  ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
-    """Returns the k nearest of some proposed documents, for each row.
-
-    Args:
-      rows, k, exclude: as in `nearest`.
-      proposed: different documents for each row in any order, and PAD.
-
-    Returns:
-      ids, similarities: as in `nearest`.
-    """
-    queries, excluded = self._queries(rows, exclude)
-    lists = _empty_lists(len(excluded), k)
-    ascending = np.sort(proposed.astype(np.int32, copy=False), axis=1)
-    both, memory = (tuple(queries), tuple(self.rows)), self._memory()
-    add_proposed(*both, ascending, excluded, lists, memory)
     return lists
 
   def _memory(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import functools
 
+from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,14 +13,8 @@ from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label, LabelSpace
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary
-from xjax.models.config import Config
-from xjax.models.neural.model_scorer import ModelScorer
-from xjax.models.neural.neural_training import (
-  plan_neural,
-  run_hierarchy,
-  scored_labels,
-)
-from xjax.models.workdir import Workdir
+from xjax.models.contract import Run
+from xjax.models.neural.neural_plan import plan_neural
 from xjax.networks.label_graph import edges_with
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
 from xjax.train.initial.descriptors import load_words, saved_name_encoder
@@ -33,21 +28,15 @@ from xjax.train.parameters import (
 )
 
 
-def describe(
-  labels: Sequence[Label],
-  space: LabelSpace,
-  config: Config,
-  vocab: Vocabulary | Subwords,
-  workdir: Workdir,
+def described(
+  labels: Sequence[Label], run: Run, vocab: Vocabulary | Subwords
 ) -> np.ndarray:
   """Embeds the descriptors of new labels.
 
   Args:
     labels: the new labels.
-    space: label space of the run.
-    config: config of the run.
+    run: the run, whose folder has its word vectors or encoder.
     vocab: vocabulary or tokenizer of the run.
-    workdir: folder of the run; it has the run's word vectors or encoder.
 
   Returns:
     float32 [len(labels), E], the embeddings.
@@ -55,15 +44,17 @@ def describe(
   Raises:
     DataError: no word of a label has a vector in the run.
   """
+  config, folder = run.config, run.folder
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:
-    encoder = saved_name_encoder(workdir, config.model)
+    encoder = saved_name_encoder(folder, config.model)
   else:
-    words = load_words(workdir.word_vectors, vocab)
-    workdir.check(workdir.word_vectors)
+    words = load_words(folder.word_vectors, vocab)
+    folder.check(folder.word_vectors)
     # The weights of words are computed only from the labels of the run, and not
     # from labels that were added earlier.
-    run_labels = space.labels[: space.n_trained + space.n_held_out]
+    space = run.label_space()
+    run_labels = space.labels[: config.model.scored_labels(space)]
     encoder = DescriptorEncoder.of(run_labels, descriptor, vocab, words)
   rows = encoder.encode(labels)
   bare = [labels[i].name for i in np.flatnonzero(~rows.any(axis=1))]
@@ -76,58 +67,55 @@ def describe(
   return rows
 
 
-def widen_scorer(
-  scorer: ModelScorer,
-  config: Config,
+def widened(
+  params: nnx.State,
+  before: int,
+  run: Run,
   space: LabelSpace,
-  vocab_size: int,
-  rows: np.ndarray,
-  workdir: Workdir,
-) -> ModelScorer:
-  """Returns a scorer that also scores new labels by their descriptors.
+  vocab: Vocabulary | Subwords,
+  mesh: jax.sharding.Mesh,
+) -> tuple[nnx.GraphDef, nnx.State]:
+  """Returns a model that also scores new labels by their descriptors.
 
   The new labels get the embeddings of their descriptors. All other parameters
   of the new labels are zeros. In a graph of labels, new labels read their
   parents, but no other label reads a new label, so no other score changes.
 
   Args:
-    scorer: scorer of the run.
-    config: config of the run.
-    space: label space with the new labels; they follow all labels that the run
-      scores.
-    vocab_size: int, number of word ids of the run.
-    rows: float32 [new labels, E], embeddings of the new labels' descriptors.
-    workdir: folder of the run.
+    params: parameters of the model.
+    before: number of labels that the model scores.
+    run: the run.
+    space: label space with the new labels; they follow all labels that the
+      model scores.
+    vocab: vocabulary or tokenizer of the run.
+    mesh: the devices.
+
+  Returns:
+    The model without its parameters, and its parameters.
 
   Raises:
-    DataError: the head reads parents, and a new label has an unknown parent or
-      is its own ancestor.
+    DataError: no word of a new label has a vector; or the head reads parents,
+      and a new label has an unknown parent or is its own ancestor.
   """
+  model, folder = run.config.model, run.folder
+  rows = described(space.labels[before : space.n_inside], run, vocab)
   edges: dict[str, np.ndarray] = {}
-  if config.model.reads_parents:
-    hierarchy = run_hierarchy(config.model, workdir.label_space())
-    edges = _wider_edges(space, hierarchy)
-  architecture = workdir.architecture()
-  plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
-  params, like = by_path(scorer.params), by_path(plan.abstract.params)
+  if model.reads_parents:
+    edges = _wider_edges(space, model.hierarchy(run.label_space()))
+  architecture = folder.architecture()
+  plan = plan_neural(run.config, space, len(vocab), mesh, architecture)
+  own, like = by_path(params), by_path(plan.abstract.params)
   like = {name: leaf for name, leaf in like.items() if has_label_rows(leaf)}
   wider = jax.jit(
-    functools.partial(_wider, scorer.n_labels, like),
+    functools.partial(_wider, before, like),
     out_shardings={name: leaf.sharding for name, leaf in like.items()},
-  )({name: params[name] for name in like}, rows)
-  for name in edges.keys() & params.keys():
+  )({name: own[name] for name in like}, rows)
+  for name in edges.keys() & own.keys():
     values = edges[name]
     wider[name] = jax.make_array_from_callback(
-      values.shape, params[name].sharding, values.__getitem__
+      values.shape, own[name].sharding, values.__getitem__
     )
-  return ModelScorer(
-    plan.graphdef,
-    from_paths(plan.abstract.params, params | wider),
-    scorer.mesh,
-    scored_labels(config.model, space),
-    scorer.score_kind,
-    scorer.recall,
-  )
+  return plan.graphdef, from_paths(plan.abstract.params, own | wider)
 
 
 def _wider_edges(

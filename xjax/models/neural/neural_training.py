@@ -1,47 +1,39 @@
-"""Assembles the model, mesh, state and training loop of a neural run."""
+"""Assembles the scorer, the first state and the training loop of a run."""
 
 from collections.abc import Callable
 import contextlib
 import dataclasses
+from typing import Any
 
 from absl import logging
 from flax import nnx
 import grain
 import jax
 from jax.experimental import multihost_utils
-import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.distributed import is_host0
-from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, make_mesh
-from xjax.core.mesh_config import LABEL_MULTIPLE
+from xjax.core.mesh import make_mesh
 from xjax.core.progress import Progress
-from xjax.core.rng import host_generator
 from xjax.core.types import PAD
-from xjax.data.hierarchy import Hierarchy
+from xjax.data.documents import Documents
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.judge.calibration import cross_fitted
+from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.predict import predict
 from xjax.losses.loss import LabelWeights
-from xjax.models.config import Config
-from xjax.models.neural.model_scorer import ModelScorer
+from xjax.models.config_json import to_json
+from xjax.models.contract import DEV, Config, Run
+from xjax.models.eval_config import EvalConfig
+from xjax.models.neural.neural_plan import check_mesh, plan_neural
+from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.models.neural.proposals import Proposals, first_rows
 from xjax.models.neural.shortlist_scorer import ShortlistScorer
-from xjax.models.staged.proposals import Proposals, combination_of, first_rows
-from xjax.models.workdir import Workdir
-from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.pretrained.descriptors import DescriptorEncoder
-from xjax.networks.text_model import (
-  NeuralModel,
-  build,
-  initial_biases,
-  smoothed_priors,
-)
-from xjax.run.judging import dev_judge
 from xjax.train.batches.dense import TrainBatches
-from xjax.train.batches.inputs import Inputs, label_features
+from xjax.train.batches.inputs import TokenReader, label_features
 from xjax.train.checkpoint import Checkpoints
-from xjax.train.fused_rows import fused_rows
 from xjax.train.initial.descriptors import (
   descriptor_word_vectors,
   save_words,
@@ -55,224 +47,102 @@ from xjax.train.initial.warm_start import Taken, warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.optimizer import make_optimizer, make_schedule
-from xjax.train.preemption import Preemption
-from xjax.train.state import (
-  StatePlan,
-  TrainState,
-  plan_state,
-  with_label_start,
-  with_rows,
-)
+from xjax.train.state import StatePlan, TrainState, with_rows
 from xjax.train.step import make_train_step, place_weights
+from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
-HIDDEN_RANGE = (1, 20)  # numbers of training documents of hidden labels
 _SHOWN = 16  # an error lists at most this many document ids
 
 
-def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
-  """Checks that batches and label rows divide evenly among the devices.
-
-  Raises:
-    ConfigError: a batch or the label rows do not divide evenly; the message
-      says which sizes are possible.
-  """
-  check_label_rows(config, mesh.size)
-  devices = mesh.shape[DATA]
-  batches = {
-    'train.batch_size': (config.train.batch_size, config.train.accumulate),
-    'eval.batch_size': (config.eval.batch_size, 1),
-  }
-  for name, (size, micro) in batches.items():
-    if size % (devices * micro):
-      raise ConfigError(
-        f'{name}={size} must be a multiple of {devices * micro}: mesh.data is '
-        f'{devices}' + (f', train.accumulate is {micro}' if micro > 1 else '')
-      )
-
-
-def label_rows_divide(config: Config, devices: int) -> bool:
-  """Returns whether a run's label rows divide evenly among the devices.
-
-  Args:
-    config: config of the run.
-    devices: int, number of devices.
-  """
-  return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
-
-
-def check_label_rows(config: Config, devices: int) -> None:
-  """Checks that label rows divide evenly among the devices.
-
-  Raises:
-    ConfigError: label rows do not divide evenly; the message says which numbers
-      of devices are possible.
-  """
-  if not label_rows_divide(config, devices):
-    head = type(config.model.head).__name__
-    raise ConfigError(
-      f'mesh: label rows of {head}(...) are spread over all {devices} devices, '
-      f'so the number of devices must divide {LABEL_MULTIPLE}'
-    )
-
-
-def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
-  """Returns n; the model scores the first n labels of the space."""
-  if model.head.describes:
-    return space.n_inside
-  return space.n_trained
-
-
-def run_hierarchy(model: NeuralModel, space: LabelSpace) -> Hierarchy:
-  """Returns the hierarchy of the labels that a model scores.
-
-  The other labels of the label space are concepts, like the other concepts of
-  the taxonomy (see Hierarchy.of_space).
-
-  Args:
-    model: config of the model.
-    space: label space of the run.
-
-  Raises:
-    DataError: a label is its own ancestor.
-  """
-  return Hierarchy.of_space(space, scored_labels(model, space))
-
-
-def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
-  """Draws the labels that a unified head treats as unseen, to calibrate scores.
-
-  Only labels with 1 to 20 training documents are drawn, so that training loses
-  little. These rare labels are ranked by frequency, and the drawn labels are
-  spread evenly over this ranking.
-
-  Returns:
-    bool [L], True for hidden labels.
-
-  Raises:
-    ConfigError: the corpus has too few labels to hide.
-  """
-  hidden = np.zeros(len(train_counts), bool)
-  head = config.model.head
-  if head.hidden_labels:
-    rng = host_generator(config.seed, 'hidden_labels')
-    n, field = head.hidden_labels, 'model.head.hidden_labels'
-    drawn = draw_labels(train_counts, n, HIDDEN_RANGE, rng, field)
-    hidden[drawn] = True
-  return hidden
-
-
-def plan_neural(
-  config: Config,
-  space: LabelSpace,
-  vocab_size: int,
-  mesh: jax.sharding.Mesh,
-  architecture: Architecture | None = None,
-  levels: LabelLevels | None = None,
-) -> StatePlan:
-  """Plans the structure of a run's state, without creating arrays.
-
-  Args:
-    config: config of the run.
-    space: label space of the run.
-    vocab_size: int, number of word ids; 0 if the run reads no words.
-    mesh: the devices.
-    architecture: sizes of the pretrained encoder; None if there is none.
-    levels: the levels of clusters, if the head has levels.
-
-  Raises:
-    ConfigError: as in hidden_labels.
-    DataError: the model reads parents, and a label is its own ancestor.
-  """
-  train = config.train
-  n_labels = scored_labels(config.model, space)
-  counts = space.train_counts[:n_labels]
-  unseen = counts == 0
-  hidden = hidden_labels(config, counts)
-
-  hierarchy = None
-  if config.model.reads_parents:
-    hierarchy = run_hierarchy(config.model, space)
-  priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
-  row_biases = config.model.head.row_biases
-  plan = plan_state(
-    lambda rngs: build(
-      config.model,
-      vocab_size=vocab_size,
-      n_labels=n_labels,
-      architecture=architecture,
-      # If the run does not set the first biases, the head decides how they
-      # start, and may compute them from the priors.
-      label_priors=None if row_biases else priors,
-      unseen=unseen,
-      hidden=hidden,
-      train_counts=counts,
-      levels=levels,
-      hierarchy=hierarchy,
-      dtype=jnp.dtype(train.compute_dtype.value),
-      rngs=rngs,
-    ),
-    make_optimizer(train),
-    mesh,
-    train.freeze,
-    train.average,
-    fused_rows(train, counts),
-  )
-  return with_label_start(plan, initial_biases(priors) if row_biases else None)
-
-
 def make_scorer(
-  config: Config,
+  run: Run,
   space: LabelSpace,
+  reader: TokenReader,
   proposals: Proposals,
   plan: StatePlan,
-  params: nnx.State | None,
   mesh: jax.sharding.Mesh,
-) -> ModelScorer:
-  """Returns the scorer of a run.
+) -> NeuralScorer:
+  """Returns the scorer of a run, whose parameters are set later.
 
   Args:
-    config: config of the run.
+    run: the run.
     space: label space of the run.
+    reader: makes batches.
     proposals: the shortlists of the run.
     plan: structure of the state.
-    params: the parameters, or None if they are set later.
     mesh: the devices.
   """
-  n_labels = scored_labels(config.model, space)
+  config = run.config
+  n_labels = config.model.scored_labels(space)
   kind, recall = config.train.loss.score_kind, config.eval.recall
-  parts = plan.graphdef, params, mesh, n_labels, kind, recall
+  parts = plan.graphdef, None, mesh, n_labels, kind, recall
   if proposals.proposer is None:
     head = nnx.merge(plan.graphdef, plan.abstract.params).head
-    return ModelScorer(*parts, head.shortlist_size)
-  combination, weight = combination_of(config)
+    return NeuralScorer(*parts, head.shortlist_size, reader=reader, run=run)
+  combination, weight = config.model.shortlist.combination
   return ShortlistScorer(
     *parts,
+    reader=reader,
+    run=run,
     proposer=proposals.proposer,
     combination=combination,
     weight=weight,
   )
 
 
+def dev_judge(
+  scorer: NeuralScorer, corpus: Corpus, config: EvalConfig
+) -> Judge:
+  """Returns a function that judges parameters of a model on dev.
+
+  Args:
+    scorer: the function sets its params.
+    corpus: corpus with a split dev.
+    config: how the model is judged.
+
+  Returns:
+    A function (parameters, between) -> {slice: {metric: value}}. It calls
+    between() after each batch.
+  """
+  split, space = corpus.splits[DEV], corpus.label_space
+  documents = Documents.of_split(split).remembering()
+
+  def judge_dev(
+    params: nnx.State, between: Callable[[], None]
+  ) -> dict[str, dict[str, Any]]:
+    scorer.params = params
+    predictions = predict(
+      scorer,
+      split,
+      space,
+      config.depth,
+      documents=documents,
+      on_block=lambda _: between(),
+    )
+    shown_NK = cross_fitted(predictions, config.calibration)
+    return judge(predictions, config.criteria(), None, shown_NK)[PROTOCOL]
+
+  return judge_dev
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class NeuralRun:
+class NeuralTraining:
   """Trains a neural model in the workdir of a run.
 
   Attributes:
-    config: config of the run.
+    run: the run.
     corpus: corpus with a split train.
-    inputs: makes batches.
-    workdir: folder of the run.
+    reader: makes batches.
     mesh: the devices.
     plan: structure of the state.
     proposals: the shortlists; by default, all labels are scored.
     levels: the levels of clusters, if the head has levels.
   """
 
-  config: Config
+  run: Run
   corpus: Corpus
-  inputs: Inputs
-  workdir: Workdir
+  reader: TokenReader
   mesh: jax.sharding.Mesh
   plan: StatePlan
   proposals: Proposals = Proposals()
@@ -281,46 +151,42 @@ class NeuralRun:
   @classmethod
   def prepare(
     cls,
-    config: Config,
+    run: Run,
     corpus: Corpus,
-    inputs: Inputs,
-    workdir: Workdir,
+    reader: TokenReader,
     proposals: Proposals | None = None,
     levels: LabelLevels | None = None,
-  ) -> 'NeuralRun':
-    """Plans the run on the mesh of its config."""
-    mesh = make_mesh(config.mesh)
-    check_mesh(config, mesh)
+  ) -> 'NeuralTraining':
+    """Plans the training on the mesh of the run's config."""
+    mesh = make_mesh(run.config.mesh)
+    check_mesh(run.config, mesh)
     plan = plan_neural(
-      config,
+      run.config,
       corpus.label_space,
-      inputs.vocab_size,
+      reader.vocab_size,
       mesh,
-      workdir.architecture(),
+      run.folder.architecture(),
       levels,
     )
     proposals = proposals or Proposals()
-    return cls(config, corpus, inputs, workdir, mesh, plan, proposals, levels)
+    return cls(run, corpus, reader, mesh, plan, proposals, levels)
 
-  def scorer(self) -> ModelScorer:
+  @property
+  def config(self) -> Config:
+    """Returns the config of the run."""
+    return self.run.config
+
+  def scorer(self) -> NeuralScorer:
     """Returns a scorer whose parameters are not set yet."""
-    parts = self.corpus.label_space, self.proposals, self.plan, None, self.mesh
-    return make_scorer(self.config, *parts)
+    parts = self.reader, self.proposals, self.plan, self.mesh
+    return make_scorer(self.run, self.corpus.label_space, *parts)
 
-  def train(
-    self,
-    scorer: ModelScorer,
-    preemption: Preemption,
-    profile: tuple[int, int] | None = None,
-  ) -> Position:
+  def train(self, scorer: NeuralScorer) -> Position:
     """Trains to the last step, from the newest checkpoint if there is one.
 
     Args:
       scorer: scores the dev split; its params are set before the split is
         scored.
-      preemption: notices SIGTERM and Ctrl-C; its context has been entered.
-      profile: first and last step to trace. The traces are written to profile/
-        in the workdir.
 
     Returns:
       The position at the end of training; its checkpoint is on disk.
@@ -330,22 +196,26 @@ class NeuralRun:
       Preempted: SIGTERM or Ctrl-C came; the state is saved.
     """
     config, corpus = self.config.train, self.corpus
-    batches = self.inputs.train_batches(
+    preemption, folder = self.run.preemption, self.run.folder
+    batches = self.reader.train_batches(
       corpus.split('train'),
       corpus.label_space.n_trained,
-      self.proposals.shortlists,
+      batch_size=config.batch_size,
+      seed=self.config.seed,
+      accumulate=config.accumulate,
+      shortlists=self.proposals.shortlists,
     )
     iterator = iter(batches.dataset())
-    judge: Judge | None = None
-    if 'dev' in corpus.splits:
-      judge = dev_judge(scorer, self.inputs, corpus)
+    judge_dev: Judge | None = None
+    if DEV in corpus.splits:
+      judge_dev = dev_judge(scorer, corpus, self.config.eval)
     with contextlib.ExitStack() as parts:
       # A signal must not end the process before the checkpoints are closed,
       # because saves may not be on disk until then. So the context of
       # preemption is entered first and left last.
       parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
-        Checkpoints(self.workdir.checkpoints, config.keep)
+        Checkpoints(folder.checkpoints, config.keep)
       )
       with Progress('building the model'):
         state, position = self._start(checkpoints, iterator, preemption.check)
@@ -364,17 +234,17 @@ class NeuralRun:
         key=jax.random.key(self.config.seed),
         schedule=make_schedule(config),
         describe=lambda step, doc_B: self._describe(batches, step, doc_B),
-        judge=judge,
+        judge=judge_dev,
         checkpoints=checkpoints,
         writer=parts.enter_context(
           MetricWriter(
-            self.workdir.path, position.step, position.judged, self.config
+            folder.path, position.step, position.judged, to_json(self.config)
           )
         ),
         progress=parts.enter_context(
           TrainingProgress(position.step, config.steps)
         ),
-        profile=parts.enter_context(Profile(self.workdir.profile, profile)),
+        profile=parts.enter_context(Profile(folder.profile, self.run.profile)),
         preemption=preemption,
       )
       _, position = loop.run(state, iterator, position)
@@ -384,7 +254,7 @@ class NeuralRun:
     """Returns the weights of the scored labels; None if all are equal."""
     config, space = self.config, self.corpus.label_space
     weights = config.train.label_weights.build(
-      space.train_counts[: scored_labels(config.model, space)],
+      space.train_counts[: config.model.scored_labels(space)],
       space.n_train,
       config.eval.propensity,
     )
@@ -424,27 +294,28 @@ class NeuralRun:
     position = Position()
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
-    embedding, vocab = self.config.model.embedding, self.inputs.vocab
-    state, has_vector = start_words(state, embedding, vocab)
-    state = start_encoder(state, self.config)
+    model, vocab = self.config.model, self.reader.vocab
+    state, has_vector = start_words(state, model.embedding, vocab)
+    state = start_encoder(state, model)
     taken, space = Taken(), self.corpus.label_space
     if source:
-      state, taken = warm_start(state, source, space, self.inputs, self.levels)
+      state, taken = warm_start(state, source, space, vocab, self.levels)
     # The vectors of labels are trained on the encoder that the run starts with.
-    if self.config.model.head.embeds_labels:
+    if model.head.embeds_labels:
       state = start_label_vectors(
         state,
-        self.config,
-        hierarchy=run_hierarchy(self.config.model, space),
+        model,
+        seed=self.config.seed,
+        hierarchy=model.hierarchy(space),
         tokenizer=vocab,
-        architecture=self.workdir.architecture(),
+        architecture=self.run.folder.architecture(),
         taken=taken,
         check=check,
       )
     if self.proposals.bootstraps:
       rows = first_rows(self.proposals, self.config, self.corpus)
       state = with_rows(state, *rows)
-    if self.config.model.head.describes:
+    if model.head.describes:
       state = self._add_descriptors(state, has_vector, taken.descriptor_run)
     state = start_view_names(state, space, vocab)
     state = self.plan.start_averages(state)
@@ -472,25 +343,28 @@ class NeuralRun:
         from start_words.
       descriptor_run: the run whose descriptors are used; from warm_start.
     """
-    model, vocab = self.config.model, self.inputs.vocab
+    model, vocab = self.config.model, self.reader.vocab
+    folder = self.run.folder
     space = self.corpus.label_space
-    n_labels = scored_labels(model, space)
+    n_labels = model.scored_labels(space)
     labels = nodes = space.labels[:n_labels]
     if model.reads_parents:
-      nodes = run_hierarchy(model, space).labels
+      nodes = model.hierarchy(space).labels
     # Labels are embedded as without a graph, because other names in a batch
     # change the last bits of a vector.
     parts = labels, nodes[n_labels:]
     if vocab is None:
-      rows = label_features(nodes, self.config)
+      rows = label_features(
+        nodes, self.config.data, self.reader.dim, model.reads_parents
+      )
       return start_descriptors(state, rows[:n_labels], rows[n_labels:])
     if self.config.data.tokens.pretrained:
-      names = start_name_encoder(state, self.workdir, model, descriptor_run)
+      names = start_name_encoder(state, folder, model, descriptor_run)
       return start_descriptors(state, *map(names.encode, parts))
     words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
-      with self.workdir.recording(self.workdir.word_vectors):
-        save_words(self.workdir.word_vectors, words)
+      with folder.recording(folder.word_vectors):
+        save_words(folder.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
     return start_descriptors(state, *map(encoder.encode, parts))
 

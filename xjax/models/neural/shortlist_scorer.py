@@ -1,39 +1,30 @@
 """Ranks the labels on shortlists: the second of two stages."""
 
-from collections.abc import Sequence
-import enum
+from collections.abc import Callable
 import functools
 from typing import Any
 
 from flax import nnx
 import jax
 from jax.sharding import NamedSharding
-from jaxtyping import Bool, Float, Float32, Int32
+from jaxtyping import Float32, Int32
 import numpy as np
 
 from xjax.core.mesh import BATCH, own_rows, put_batch
-from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
-from xjax.models.neural.model_scorer import ModelScorer
-from xjax.models.staged.proposer import Proposer
+from xjax.core.ranking import Lists, Query, RankWeights
+from xjax.core.types import AS_LOGITS, PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.models.neural.level_stages import LEVEL
+from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.models.neural.proposer import Combination, Proposer
+from xjax.models.neural.shortlists import PROPOSER
+from xjax.models.scorer import Scorer
+from xjax.networks.batch import TokenBatch
 from xjax.networks.heads.shortlist import shortlist_logits
 
 
-class Combination(enum.Enum):
-  """Says how a label's own score and its prior are combined.
-
-  Attributes:
-    SUM: the score plus the prior, times a weight.
-    PRODUCT: the product of two probabilities. The prior is the logarithm of
-      the first. The second is the sigmoid of a logit, or exp(-max(0, 1 - z)^3)
-      of a margin z, as in XR-Linear.
-  """
-
-  SUM = 'sum'
-  PRODUCT = 'product'
-
-
-class ShortlistScorer(ModelScorer):
-  """Ranks the labels that a proposer lists (a core.types.Scorer).
+class ShortlistScorer(NeuralScorer):
+  """Ranks the labels that a proposer lists.
 
   Labels that are not on a document's shortlist are not ranked. Each slice has a
   shortlist of its own.
@@ -55,7 +46,7 @@ class ShortlistScorer(ModelScorer):
     """Makes a scorer.
 
     Args:
-      arguments, others: arguments of ModelScorer.
+      arguments, others: arguments of NeuralScorer.
       proposer: makes the shortlists.
       combination: how scores and priors are combined.
       weight: weight of the prior in a sum. With 0, labels are ranked by the
@@ -77,28 +68,51 @@ class ShortlistScorer(ModelScorer):
       out_shardings=NamedSharding(self.mesh, BATCH),
     )
 
-  def topk(
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    name = PROPOSER if self.proposer.clusters is None else LEVEL
+    return {name: self.proposer.scorer}
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    self.proposer.scorer.warmup(self.proposer.asked(query))
+    super().warmup(query, explain)
+
+  def batch_ranker(
+    self, documents: Documents, query: Query
+  ) -> Callable[[TokenBatch], Lists]:
+    """Returns a function that ranks the labels of a batch; see NeuralScorer.
+
+    The proposer is asked about the documents of the batch.
+    """
+
+    def rank(batch: TokenBatch) -> Lists:
+      real_B = batch.doc_B != PAD
+      rows = batch.doc_B[real_B]
+      return self._rank(
+        batch, real_B, documents.part(rows), query.for_rows(rows)
+      )
+
+    return rank
+
+  def _rank(
     self,
-    batch: Batch,
-    k: int,
-    weights: Float[np.ndarray, ' L_or_more'] | None = None,
-    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
-    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
-    sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
-    """Returns the k best labels of each document's shortlists.
+    batch: TokenBatch,
+    real_B: np.ndarray,
+    documents: Documents,
+    query: Query,
+  ) -> Lists:
+    """Ranks the labels of a batch.
 
     Args:
-      batch: documents, with the proposer's batches of the same documents. Rows
-        that none of these batches has get empty lists.
-      k, weights, slices, allowed, sigmoid: as in ModelScorer.topk.
-
-    Returns:
-      ids_GBK, scores_GBK: as in ModelScorer.topk.
+      batch: the batch.
+      real_B: the rows of the batch that have a document.
+      documents: the documents of these rows.
+      query: a query for these documents.
     """
-    rows = len(batch.doc_B)
-    filters = weights, tuple(slices), allowed
-    ids, priors = self.proposer.labels(batch.proposed, rows, *filters)
+    ids_GNA, priors_GNA = self.proposer.labels(documents, query)
+    shape = query.n_lists, len(real_B), ids_GNA.shape[2]
+    ids, priors = np.full(shape, PAD, np.int32), np.zeros(shape, np.float32)
+    ids[:, real_B], priors[:, real_B] = ids_GNA, priors_GNA
     ids[ids >= self.n_labels] = PAD
     ids_BX, priors_BX = (np.concatenate(x, axis=1) for x in (ids, priors))
     with jax.set_mesh(self.mesh):
@@ -106,19 +120,32 @@ class ShortlistScorer(ModelScorer):
       logits_BX = own_rows(self._logits(self.params, *arguments))
     scores_BX = self._combined(logits_BX, priors_BX)
     scores_BX = _same_for_same_label(ids_BX, scores_BX)
-    if weights is not None:
-      a, b = sigmoid if self.score_kind is ScoreKind.MARGIN else AS_LOGITS
-      logs = -np.logaddexp(0, -(a * scores_BX + b))
-      with np.errstate(divide='ignore'):
-        logs = logs + np.log(weights[np.where(ids_BX == PAD, 0, ids_BX)])
-      scores_BX = np.where(ids_BX == PAD, -np.inf, logs).astype(np.float32)
-    parts = len(ids)
-    lists = [
-      _best(ids_BA, scores_BA, k)
-      for ids_BA, scores_BA in zip(ids, np.split(scores_BX, parts, axis=1))
-    ]
-    best_ids, best_scores = map(np.stack, zip(*lists))
-    return best_ids, best_scores
+    if query.weights is not None:
+      scores_BX = self._weighted(ids_BX, scores_BX, query.weights)
+    measures = query.measures(documents.gold)
+    k = max(query.k, self.proposer.size) if measures else query.k
+    parts = np.split(scores_BX, len(ids), axis=1)
+    best = [_best(*part, k) for part in zip(ids, parts, strict=True)]
+    best_ids, best_scores = map(np.stack, zip(*best))
+    kept = {}
+    if measures:
+      query = query.for_labels(self.n_labels)
+      counts = self.proposer.measured(documents, query, best_ids[:, real_B])
+      for step, kept_MN in counts.items():
+        kept[step] = np.zeros((len(kept_MN), len(real_B)), np.int32)
+        kept[step][:, real_B] = kept_MN
+    return Lists(best_ids[:, :, : query.k], best_scores[:, :, : query.k], kept)
+
+  def _weighted(
+    self, ids: np.ndarray, scores: np.ndarray, weights: RankWeights
+  ) -> Float32[np.ndarray, '*shape']:
+    """Returns the logarithms of weight times probability of labels."""
+    is_margin = self.score_kind is ScoreKind.MARGIN
+    a, b = weights.sigmoid if is_margin else AS_LOGITS
+    logs = -np.logaddexp(0, -(a * scores + b))
+    with np.errstate(divide='ignore'):
+      logs = logs + np.log(weights.values[np.where(ids == PAD, 0, ids)])
+    return np.where(ids == PAD, -np.inf, logs).astype(np.float32)
 
   def _combined(
     self, logits: np.ndarray, priors: np.ndarray

@@ -5,54 +5,60 @@ import concurrent.futures
 import dataclasses
 from typing import Self
 
-from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
+from jaxtyping import Float64, Int64
 import numpy as np
 from scipy import sparse
 
-from xjax.core.types import AS_LOGITS, Batch, ScoreKind
-from xjax.data.sparse_documents import batch_rows
+from xjax.core.errors import ConfigError
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import AS_LOGITS, ScoreKind
+from xjax.data.documents import Documents
+from xjax.models.explanations import LabelExplanations, contributions_of
+from xjax.models.features import Featuriser
+from xjax.models.scorer import Scorer, rank_blocks
 from xjax.models.trees.tree_search import Link, SearchResult, Squash, TreeSearch
 from xjax.models.trees.tree_search_loops import fill_lists, mean_scores
 
 _DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
 
 
-class TreeScorer:
-  """Ranks labels with label trees over sparse features (a core.types.Scorer).
+class TreeScorer(Scorer):
+  """Ranks labels with label trees over sparse features.
 
   With several trees, the score is the logarithm of the mean of the exponentials
-  of the trees' scores (combine_trees).
+  of the trees' scores (combine_trees). Scores are logits for probabilistic
+  trees and logistic one-vs-all, else margins. For margins, assigned_above is
+  the score of a label if the label's own classifier gives 0 and the nodes above
+  the label add 0 to the score (see tree_search.Link).
 
   Attributes:
-    score_kind: LOGIT for probabilistic trees and logistic one-vs-all, else
-      MARGIN.
-    n_labels: number of labels of the trees.
-    assigned_above: None for logits. For margins, the score of a label if the
-      label's own classifier gives 0 and the nodes above the label add 0 to the
-      score (see tree_search.Link).
-    selected_by: as in core.types.Scorer.
+    featuriser: turns documents into the features that the trees read.
   """
 
   def __init__(
     self,
     searches: Sequence[TreeSearch],
     kind: ScoreKind,
+    featuriser: Featuriser,
     *,
     beam: int,
     exact: bool,
     workers: int,
+    block: int,
   ):
     """Makes a scorer and its thread pool.
 
     Args:
       searches: the searches of one or more trees, all with the same link.
       kind: the kind of the scores.
+      featuriser: turns documents into features.
       beam: number of nodes to open at each depth. Ignored if `exact` is True.
       exact: whether to open all nodes that may have one of the best labels.
-      workers: number of threads. The documents of a batch are divided among the
+      workers: number of threads. The documents of a block are divided among the
         threads.
+      block: number of documents that are ranked at a time.
     """
-    self._searches = searches
+    self._searches, self.featuriser = searches, featuriser
     self._beam, self._exact = beam, exact
     self.selected_by = f'beam={beam}'
     if exact:
@@ -61,39 +67,59 @@ class TreeScorer:
       several = len(searches) > 1
       self.selected_by = f'trees={len(searches)}' if several else 'exact'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
-    self._workers = workers
+    self._workers, self._block = workers, block
     self._link = searches[0].link
     self.score_kind = kind
     self.n_labels = searches[0].tree.n_labels
-    if kind is ScoreKind.LOGIT:
-      self.assigned_above = None
-    else:
+    if kind is not ScoreKind.LOGIT:
       self.assigned_above = -1.0 if self._link is Link.L3_HINGE else 0.0
+    self.unexplained = featuriser.unexplained
 
-  def topk(
-    self,
-    batch: Batch,
-    k: int,
-    weights: Float[np.ndarray, ' L_or_more'] | None = None,
-    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
-    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
-    sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
-    """Returns the k best labels of each document; see core.types.Scorer.
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    return self.featuriser.stages
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Returns the k best labels of each document; see Scorer.
 
     Each slice has a separate search. A label has the same score in every list
     of a document. Lists of a beam search may be short, since labels that the
     beam did not reach are missing.
     """
-    rows = batch_rows(batch, self._searches[0].weights.n_features)
-    if np.ndim(allowed) == 2:
-      lists = [
-        self._lists(rows[[i]], k, weights, slices, allowed[i], sigmoid)
-        for i in range(rows.shape[0])
-      ]
-      ids, scores = (np.concatenate(x, axis=1) for x in zip(*lists))
-      return ids, scores
-    return self._lists(rows, k, weights, slices, allowed, sigmoid)
+    query = query.for_labels(self.n_labels)
+    return rank_blocks(documents, query, self._block, self._rank)
+
+  def _rank(self, documents: Documents, query: Query) -> Lists:
+    if not len(documents):
+      return Lists.none(query.n_lists, 0, query.k)
+    rows = self.featuriser(documents)
+    if np.ndim(query.allowed) < 2:
+      return Lists(*self._lists(rows, query))
+    lists = [
+      self._lists(rows[[i]], dataclasses.replace(query, allowed=allowed_L))
+      for i, allowed_L in enumerate(query.allowed)
+    ]
+    return Lists(*(np.concatenate(x, axis=1) for x in zip(*lists)))
+
+  def explain(
+    self,
+    documents: Documents,
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> LabelExplanations:
+    """Finds the words that add most to the scores of labels; see Scorer."""
+    if self.unexplained:
+      raise ConfigError(self.unexplained)
+    return contributions_of(
+      self.feature_weights, self.featuriser, documents, ids_NK, words, n_first
+    )
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    """Compiles the search, and what computes features; see Scorer."""
+    del explain
+    self.featuriser.warmup()
+    self.rank(self.featuriser.example(), query)
 
   def feature_weights(
     self, features: np.ndarray, labels: np.ndarray
@@ -107,30 +133,25 @@ class TreeScorer:
     return np.mean(parts, axis=0)
 
   def _lists(
-    self,
-    rows: sparse.csr_array,
-    k: int,
-    weights: np.ndarray | None,
-    slices: Sequence[np.ndarray],
-    allowed: np.ndarray | None,
-    sigmoid: tuple[float, float],
+    self, rows: sparse.csr_array, query: Query
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns ids_GBK and scores_GBK. `allowed` has one axis, or is None."""
-    log_weights_L = None
-    if weights is not None:
+    log_weights_L = squash = None
+    if query.weights is not None:
+      values_L = np.asarray(query.weights.values, np.float64)
       with np.errstate(divide='ignore'):  # weight 0: never selected
-        log_weights_L = np.log(weights[: self.n_labels].astype(np.float64))
-    if allowed is not None:
-      log_weights_L = self._only(log_weights_L, allowed)
-    squash = self._squash(sigmoid) if weights is not None else None
+        log_weights_L = np.log(values_L)
+      squash = self._squash(query.weights.sigmoid)
+    if query.allowed is not None:
+      log_weights_L = self._only(log_weights_L, query.allowed)
     logs = [
       log_weights_L,
-      *(self._only(log_weights_L, mask) for mask in slices),
+      *(self._only(log_weights_L, mask) for mask in query.slices),
     ]
-    results = self._search(rows, k, logs, squash)
+    results = self._search(rows, query.k, logs, squash)
     ids_GBK = np.stack([result.ids for result in results])
     keys_GBK = np.stack([result.keys for result in results])
-    if weights is None and self._link is Link.SIGMOID:
+    if query.weights is None and self._link is Link.SIGMOID:
       keys_GBK = _logits(keys_GBK)
     return ids_GBK, keys_GBK.astype(np.float32)
 
@@ -139,7 +160,7 @@ class TreeScorer:
   ) -> np.ndarray:
     """Returns log weights that are -inf where the mask is False."""
     inside = 0.0 if log_weights_L is None else log_weights_L
-    return np.where(mask[: self.n_labels], inside, -np.inf)
+    return np.where(mask, inside, -np.inf)
 
   def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
     """Returns the function that turns scores into log probabilities.

@@ -31,10 +31,10 @@ from jaxtyping import Float, Float64, Int32, Int64
 import numpy as np
 from scipy import sparse
 
+from xjax.core.arrays import csr_arrays
 from xjax.core.types import PAD
 from xjax.data.label_trees.label_tree import NO_LABEL, LabelTree
 from xjax.models.linear.block_weights import BlockWeights
-from xjax.models.linear.dual import csr_arrays
 from xjax.models.trees.tree_search_loops import (
   open_next,
   score_children,

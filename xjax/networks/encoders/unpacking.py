@@ -21,7 +21,7 @@ def unpack_documents(
   Args:
     packed: [rows, T, D], encoded tokens of packed rows.
     first_B: int32, index of each document's first token in the flattened rows
-      of its device (core.types.Batch).
+      of its device (networks.batch.TokenBatch).
     lengths_B: int32, number of tokens of each document, at most T.
 
   Returns:

@@ -82,8 +82,8 @@ class AdaptiveConfig(HeadConfig):
   def check_labels(self, n_labels: int) -> None:
     part_starts(self.cutoffs, n_labels, 'config.model.head')
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     yield from cutoff_faults(self.cutoffs, path)
     loss = config.train.loss
     if not isinstance(loss, BCEConfig):

@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Float32, Int32
 
 from xjax.core.numerics import full_precision
 from xjax.core.types import PAD
-from xjax.networks.heads.head import Head, TokenFeatures, split_head
+from xjax.networks.heads.chunks import split_head
+from xjax.networks.heads.head import Head, TokenFeatures
 
 
 class AttentionHead(Head):

@@ -19,11 +19,12 @@ import numpy as np
 from xjax.core.config_part import field
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.core.types import PAD, Ragged, Shortlist
+from xjax.core.types import PAD, Ragged
 from xjax.data.label_trees.levels import LabelLevels, expand, gold_at
 from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.losses.bce import BCEConfig
 from xjax.losses.loss import LabelLoss, LabelWeights, Reduction
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads.cascade_level import (
   ClusterLevel,
   Reading,
@@ -111,8 +112,8 @@ class CascadeConfig(HeadConfig):
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Cascade':
     return Cascade(self, inputs, rngs=rngs)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     n = len(self.levels.sizes)
     if not n:
       yield f'{path}.levels.sizes=(): must have at least one number'

@@ -1,13 +1,75 @@
-"""Loops over a shard's label rows, one chunk of labels at a time."""
+"""Splits label rows from a head, and loops over chunks of a shard's rows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 
 from xjax.core.mesh import DATA, LABEL
+
+ALL_DEVICES = (LABEL, DATA)
+
+
+class HeadParts(NamedTuple):
+  """Holds the structure and two groups of parameters of a head.
+
+  Attributes:
+    graphdef: structure of the head.
+    rows: parameters with one row per label.
+    shared: all other parameters.
+  """
+
+  graphdef: nnx.GraphDef
+  rows: nnx.State
+  shared: nnx.State
+
+  def logits(
+    self, features: Any, rows: nnx.State, shared: nnx.State
+  ) -> jax.Array:
+    """Computes logits_BC of a chunk, as a pure function of the parameters.
+
+    Args:
+      features: result of the head's `prepare`.
+      rows: label rows of C labels.
+      shared: the other parameters.
+    """
+    head = nnx.merge(self.graphdef, rows, shared)
+    return head.logits(features, nnx.to_pure_dict(rows))
+
+  def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
+    """Returns which labels of a chunk the loss includes (see `Head.learns`).
+
+    Args:
+      rows: label rows of C labels.
+      shared: the other parameters.
+    """
+    head = nnx.merge(self.graphdef, rows, shared)
+    return head.learns(nnx.to_pure_dict(rows))
+
+
+def split_head(head: nnx.Module) -> HeadParts:
+  """Separates a head's label rows from its other parameters."""
+  return HeadParts(*nnx.split(head, is_label_row, ...))
+
+
+def is_label_row(path: tuple, variable: Any) -> bool:
+  """Returns whether a variable has one row per label (a filter for nnx)."""
+  del path
+  return on_labels(variable.get_metadata().get('out_sharding'))
+
+
+def on_labels(spec: Any) -> bool:
+  """Returns whether a partition spec divides the first axis like label rows."""
+  return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
+
+
+def row_spec(axes: tuple[str, ...]) -> P:
+  """Returns the partition spec of label rows on the given mesh axes."""
+  return P(axes) if len(axes) > 1 else P(*axes)
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:

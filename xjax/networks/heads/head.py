@@ -2,10 +2,10 @@
 
 A head is a module. Parameters with one row per label are called label rows.
 Label rows are created with `out_sharding=(LABEL, ...)`, or
-`((LABEL, DATA), ...)` if `Head.axes` is ALL_DEVICES. Label rows are padded to
-core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
-labels is scored. The loss (streaming.py) and the selection (networks/topk.py)
-cut the rows into chunks and mesh shards.
+`((LABEL, DATA), ...)` if `Head.axes` is chunks.ALL_DEVICES. Label rows are
+padded to core.mesh.padded_labels(n_labels) rows. The head only defines how a
+chunk of labels is scored. The loss (streaming.py) and the selection
+(networks/topk.py) cut the rows into chunks and mesh shards.
 """
 
 import abc
@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import enum
 import typing
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from flax import nnx, struct
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec as P
 import numpy as np
 
 from xjax.core.config_part import (
@@ -27,10 +26,11 @@ from xjax.core.config_part import (
   field,
   kinds_that,
 )
-from xjax.core.mesh import DATA, LABEL
+from xjax.core.mesh import LABEL
 from xjax.core.types import Ragged
 from xjax.data.hierarchy import Hierarchy
 from xjax.losses.loss import ChunkLoss, LabelWeights, LossConfig
+from xjax.networks.heads.streaming import head_loss
 
 if typing.TYPE_CHECKING:
   from xjax.data.label_trees.levels import LabelLevels
@@ -154,7 +154,7 @@ class HeadConfig(ConfigPart, abstract=True):
       ConfigError: the config does not suit a document; the message names it.
     """
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     pooling = config.model.pooling
     kind = type(pooling).__name__
     if self.pooled != pooling.pools:
@@ -301,8 +301,8 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
     """Returns whether the head reads the parents of labels."""
     return self.graph.reads_parents
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     where = f'{path}.descriptor'
     dense = config.data.tokens.dense
     if dense and self.descriptor != DescriptorConfig():
@@ -319,9 +319,6 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
         f'{where}.weights={weights}: must be DescriptorWeights.UNIFORM, '
         'because the encoder reads each name as one text'
       )
-
-
-ALL_DEVICES = (LABEL, DATA)
 
 
 @struct.dataclass
@@ -469,9 +466,6 @@ class Head(nnx.Module):
     Returns:
       float32 scalar.
     """
-    # This module defines Head, which streaming imports.
-    from xjax.networks.heads.streaming import head_loss
-
     return head_loss(self, features, positives_BP, mask_B, loss, weights)
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
@@ -532,61 +526,3 @@ def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
   padded = np.zeros(rows, np.float32)
   padded[: len(values)] = values
   return jnp.asarray(padded)
-
-
-class HeadParts(NamedTuple):
-  """Holds the structure and two groups of parameters of a head.
-
-  Attributes:
-    graphdef: structure of the head.
-    rows: parameters with one row per label.
-    shared: all other parameters.
-  """
-
-  graphdef: nnx.GraphDef
-  rows: nnx.State
-  shared: nnx.State
-
-  def logits(
-    self, features: Any, rows: nnx.State, shared: nnx.State
-  ) -> jax.Array:
-    """Computes logits_BC of a chunk, as a pure function of the parameters.
-
-    Args:
-      features: result of the head's `prepare`.
-      rows: label rows of C labels.
-      shared: the other parameters.
-    """
-    head = nnx.merge(self.graphdef, rows, shared)
-    return head.logits(features, nnx.to_pure_dict(rows))
-
-  def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
-    """Returns which labels of a chunk the loss includes (see `Head.learns`).
-
-    Args:
-      rows: label rows of C labels.
-      shared: the other parameters.
-    """
-    head = nnx.merge(self.graphdef, rows, shared)
-    return head.learns(nnx.to_pure_dict(rows))
-
-
-def split_head(head: Head) -> HeadParts:
-  """Separates a head's label rows from its other parameters."""
-  return HeadParts(*nnx.split(head, is_label_row, ...))
-
-
-def is_label_row(path: tuple, variable: Any) -> bool:
-  """Returns whether a variable has one row per label (a filter for nnx)."""
-  del path
-  return on_labels(variable.get_metadata().get('out_sharding'))
-
-
-def on_labels(spec: Any) -> bool:
-  """Returns whether a partition spec divides the first axis like label rows."""
-  return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
-
-
-def row_spec(axes: tuple[str, ...]) -> P:
-  """Returns the partition spec of label rows on the given mesh axes."""
-  return P(axes) if len(axes) > 1 else P(*axes)

@@ -18,14 +18,8 @@ from xjax.core.mesh import padded_labels
 from xjax.core.mesh_config import LABEL_MULTIPLE
 from xjax.core.numerics import product
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import (
-  ALL_DEVICES,
-  Head,
-  HeadConfig,
-  HeadInputs,
-  padded_row,
-  row_spec,
-)
+from xjax.networks.heads.chunks import ALL_DEVICES, row_spec
+from xjax.networks.heads.head import Head, HeadConfig, HeadInputs, padded_row
 from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (
   Storage,
@@ -137,8 +131,8 @@ class OneVsAllConfig(HeadConfig):
       rngs=rngs,
     )
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     if self.storage is not Storage.FLOAT32 and not config.train.rows.fused:
       rules = kinds_that('fused', RowsConfig)
       yield (

@@ -20,10 +20,12 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL
-from xjax.core.types import PAD, Shortlist
+from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import Head, HeadParts, row_spec, split_head
+from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
+from xjax.networks.heads.head import Head
 from xjax.networks.heads.loss_terms import Normaliser, gold_of, slot_loss
 from xjax.networks.heads.streaming import split_floats
 

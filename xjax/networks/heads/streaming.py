@@ -11,6 +11,7 @@ from collections.abc import Callable
 import functools
 from typing import Any
 
+from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import Head, HeadParts, row_spec, split_head
+from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
 from xjax.networks.heads.loss_terms import (
   Chunk,
   Normaliser,
@@ -31,7 +32,7 @@ from xjax.networks.heads.loss_terms import (
 
 
 def head_loss(
-  head: Head,
+  head: nnx.Module,
   features: Any,
   positives_BP: Int32[Array, 'B P'],
   mask_B: Bool[Array, ' B'],

@@ -71,8 +71,8 @@ class UnifiedConfig(DescriptorHeadConfig):
     )
     return self.graph.attach(head, inputs, rngs)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     encoder = config.model.encoder
     same_space = encoder.keeps_space and config.data.tokens.dense
     if self.aligned and not (encoder.pretrained or same_space):

@@ -18,10 +18,12 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float32
 
 from xjax.core.mesh import BATCH, DATA
-from xjax.core.types import PAD, Shortlist
+from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import Frozen, Head, row_spec, split_head
+from xjax.networks.heads.chunks import row_spec, split_head
+from xjax.networks.heads.head import Frozen, Head
 from xjax.networks.heads.shortlist import (
   Places,
   Structure,

@@ -27,7 +27,7 @@ from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.core.numerics import column_sums, product
 from xjax.losses.loss import ChunkLoss, LabelWeights
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import row_spec, split_head
+from xjax.networks.heads.chunks import row_spec, split_head
 from xjax.networks.heads.loss_terms import (
   Chunk,
   Normaliser,

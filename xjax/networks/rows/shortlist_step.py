@@ -20,10 +20,10 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import BATCH
-from xjax.core.types import Shortlist
 from xjax.losses.loss import ChunkLoss, LabelWeights
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
-from xjax.networks.heads.head import row_spec, split_head
+from xjax.networks.heads.chunks import row_spec, split_head
 from xjax.networks.heads.loss_terms import Normaliser, slot_loss
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import (

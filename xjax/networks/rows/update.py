@@ -70,7 +70,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
   def build(self) -> 'RowRule':
     """Makes the rule that changes rows."""
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     kind = f'{path}={type(self).__name__}(...)'
     model = config.model
     needed = f'needs config.model.head={kinds_that("fusable", HeadConfig)}'

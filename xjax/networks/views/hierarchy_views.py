@@ -27,8 +27,8 @@ from xjax.core.config_part import (
 )
 from xjax.core.mesh import BATCH
 from xjax.core.numerics import product
-from xjax.core.types import Batch
 from xjax.data.hierarchy import Hierarchy
+from xjax.networks.batch import TokenBatch
 from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.encoders.layers import Dense, dropout
@@ -115,7 +115,7 @@ class HierarchyViews(ViewsConfig):
     """Checks that segments are large enough (see ViewsConfig)."""
     TaxonomyParts.of(hierarchy, self.segment)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
+  def faults(self, config: Any, path: str) -> Iterator[str]:
     where, model = f'{path}=HierarchyViews(...)', config.model
     tokens = config.data.tokens
     if not model.pooling.pools:
@@ -178,7 +178,7 @@ class WordViews(Views):
 
   def kept(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     table: Float32[Array, 'words D'],
     rngs: nnx.Rngs | None,
   ) -> Float32[Array, 'B T']:

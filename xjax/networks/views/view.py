@@ -14,8 +14,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.config_part import ConfigPart
-from xjax.core.types import Batch
 from xjax.data.hierarchy import Hierarchy
+from xjax.networks.batch import TokenBatch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Views(nnx.Module):
 
   def kept(
     self,
-    batch: Batch,
+    batch: TokenBatch,
     table: Float32[Array, 'words D'],
     rngs: nnx.Rngs | None,
   ) -> Float32[Array, 'B T']:

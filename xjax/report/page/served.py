@@ -5,9 +5,9 @@ from html import escape
 from typing import Any
 
 from xjax.judge.prediction_lines import ExplainedDocument
-from xjax.models.predictor import Prediction
 from xjax.report.page.explanations import SCRIPT, article, page_style
 from xjax.report.page.html import html_file
+from xjax.run.open_run import Prediction
 from xjax.run.serve.request import USUAL_K
 
 _STYLE = """\
@@ -89,7 +89,7 @@ form.text.addEventListener('keydown', (event) => {
 
 
 def page(facts: dict[str, Any]) -> str:
-  """Returns the page; see run.serving.service.Pages."""
+  """Returns the page; see run.serve.service.Pages."""
   title, max_k = f'Try {facts["run"]}', facts['max_k']
   shading = 'This model cannot explain its labels by words.'
   if facts['explains']:
@@ -111,14 +111,14 @@ def page(facts: dict[str, Any]) -> str:
 
 
 def shaded(explained: ExplainedDocument, attends: bool) -> str:
-  """Returns a document with shaded words; see run.serving.service.Pages."""
+  """Returns a document with shaded words; see run.serve.service.Pages."""
   if not explained.labels:
     return plain(())
   return article(0, explained, attends)
 
 
 def plain(labels: Sequence[Prediction]) -> str:
-  """Returns a list of labels; see run.serving.service.Pages."""
+  """Returns a list of labels; see run.serve.service.Pages."""
   if not labels:
     return '<p>No label has this probability.</p>'
   items = ''.join(

@@ -15,12 +15,11 @@ from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.judge import PROTOCOL
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.models.config_json import load_config
-from xjax.models.load import DEV
-from xjax.models.workdir import Workdir
+from xjax.models.contract import DEV, load_config
 from xjax.report.card import CARD, is_card
 from xjax.report.tables.plain import plain_slice_table
 from xjax.run.fit import FitResult
+from xjax.train.workdir import Workdir
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:

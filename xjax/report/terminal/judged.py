@@ -9,7 +9,12 @@ from xjax.core.atomic import atomic_write
 from xjax.data.files.file_set import writing_set
 from xjax.judge.calibration import Calibration
 from xjax.judge.criteria import Criteria
-from xjax.judge.evaluation import CALIBRATION, JUDGED, MARK, write_evaluation
+from xjax.judge.files.evaluation import (
+  CALIBRATION,
+  JUDGED,
+  MARK,
+  write_evaluation,
+)
 from xjax.judge.judge import (
   INTERVALS,
   NOTES,

@@ -29,13 +29,13 @@ from xjax.data.memory.labels import labels_of
 from xjax.data.memory.texts import is_frame
 from xjax.data.schema import Document
 from xjax.judge.judge import score_threshold
-from xjax.judge.predictions import Lists
-from xjax.models.config import Config
+from xjax.judge.label_lists import LabelLists
+from xjax.models.contract import Config
 from xjax.models.linear.problem import Loss
 from xjax.run.api.fitting import AUTO, config_of, fit_documents
 from xjax.run.api.model import score_matrix
 from xjax.run.auto import linear_parts
-from xjax.run.evaluate import has_probabilities, saved_threshold
+from xjax.run.evaluate import saved_threshold
 
 _ALL_LISTED = 1000  # up to so many labels, all labels of a document are scored
 
@@ -103,7 +103,7 @@ class _Target:
 def _can_give_probabilities(estimator: 'XMCClassifier') -> bool:
   """Returns whether the estimator has the method predict_proba."""
   if hasattr(estimator, 'model_'):
-    return has_probabilities(estimator.model_.predictor)
+    return estimator.model_.run.has_probabilities()
   return True
 
 
@@ -212,7 +212,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     if self._form is _Form.CLASSES:
       return self.classes_[self._best_class(lists)]
     assigned_NK = lists.scores > self.threshold_
-    kept = Lists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
+    kept = LabelLists(np.where(assigned_NK, lists.ids, PAD), lists.scores)
     if self._form is _Form.LISTS:
       return [self.classes_[ids[ids != PAD]].tolist() for ids in kept.ids]
     ones = np.ones(kept.ids.shape, self._dtype)
@@ -228,9 +228,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     Args:
       X: N texts, or features [N, D].
     """
-    lists, predictor = self._lists(X), self.model_.predictor
-    scores_NK = predictor.readable(lists.ids, lists.scores)
-    matrix = score_matrix(lists, scores_NK, predictor.n_labels)
+    lists, run = self._lists(X), self.model_.run
+    scores_NK = run.readable(lists.ids, lists.scores)
+    matrix = score_matrix(lists, scores_NK, run.n_labels)
     if self._form is not _Form.CLASSES:
       return self._formed(matrix)
     dense_NL = matrix.toarray()
@@ -302,37 +302,37 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
   def _threshold(self) -> float:
     """Returns the tuned threshold, or else the model's own threshold."""
-    predictor = self.model_.predictor
-    tuned = saved_threshold(predictor.workdir, predictor.step)
+    run = self.model_.run
+    tuned = saved_threshold(run.workdir, run.step)
     if tuned is not None:
       return tuned
-    if predictor.assigned_above is not None:
-      return predictor.assigned_above
-    return score_threshold(predictor.score_kind, 0.5)
+    if run.assigned_above is not None:
+      return run.assigned_above
+    return score_threshold(run.score_kind, 0.5)
 
-  def _lists(self, X: Any) -> Lists:
+  def _lists(self, X: Any) -> LabelLists:
     """Returns the lists of scored labels of each document."""
     check_is_fitted(self)
     if not _is_text(X):
       X = validate_data(self, X, accept_sparse='csr', reset=False)
-    predictor = self.model_.predictor
-    k = predictor.n_labels
+    run = self.model_.run
+    k = run.n_labels
     k = k if k <= _ALL_LISTED else self.model_.config.eval.depth
-    return predictor.lists(self.model_.documents(X), k)
+    return run.lists(self.model_.documents(X), k)
 
-  def _decision(self, lists: Lists) -> np.ndarray:
+  def _decision(self, lists: LabelLists) -> np.ndarray:
     """Returns float64 [N, L], scores minus the threshold."""
     real_NK = lists.ids != PAD
     lowest_N = np.where(real_NK, lists.scores, np.inf).min(axis=1, initial=0)
     lowest_N = np.minimum(lowest_N - self.threshold_, 0) - 1
-    shape = len(lists.ids), self.model_.predictor.n_labels
+    shape = len(lists.ids), self.model_.run.n_labels
     scores_NL = np.broadcast_to(lowest_N[:, None], shape).astype(np.float64)
     rows = np.nonzero(real_NK)[0]
     listed = lists.scores[real_NK].astype(np.float64)
     scores_NL[rows, lists.ids[real_NK]] = listed - self.threshold_
     return scores_NL
 
-  def _best_class(self, lists: Lists) -> np.ndarray:
+  def _best_class(self, lists: LabelLists) -> np.ndarray:
     """Returns the index of the best class of each document."""
     scores_NL = self._decision(lists)
     if len(self.classes_) == 2:

@@ -25,12 +25,12 @@ from xjax.data.memory.folder import (
 from xjax.data.memory.labels import with_same_labels
 from xjax.data.schema import Label
 from xjax.data.sparse_documents import SparseDocuments
-from xjax.models.config import Config
-from xjax.models.load import DATA, DEV, load as load_run
+from xjax.models.contract import DATA, DEV, Config
+from xjax.models.copies import TemporaryFolder
 from xjax.run.api.model import Model
-from xjax.run.api.saved import TemporaryFolder
 from xjax.run.fit import FitResult, fit as fit_run
 from xjax.run.named_configs import named_config
+from xjax.run.open_run import open_run
 
 AUTO = 'auto'
 
@@ -72,7 +72,7 @@ def fit_documents(
       if is_new and not (path / 'config.json').exists():
         shutil.rmtree(path / DATA)
       raise
-    return Model(load_run(path), folder), result
+    return Model(open_run(path), folder), result
 
 
 def _splits(

@@ -17,25 +17,14 @@ from xjax.data.schema import Document, Label, Labels
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.judge.calibration import shown_probabilities
 from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.predict import predict
-from xjax.judge.predictions import Lists
-from xjax.models.config import Config
-from xjax.models.load import load as load_run
-from xjax.models.predictor import ExplainedPrediction, Prediction, Predictor
-from xjax.models.workdir import Workdir
-from xjax.run.api.saved import (
-  TemporaryFolder,
-  pack_run,
-  save_run,
-  unpack_run,
-)
-from xjax.run.evaluate import (
-  has_probabilities,
-  keep_assigned,
-  saved_threshold,
-)
-from xjax.run.tag import labelled_split
-from xjax.train.batches.inputs import features_from_arrays
+from xjax.models.contract import Config
+from xjax.models.copies import TemporaryFolder, pack_run, save_run, unpack_run
+from xjax.run.evaluate import keep_assigned, saved_threshold
+from xjax.run.open_run import ExplainedPrediction, OpenRun, Prediction, open_run
+from xjax.run.predict_file import labelled_split
+from xjax.train.workdir import Workdir
 
 
 class Model:
@@ -53,38 +42,38 @@ class Model:
   folder of its own.
 
   Attributes:
-    predictor: the part of the library that does the work. Its methods may
-      change with any version of xjax.
+    run: the part of the library that does the work. Its methods may change
+      with any version of xjax.
   """
 
   def __init__(
-    self, predictor: Predictor, folder: TemporaryFolder | None = None
+    self, run: OpenRun, folder: TemporaryFolder | None = None
   ) -> None:
-    """Wraps a predictor.
+    """Wraps the model of a run.
 
     Args:
-      predictor: the model of a run.
+      run: the run.
       folder: the temporary folder of the run, which is deleted with the last
         model that uses it; None if the folder of the run stays.
     """
-    self.predictor = predictor
+    self.run = run
     self._folder = folder
     self._added: tuple[Label, ...] = ()
 
   @property
   def config(self) -> Config:
     """Returns the config of the run."""
-    return self.predictor.config
+    return self.run.config
 
   @property
   def workdir(self) -> Workdir:
     """Returns the folder of the run; it may be temporary."""
-    return self.predictor.workdir
+    return self.run.workdir
 
   @property
   def labels(self) -> Labels:
     """Returns the labels, in the order of the columns of predict_proba."""
-    return self.predictor.space.labels[: self.predictor.n_labels]
+    return self.run.space.labels[: self.run.n_labels]
 
   def __repr__(self) -> str:
     kind = type(self.config.model).__name__
@@ -119,12 +108,12 @@ class Model:
       DataError: an item of `texts` or `features` has a fault.
     """
     documents = self.documents(texts)
-    rows = features_from_arrays(features, len(documents), self.config)
+    rows = self.run.vectors(features, len(documents))
     size = self.config.eval.depth if k is None else check_k(k)
-    lists = self.predictor.lists(documents, size, rows)
+    lists = self.run.lists(documents, size, rows)
     if threshold is not None:
-      lists = keep_assigned(lists, self.predictor, threshold)
-    return self.predictor.predictions(lists)
+      lists = keep_assigned(lists, self.run, threshold)
+    return self.run.predictions(lists)
 
   def predict_proba(self, texts: Any) -> sparse.csr_array:
     """Returns the probabilities of the best labels of each document.
@@ -142,16 +131,16 @@ class Model:
       ConfigError: the scores of this model are not probabilities.
       DataError: an item of `texts` has a fault.
     """
-    predictor = self.predictor
-    if not has_probabilities(predictor):
+    run = self.run
+    if not run.has_probabilities():
       raise ConfigError(
         'the scores of this model are margins, not probabilities: train it '
         'with a dev split, on which margins are calibrated, or with a logistic '
         'loss'
       )
-    lists = predictor.lists(self.documents(texts), self.config.eval.depth)
-    scores_NK = predictor.readable(lists.ids, lists.scores)
-    return score_matrix(lists, scores_NK, predictor.n_labels)
+    lists = run.lists(self.documents(texts), self.config.eval.depth)
+    scores_NK = run.readable(lists.ids, lists.scores)
+    return score_matrix(lists, scores_NK, run.n_labels)
 
   def evaluate(self, texts: Any, labels: Any = None) -> dict[str, Any]:
     """Computes the metrics of the model on documents with gold labels.
@@ -180,13 +169,11 @@ class Model:
     ids = [judged.labels.ids(row) for row in range(len(judged))]
     if not ids:
       raise DataError('texts is empty: there are no documents to judge')
-    predictor, config = self.predictor, self.config.eval
-    split, space = labelled_split(documents, ids, predictor.space)
-    batches = predictor.text_batches(documents)
-    depth = config.depth
-    predictions = predict(predictor.scorer, batches, split, space, depth)
-    threshold = saved_threshold(predictor.workdir, predictor.step)
-    shown_NK = shown_probabilities(predictions, predictor.calibration)
+    run, config = self.run, self.config.eval
+    split, space = labelled_split(documents, ids, run.space)
+    predictions = predict(run.scorer, split, space, config.depth)
+    threshold = saved_threshold(run.workdir, run.step)
+    shown_NK = shown_probabilities(predictions, run.calibration)
     return judge(predictions, config.criteria(), threshold, shown_NK)[PROTOCOL]
 
   def explain(
@@ -214,7 +201,7 @@ class Model:
       DataError: an item of `texts` has a fault.
     """
     size, words = check_k(k), check_k(words, 'words')
-    return self.predictor.explain(self.documents(texts), size, words)
+    return self.run.explain(self.documents(texts), size, words)
 
   def with_labels(self, labels: Sequence[Label]) -> 'Model':
     """Returns a model that scores new labels too, by their names.
@@ -226,7 +213,7 @@ class Model:
       ConfigError: the model does not read label names.
       DataError: an id or a name has a fault.
     """
-    model = Model(self.predictor.with_labels(labels), self._folder)
+    model = Model(self.run.with_labels(labels), self._folder)
     model._added = (*self._added, *labels)
     return model
 
@@ -248,7 +235,7 @@ class Model:
         'labels that with_labels has added are not saved: save the model '
         'without them, and call with_labels after loading it'
       )
-    save_run(self.predictor, folder)
+    save_run(self.run.run, self.run.step, folder)
 
   def warmup(self, explain: bool = False) -> None:
     """Compiles all programs of a neural model, so that no later call waits.
@@ -263,13 +250,13 @@ class Model:
     Raises:
       ConfigError: explain is True, but the labels cannot be explained.
     """
-    self.predictor.warmup(explain)
+    self.run.warmup(explain)
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return _unpickle, (pack_run(self.predictor), self._added)
+    return _unpickle, (pack_run(self.run.run, self.run.step), self._added)
 
   def documents(self, texts: Any) -> list[Document] | SparseDocuments:
-    """Returns `texts` (see the class) as documents that the predictor reads.
+    """Returns `texts` (see the class) as documents that the model reads.
 
     Raises:
       DataError: an item of `texts` has a fault.
@@ -303,7 +290,7 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> Model:
       damaged. If the newest or the best checkpoint is damaged, no other
       checkpoint is loaded instead, unless `step` asks for it.
   """
-  return Model(load_run(workdir, step))
+  return Model(open_run(workdir, step))
 
 
 def check_k(k: Any, name: str = 'k') -> int:
@@ -326,7 +313,7 @@ def _as_list(texts: Any) -> Any:
 
 
 def score_matrix(
-  lists: Lists, scores_NK: np.ndarray, n_labels: int
+  lists: LabelLists, scores_NK: np.ndarray, n_labels: int
 ) -> sparse.csr_array:
   """Returns scores of listed labels as a matrix.
 
@@ -347,5 +334,5 @@ def score_matrix(
 
 def _unpickle(packed: bytes, added: Sequence[Label]) -> Model:
   folder = unpack_run(packed)
-  model = Model(load_run(folder.path), folder)
+  model = Model(open_run(folder.path), folder)
   return model.with_labels(added) if added else model

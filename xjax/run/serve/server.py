@@ -82,7 +82,7 @@ class Server:
     """
     self._service, self._limits = service, limits
     self._meters = Meters()
-    documents = service.predictor.config.eval.batch_size
+    documents = service.run.config.eval.batch_size
     self._batcher = Batcher(self._answer, documents, limits.documents)
     self._meters.watch(self._batcher)
     self._server = _Uvicorn(

@@ -11,18 +11,21 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import hidden_progress
 from xjax.core.types import PAD
 from xjax.data.schema import Document
+from xjax.judge.label_lists import LabelLists
 from xjax.judge.prediction_lines import ExplainedDocument, prediction_line
-from xjax.judge.predictions import Lists
-from xjax.models.model_configs import is_neural
-from xjax.models.predictor import Prediction, Predictor, check_explains
 from xjax.run.evaluate import TUNED, Threshold
+from xjax.run.open_run import OpenRun, Prediction
+from xjax.run.predict_file import (
+  PredictedDocuments,
+  labelled_split,
+  open_with_labels,
+)
 from xjax.run.serve.batcher import Question
 from xjax.run.serve.request import (
   PredictRequest,
   Refused,
   parse_request,
 )
-from xjax.run.tag import TaggedDocuments, labelled_split, load_predictor
 from xjax.version import __version__
 
 SHADED_WORDS = 5  # the page underlines so many words for a label
@@ -50,32 +53,31 @@ class Service:
   """Predicts, explains and lists the labels of a model.
 
   Attributes:
-    predictor: the model.
+    run: the run of the model.
     explains: whether the model can explain its labels by words.
     max_k: int, the largest number of labels of a document in an answer.
     facts: what the page and /health say of the model.
   """
 
-  def __init__(self, predictor: Predictor, pages: Pages) -> None:
-    """Wraps a predictor.
+  def __init__(self, run: OpenRun, pages: Pages) -> None:
+    """Wraps the model of a run.
 
     Raises:
       ConfigError: the run reads vectors or features, not text.
     """
-    tokens = predictor.config.data.tokens
+    tokens = run.config.data.tokens
     if tokens.dense or tokens.sparse:
       raise ConfigError(
-        f'{predictor.workdir.path}: this run reads vectors or features from '
+        f'{run.workdir.path}: this run reads vectors or features from '
         'files, but requests have texts; use xjax predict'
       )
-    self.predictor, self._pages = predictor, pages
-    self.explains = _explains(predictor)
-    self._attends = is_neural(predictor.config.model)
-    self.max_k = predictor.config.eval.depth
+    self.run, self._pages = run, pages
+    self.explains = not run.scorer.unexplained
+    self.max_k = run.config.eval.depth
     # Settled once, so that answers never depend on later files.
     self._tuned: Threshold | str
     try:
-      self._tuned = Threshold.of(TUNED, predictor)
+      self._tuned = Threshold.of(TUNED, run)
     except ConfigError as error:
       self._tuned = str(error)
     self.facts = self._all_facts()
@@ -100,9 +102,9 @@ class Service:
       ConfigError: the run reads no text, or cannot score new labels.
       DataError: a file has a fault.
     """
-    predictor = load_predictor(workdir, labels, step)
-    service = cls(predictor, pages)
-    predictor.warmup(service.explains)
+    run = open_with_labels(workdir, labels, step)
+    service = cls(run, pages)
+    run.warmup(service.explains)
     return service
 
   def parse(
@@ -118,16 +120,16 @@ class Service:
     Raises:
       Refused: the body has a fault, or the model cannot explain.
     """
-    data = self.predictor.config.data
+    data = self.run.config.data
     request = parse_request(body, data, self.max_k, max_documents)
     words, threshold = request.words, request.threshold
     try:
       if threshold is not None:
         threshold = self._threshold(threshold)
-      if words:
-        check_explains(self.predictor.config)
     except ConfigError as error:
       raise Refused(400, str(error)) from error
+    if words and not self.explains:
+      raise Refused(400, self.run.scorer.unexplained)
     if shaded:
       words = SHADED_WORDS if self.explains else 0
     return dataclasses.replace(
@@ -138,15 +140,15 @@ class Service:
     """Returns the answer for each document, as JSON or as HTML."""
     requests, documents = zip(*questions, strict=True)
     with hidden_progress():
-      lists = self._cut(self.predictor.lists(documents, self.max_k), requests)
+      lists = self._cut(self.run.lists(documents, self.max_k), requests)
       whys = self._explain(lists, requests, documents)
-    space, answers = self.predictor.space, []
+    space, answers = self.run.space, []
     for row, (request, document) in enumerate(questions):
       if request.shaded:
         answers.append(whys[row] or self._plain(lists, row))
         continue
       ids_K, scores_K = lists.ids[row], lists.scores[row]
-      scores_K = self.predictor.readable(ids_K, scores_K)
+      scores_K = self.run.readable(ids_K, scores_K)
       answers.append(
         prediction_line(document.id, ids_K, scores_K, space.labels, whys[row])
       )
@@ -154,11 +156,9 @@ class Service:
 
   def labels(self, first: int, count: int) -> dict[str, Any]:
     """Returns some labels of the model, in the order of the model."""
-    predictor = self.predictor
-    total = predictor.n_labels
-    counts = predictor.space.train_counts
+    total, space = self.run.n_labels, self.run.space
     rows = range(min(first, total), min(first + count, total))
-    described = [(predictor.space.labels[row], counts[row]) for row in rows]
+    described = [(space.labels[row], space.train_counts[row]) for row in rows]
     return {
       'total': total,
       'labels': [
@@ -168,14 +168,14 @@ class Service:
     }
 
   def _all_facts(self) -> dict[str, Any]:
-    predictor = self.predictor
+    run = self.run
     return {
-      'model': type(predictor.config.model).__name__,
-      'run': predictor.workdir.path.name,
-      'labels': predictor.n_labels,
-      'step': predictor.step,
+      'model': type(run.config.model).__name__,
+      'run': run.workdir.path.name,
+      'labels': run.n_labels,
+      'step': run.step,
       'explains': self.explains,
-      'attends': self._attends,
+      'attends': run.scorer.attends,
       'max_k': self.max_k,
       'tuned_threshold': self._tuned_probability(),
       'version': __version__,
@@ -185,7 +185,7 @@ class Service:
     """Returns the least probability of the labels that 'tuned' assigns."""
     if isinstance(self._tuned, str):
       return None
-    return min(self._tuned.probabilities(self.predictor), default=None)
+    return min(self._tuned.probabilities(self.run), default=None)
 
   def page(self) -> str:
     """Returns the page on which texts are tried by hand."""
@@ -193,25 +193,27 @@ class Service:
 
   def _threshold(self, threshold: str | float) -> Threshold:
     if threshold != TUNED:
-      return Threshold.of(threshold, self.predictor)
+      return Threshold.of(threshold, self.run)
     if isinstance(self._tuned, str):
       raise ConfigError(self._tuned)
     return self._tuned
 
-  def _cut(self, lists: Lists, requests: Sequence[PredictRequest]) -> Lists:
+  def _cut(
+    self, lists: LabelLists, requests: Sequence[PredictRequest]
+  ) -> LabelLists:
     """Keeps the labels that each request asks for; the rest becomes PAD."""
     ids, scores = lists.ids.copy(), lists.scores.copy()
     for row, request in enumerate(requests):
       ids[row, request.k :], scores[row, request.k :] = PAD, -np.inf
       if request.threshold is not None:
-        one = Lists(ids[row : row + 1], scores[row : row + 1])
-        kept = request.threshold.keep(one, self.predictor)
+        one = LabelLists(ids[row : row + 1], scores[row : row + 1])
+        kept = request.threshold.keep(one, self.run)
         ids[row], scores[row] = kept.ids[0], kept.scores[0]
-    return Lists(ids, scores)
+    return LabelLists(ids, scores)
 
   def _explain(
     self,
-    lists: Lists,
+    lists: LabelLists,
     requests: Sequence[PredictRequest],
     documents: Sequence[Document],
   ) -> list[Any]:
@@ -227,30 +229,22 @@ class Service:
     some, ids = [documents[row] for row in rows], lists.ids[rows]
     most = max(requests[row].words for row in rows)
     n_shaded = len(rows) * any(requests[row].shaded for row in rows)
-    explained = self.predictor.explanations(some, ids, most, n_shaded)
+    explained = self.run.explanations(some, ids, most, n_shaded)
     unknown = [None] * len(rows)
-    split, space = labelled_split(some, unknown, self.predictor.space)
-    lists = Lists(ids, lists.scores[rows])
-    tagged = TaggedDocuments(self.predictor, lists, split, space)
+    split, space = labelled_split(some, unknown, self.run.space)
+    lists = LabelLists(ids, lists.scores[rows])
+    predicted = PredictedDocuments(self.run, lists, split, space)
     for at, row in enumerate(rows):
       if requests[row].shaded:
         results[row] = self._pages.shaded(
-          tagged.explained(explained, at), self._attends
+          predicted.explained(explained, at), self.run.scorer.attends
         )
       else:
         own = dataclasses.replace(explained, words=requests[row].words)
-        results[row] = self.predictor.why(some[at], own, at)
+        results[row] = own.why(at)
     return results
 
-  def _plain(self, lists: Lists, row: int) -> str:
+  def _plain(self, lists: LabelLists, row: int) -> str:
     """Returns HTML with the labels of a document, without shaded words."""
-    one = Lists(lists.ids[row : row + 1], lists.scores[row : row + 1])
-    return self._pages.plain(self.predictor.predictions(one)[0])
-
-
-def _explains(predictor: Predictor) -> bool:
-  try:
-    check_explains(predictor.config)
-  except ConfigError:
-    return False
-  return True
+    one = LabelLists(lists.ids[row : row + 1], lists.scores[row : row + 1])
+    return self._pages.plain(self.run.predictions(one)[0])

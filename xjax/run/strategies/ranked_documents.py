@@ -1,21 +1,15 @@
 """Ranks the labels of any chosen documents, for the prediction strategies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 import dataclasses
-import functools
 
 from jaxtyping import Float, Float32, Float64, Int, Int32
 import numpy as np
 
-from xjax.core.distributed import rank_documents
-from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
+from xjax.core.ranking import Query, RanksDocuments, RankWeights
+from xjax.core.types import AS_LOGITS, PAD, ScoreKind
+from xjax.data.documents import Documents
 from xjax.judge.metrics.calibration_error import sigmoid as probability_of
-
-# A function that gets an array with the row numbers of some documents. The
-# function makes batches that have each of these documents once, and returns
-# this process's part of the batches. In a batch, doc_B is the place of each
-# document in the array. All processes get the same number of batches.
-BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
 _BLOCK = 1024  # number of documents whose lists are compared at a time
 # The logarithm of the largest float32 number below 1. It is the upper limit of
@@ -30,21 +24,25 @@ class RankedDocuments:
 
   Attributes:
     scorer: ranks the labels.
-    batches_of: makes batches of some of the documents.
-    n_documents: N. The rows of documents are numbered from 0 to N - 1.
+    documents: the N documents. Their rows are numbered from 0 to N - 1.
     sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
     known: two arrays, or None if no scores are known. The first array is int32
       [N, known] and has some labels of each document. The second array is
       float32 [N, known] and has the scores of these labels without weights. The
       probabilities of these labels are computed from the known scores, because
       products with weights have fewer correct digits.
+    on_block: as in Query.
   """
 
-  scorer: Scorer
-  batches_of: BatchesOf
-  n_documents: int
+  scorer: RanksDocuments
+  documents: Documents
   sigmoid: tuple[float, float] = AS_LOGITS
   known: tuple[np.ndarray, np.ndarray] | None = None
+  on_block: Callable[[int], None] | None = None
+
+  @property
+  def n_documents(self) -> int:
+    return len(self.documents)
 
   def topk(
     self, rows_N: Int[np.ndarray, ' N'], k: int
@@ -59,7 +57,7 @@ class RankedDocuments:
       ids_NK: int32, PAD where labels run out.
       scores_NK: float32, the scorer's scores, -inf where ids are PAD.
     """
-    return self._lists(rows_N, k, {})
+    return self._lists(rows_N, k)
 
   def weighted(
     self,
@@ -84,26 +82,21 @@ class RankedDocuments:
     top = float(log_weights_L.max(initial=-np.inf))
     if top == -np.inf:  # there is nothing to select
       return no_lists(len(rows_N), k)
-    # All batches get the same array object, so that it is transferred to the
-    # devices only once.
     weights_L = np.exp(floored(log_weights_L) - top).astype(np.float32)
-    options = {'weights': weights_L}
+    weights = RankWeights(weights_L)
     if self.scorer.score_kind is ScoreKind.MARGIN:
-      options['sigmoid'] = self.sigmoid
-    ids_NK, scores_NK = self._lists(rows_N, k, options)
+      weights = RankWeights(weights_L, self.sigmoid)
+    ids_NK, scores_NK = self._lists(rows_N, k, weights)
     if self.scorer.score_kind is ScoreKind.PROBABILITY:
       scores_NK = _log(np.where(ids_NK == PAD, 0, scores_NK))
     return ids_NK, scores_NK.astype(np.float64) + top
 
   def _lists(
-    self, rows_N: np.ndarray, k: int, options: dict
+    self, rows_N: np.ndarray, k: int, weights: RankWeights | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Calls Scorer.topk with `options`, and returns the lists."""
-    topk = functools.partial(self.scorer.topk, k=k, **options)
-    ids_GNK, scores_GNK, _ = rank_documents(
-      self.batches_of(rows_N), topk, len(rows_N), k
-    )
-    return ids_GNK[0], scores_GNK[0]
+    query = Query(k, weights=weights, on_block=self.on_block)
+    lists = self.scorer.rank(self.documents.part(rows_N), query)
+    return lists.ids_GNK[0], lists.scores_GNK[0]
 
   def logits(
     self,

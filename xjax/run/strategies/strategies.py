@@ -1,7 +1,7 @@
 """Defines strategies that decide which k labels are predicted for a document.
 
 These are the strategies that Schultheis et al. 2022 compare in Section 5.5.
-They work with any core.types.Scorer, because they need only the scorer's lists.
+They work with any scorer, because they need only its lists.
 
 The coverage strategy is greedy and visits one document after another. Algorithm
 1 of the paper needs all probabilities of a document. Here, short lists are

@@ -1,6 +1,6 @@
 """Chooses the labels of documents by a strategy, with a finished run."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 import dataclasses
 import enum
 import math
@@ -11,18 +11,18 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.core.progress import progress
-from xjax.core.types import AS_LOGITS, Batch, ScoreKind
-from xjax.data.schema import Document, LabelSpace, Split, propensity_weights
-from xjax.data.sparse_documents import SparseDocuments
-from xjax.data.vectors.feature_rows import FeatureRows
+from xjax.core.progress import Progress
+from xjax.core.types import AS_LOGITS, ScoreKind
+from xjax.data.documents import Documents
+from xjax.data.schema import LabelSpace, Split, propensity_weights
 from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.label_costs import read_label_costs
+from xjax.judge.label_lists import LabelLists, list_length
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Lists, Predictions, list_length
-from xjax.models.load import DEV
-from xjax.models.predictor import Predictor
+from xjax.judge.predictions import Predictions
+from xjax.models.contract import DEV
+from xjax.run.open_run import OpenRun
 from xjax.run.strategies.ranked_documents import RankedDocuments
 from xjax.run.strategies.strategies import (
   BoundedRandomStrategy,
@@ -151,7 +151,7 @@ class ChosenLabels:
   """
 
   predictions: Predictions
-  lists: Lists
+  lists: LabelLists
   asked_again: int
   seconds: float
 
@@ -169,7 +169,7 @@ class ChosenLabels:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Chooser:
+class StrategyRunner:
   """Chooses labels by a strategy, with the scores of a model.
 
   Logits are used without calibration, even if the run has a calibration.
@@ -183,12 +183,12 @@ class Chooser:
 
   request: StrategyRequest
   strategy: Strategy
-  predictor: Predictor
+  predictor: OpenRun
   sigmoid: tuple[float, float]
 
   @classmethod
-  def of(cls, request: StrategyRequest, predictor: Predictor) -> 'Chooser':
-    """Builds a chooser, and finds all faults before any document is scored.
+  def of(cls, request: StrategyRequest, predictor: OpenRun) -> 'StrategyRunner':
+    """Makes a runner, and finds all faults before any document is scored.
 
     Raises:
       ConfigError: the strategy needs probabilities, but the run has none.
@@ -202,35 +202,30 @@ class Chooser:
       sigmoid = _sigmoid(predictor, request)
     return cls(request, strategy, predictor, sigmoid)
 
-  def choose(
-    self,
-    predictions: Predictions,
-    split: Split,
-    features: FeatureRows | None = None,
-  ) -> ChosenLabels:
+  def choose(self, predictions: Predictions, split: Split) -> ChosenLabels:
     """Chooses labels for documents; all processes get the same labels.
 
     Args:
       predictions: the predictor's lists for the documents, ranked by score.
-      split: the documents.
-      features: vectors of the documents, if the run reads vectors.
+      split: the documents, with their vectors if the run reads vectors.
     """
     by_score, title = predictions.lists[ALL], self.request.kind.value
-    documents = RankedDocuments(
-      self.predictor,
-      _batches_of(self.predictor, split, features, title),
-      len(split),
-      self.sigmoid,
-      (by_score.ids, by_score.scores),
-    )
     start = time.perf_counter()
     k = list_length(self.request.k, self.predictor.n_labels)
-    chosen = choose(self.strategy, documents, k)
+    with Progress(title, unit='document') as shown:
+      documents = RankedDocuments(
+        self.predictor,
+        Documents.of_split(split),
+        self.sigmoid,
+        (by_score.ids, by_score.scores),
+        shown.update,
+      )
+      chosen = choose(self.strategy, documents, k)
     seconds = time.perf_counter() - start
-    lists = Lists(chosen.ids_NK, chosen.ranks_NK)
+    lists = LabelLists(chosen.ids_NK, chosen.ranks_NK)
     labels = ChosenLabels(
       _with_lists(predictions, self.request, lists),
-      Lists(chosen.ids_NK, chosen.scores_NK),
+      LabelLists(chosen.ids_NK, chosen.scores_NK),
       chosen.asked_again,
       seconds,
     )
@@ -239,10 +234,10 @@ class Chooser:
 
 
 def _with_lists(
-  predictions: Predictions, request: StrategyRequest, lists: Lists
+  predictions: Predictions, request: StrategyRequest, lists: LabelLists
 ) -> Predictions:
   """Replaces the lists `all` of predictions and adds the strategy's name."""
-  lists = Lists(lists.ids, lists.scores.astype(np.float32))
+  lists = LabelLists(lists.ids, lists.scores.astype(np.float32))
   changed = dataclasses.replace(
     predictions, lists={**predictions.lists, ALL: lists}
   )
@@ -259,7 +254,7 @@ def _with_lists(
 
 
 def _sigmoid(
-  predictor: Predictor, request: StrategyRequest
+  predictor: OpenRun, request: StrategyRequest
 ) -> tuple[float, float]:
   """Returns a and b, which turn the model's scores into probabilities."""
   calibration = predictor.calibration
@@ -284,44 +279,6 @@ def _sigmoid(
       '--strategy=bounded_random work with scores of any kind'
     )
   return float(calibration.a), float(calibration.b)
-
-
-def _batches_of(
-  predictor: Predictor, split: Split, features: FeatureRows | None, title: str
-) -> Callable[[np.ndarray], Iterable[Batch]]:
-  """Returns a function that turns row numbers of documents into batches.
-
-  RankedDocuments calls the function. `title` is the title of the progress bar.
-  """
-
-  def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
-    vectors = features
-    if vectors is not None:
-      vectors = vectors.select(rows_N, [split.ids[row] for row in rows_N])
-    documents = split.documents
-    if isinstance(documents, SparseDocuments):
-      documents = documents.select(rows_N)
-    else:
-      documents = _SomeDocuments(documents, rows_N)
-    batches = predictor.text_batches(documents, vectors)
-    with progress(batches, title, unit='batch') as shown:
-      yield from shown
-
-  return batches_of
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _SomeDocuments(Sequence[Document]):
-  """Holds some documents of a split. Each access reads the document again."""
-
-  documents: Sequence[Document]
-  rows_N: np.ndarray
-
-  def __len__(self) -> int:
-    return len(self.rows_N)
-
-  def __getitem__(self, place: int) -> Document:
-    return self.documents[int(self.rows_N[place])]
 
 
 def _log(labels: ChosenLabels) -> None:

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from xjax.core.progress import Progress
 from xjax.core.types import PAD, Ragged
+from xjax.data.documents import Documents
 from xjax.data.files.faults import plural
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.label_trees.clustering import balanced_kmeans
@@ -19,8 +20,8 @@ from xjax.data.load import build_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.words import split_terms
-from xjax.models.config import Config
-from xjax.models.sparse_inputs import SplitTexts, TextInputs
+from xjax.models.contract import Config
+from xjax.models.features import SplitTexts, TextFeaturiser
 from xjax.run.transfer.relabelling import Relabelling, check_new_ids
 from xjax.run.transfer.request import TransferRequest, tfidf_of
 
@@ -100,7 +101,9 @@ def clustering_features(
   split, space = corpus.split(TRAIN), corpus.label_space
   texts = SplitTexts(split.documents)
   tfidf = Tfidf.fit(texts, tfidf_of(config))
-  rows_ND = TextInputs(config, tfidf).split_rows(split)
+  rows_ND = TextFeaturiser(config.data, tfidf).in_chunks(
+    Documents.of(split.documents), f'features of {split.name}'
+  )
   lengths_N = np.fromiter(
     (len(split_terms(text)) for text in texts), np.int64, len(split)
   )

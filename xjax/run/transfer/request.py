@@ -9,7 +9,7 @@ from xjax.core.distributed import process_count
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig
 from xjax.data.files.json_lines import Fields
-from xjax.models.config import Config
+from xjax.models.contract import Config
 
 
 class Target(enum.Enum):

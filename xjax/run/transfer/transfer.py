@@ -32,7 +32,7 @@ from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.labels import read_left_out
 from xjax.data.load import choose_zones
 from xjax.data.schema import Label, Labels, label_row, read_label
-from xjax.models.config import Config
+from xjax.models.contract import Config
 from xjax.run.transfer.clusters import (
   cluster_labels,
   in_tree,

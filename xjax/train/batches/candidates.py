@@ -10,7 +10,8 @@ from jaxtyping import Int32
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.core.types import PAD, Ragged, Shortlist
+from xjax.core.types import PAD, Ragged
+from xjax.networks.batch import Shortlist
 
 
 class Candidates(enum.Enum):

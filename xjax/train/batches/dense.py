@@ -21,9 +21,10 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.rng import host_generator
-from xjax.core.types import PAD, Batch, Ragged
+from xjax.core.types import PAD, Ragged
 from xjax.data.text.words import PAD_ID, UNKNOWN_ID
 from xjax.data.vectors.feature_rows import FeatureRows
+from xjax.networks.batch import TokenBatch
 from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.batches.packing import Packing
 from xjax.train.batches.zones import Zones
@@ -33,7 +34,7 @@ if typing.TYPE_CHECKING:
 
 MIN_POSITIVES = 4
 
-Documents = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
+Rows = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
 
 
 class _Buckets:
@@ -41,7 +42,7 @@ class _Buckets:
 
   def __init__(
     self,
-    tokens: Documents,
+    tokens: Rows,
     gold: Ragged,
     *,
     batch_size: int,
@@ -137,7 +138,7 @@ class _Buckets:
     rows.reshape(-1)[place_N] = order
     return rows, np.repeat(np.arange(len(batches)), batches)
 
-  def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
+  def _batch(self, rows: np.ndarray, bucket: int) -> TokenBatch:
     """Makes this process's share of a batch.
 
     Args:
@@ -149,7 +150,7 @@ class _Buckets:
     else:
       inputs = self._read(rows[self._own_rows], bucket)
     rows = rows[self._own_rows]
-    return Batch(
+    return TokenBatch(
       **inputs,
       positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
       mask_B=rows != PAD,
@@ -226,7 +227,7 @@ class TrainBatches(_Buckets):
 
   def __init__(
     self,
-    tokens: Documents,
+    tokens: Rows,
     gold: Ragged,
     *,
     batch_size: int,
@@ -278,7 +279,7 @@ class TrainBatches(_Buckets):
     self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     self._lock = threading.Lock()
 
-  def __getitem__(self, index: int) -> Batch:
+  def __getitem__(self, index: int) -> TokenBatch:
     epoch, step = divmod(index, self.steps_per_epoch)
     rows, buckets = self._plan(epoch)
     batch = self._batch(rows[step], buckets[step])
@@ -324,13 +325,13 @@ class EvalBatches(_Buckets):
     counts = np.bincount(self._bucket_N)
     return int((-(-counts // self._batch_size)).sum())
 
-  def __iter__(self) -> Iterator[Batch]:
+  def __iter__(self) -> Iterator[TokenBatch]:
     rows, buckets = self._arrange(np.arange(len(self._tokens)))
     return map(self._batch, rows, buckets)
 
 
 def eval_batches(
-  tokens: Documents,
+  tokens: Rows,
   gold: Ragged,
   *,
   batch_size: int,

@@ -1,4 +1,4 @@
-"""Turns documents into batches, according to the config of a run."""
+"""Turns documents into batches of tokens or vectors, as a run reads them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
@@ -9,15 +9,11 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh_config import WHOLE, Share
 from xjax.core.progress import progress
-from xjax.core.types import (
-  Batch,
-  Ragged,
-)
+from xjax.core.types import Ragged
+from xjax.data.documents import Documents
 from xjax.data.formats.data_config import DataConfig
-from xjax.data.hierarchy import Hierarchy
-from xjax.data.load import model_view
-from xjax.data.schema import Corpus, Document, Label, Split
-from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.load import read_zones
+from xjax.data.schema import Document, Label, Split
 from xjax.data.text.subwords import Subwords, document_subwords
 from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
 from xjax.data.text.words import (
@@ -34,11 +30,11 @@ from xjax.data.vectors.feature_files import (
   word_features,
 )
 from xjax.data.vectors.feature_rows import FeatureRows
-from xjax.models.config import Config
+from xjax.networks.batch import TokenBatch
 from xjax.train.batches.candidates import TrainShortlists
 from xjax.train.batches.dense import (
-  Documents,
   EvalBatches,
+  Rows,
   TrainBatches,
   eval_batches,
 )
@@ -54,54 +50,35 @@ _NEEDS_FEATURES = (
 READS_TEXT = 'this run reads texts; do not give it a matrix of features'
 
 
-def check_features(corpus: Corpus, config: Config) -> None:
-  """Checks the vectors of documents and labels from an outside encoder.
+def check_features(features: FeatureRows, dim: int) -> None:
+  """Checks that vectors of an outside encoder have the size that a model reads.
 
-  All vectors must have the model's size. If the head uses label descriptors,
-  all labels must have vectors. If the model also reads parents, all concepts of
-  its hierarchy must have vectors too.
-
-  Raises:
-    ConfigError: vectors have another size than the model's.
-    DataError: as in label_features; or the model reads parents, and a label is
-      its own ancestor.
-  """
-  if not config.data.tokens.dense:
-    return
-  for split in corpus.splits.values():
-    if split.features is not None:
-      _check_size(split.features, config)
-  if config.model.head.describes:
-    space = corpus.label_space
-    nodes = space.labels[: space.n_inside]
-    if config.model.reads_parents:
-      nodes = Hierarchy.of_space(space, len(nodes)).labels
-    label_features(nodes, config)
-
-
-def split_features(split: Split, config: Config) -> FeatureRows:
-  """Returns the vectors of a split.
-
-  If the split has no vectors, they are computed from the words of documents.
+  Args:
+    features: the vectors.
+    dim: size of the vectors that the model reads.
 
   Raises:
-    ConfigError: vectors have another size than the model's.
+    ConfigError: the vectors have another size.
   """
-  if split.features is None:
-    documents = (split.documents[row] for row in range(len(split)))
-    return _features_of_words(split.ids, documents, config)
-  _check_size(split.features, config)
-  return split.features
+  if features.dim != dim:
+    raise ConfigError(
+      f'config.model.embedding.dim={dim}: {features.source} has vectors of '
+      f'size {features.dim}'
+    )
 
 
-def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
+def label_features(
+  labels: Sequence[Label], data: DataConfig, dim: int, reads_parents: bool
+) -> np.ndarray:
   """Returns the vectors of labels, for a head that uses label descriptors.
 
   Without feature files, the vectors are computed from the words of label names.
 
   Args:
     labels: L labels. For a model that reads parents, concepts follow them.
-    config: config of a run on vectors of an outside encoder.
+    data: config of a corpus with vectors of an outside encoder.
+    dim: size E of the vectors that the model reads.
+    reads_parents: whether the model reads parents.
 
   Returns:
     float32 [L, E]. Label vectors and document vectors have the same size E.
@@ -111,9 +88,9 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
     DataError: a file has a fault, or lacks a label or a concept.
   """
   ids = [label.id for label in labels]
-  if has_feature_files(config.data):
-    stem = os.path.join(features_folder(config.data), 'labels')
-    also = ' and concepts' if config.model.reads_parents else ''
+  if has_feature_files(data):
+    stem = os.path.join(features_folder(data), 'labels')
+    also = ' and concepts' if reads_parents else ''
     features = read_features(stem, ids, f'labels{also}')
     if (features.lengths != 1).any():
       raise DataError(
@@ -121,110 +98,38 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
       )
   else:
     names = (label.name for label in labels)
-    features = word_features(ids, names, config.model.embedding.dim, 1)
-  _check_size(features, config)
+    features = word_features(ids, names, dim, 1)
+  check_features(features, dim)
   return features.padded(np.arange(len(labels)), 1)[:, 0]
 
 
-def features_from_arrays(
-  features: Sequence[np.ndarray] | None, n: int, config: Config
-) -> FeatureRows | None:
-  """Makes FeatureRows from vectors that are in memory.
-
-  Args:
-    features: vectors of each document, float [D] or [tokens, D]; None if
-      documents have no vectors.
-    n: int, number of documents.
-    config: config of the run.
-
-  Raises:
-    ConfigError: the run reads no vectors.
-    DataError: the length of `features` is not n, or an array has a wrong shape.
-  """
-  if features is None:
-    return None
-  check_reads_features(config)
-  ids = [f'documents[{row}]' for row in range(n)]
-  return FeatureRows.from_arrays(
-    'features', ids, features, config.model.embedding.dim
-  )
-
-
-def check_reads_features(config: Config) -> None:
-  """Checks that a run reads vectors of an outside encoder.
-
-  Raises:
-    ConfigError: the run reads words.
-  """
-  if not config.data.tokens.dense:
-    raise ConfigError(
-      'this run reads the words of documents; do not give it features'
-    )
-
-
-def document_features(
-  documents: Sequence[Document], features: FeatureRows | None, config: Config
-) -> FeatureRows:
-  """Returns the vectors of the documents whose labels are predicted.
-
-  Args:
-    documents: N documents.
-    features: vectors of the N documents. None is allowed only if training has
-      computed vectors from words; they are then computed here too.
-    config: config of the run.
-
-  Raises:
-    ConfigError: vectors have another size than the model's, or are missing
-      and cannot be computed.
-  """
-  if features is None:
-    if has_feature_files(config.data):
-      raise ConfigError(_NEEDS_FEATURES)
-    ids = [document.id for document in documents]
-    return _features_of_words(ids, documents, config)
-  _check_size(features, config)
-  return features.first(config.data.tokens.max_tokens)
-
-
-def _features_of_words(
-  ids: Sequence[str], documents: Iterable[Document], config: Config
-) -> FeatureRows:
-  texts = (document.text() for document in documents)
-  size = config.model.embedding.dim
-  return word_features(ids, texts, size, config.data.tokens.max_tokens)
-
-
-def _check_size(features: FeatureRows, config: Config) -> None:
-  dim = config.model.embedding.dim
-  if features.dim != dim:
-    raise ConfigError(
-      f'config.model.embedding.dim={dim}: {features.source} has vectors of '
-      f'size {features.dim}'
-    )
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
-class Inputs:
-  """Turns documents into batches of word ids, or of features.
+class TokenReader:
+  """Turns documents into batches of word ids, or of vectors.
 
   Attributes:
-    config: config of the run.
+    data: config of the data, with the zones and the tokens.
     vocab: vocabulary of words, or tokenizer of a pretrained encoder; None if
-      documents are given as features.
+      documents are given as vectors.
+    dim: size of these vectors.
+    batch_size: documents of a batch for judging or predicting, over all
+      processes.
     share: the rows of a batch that this process reads. These rows are divided
       among the devices along the data axis. Two documents can be packed into
       one row only if both are for the same device.
   """
 
-  config: Config
+  data: DataConfig
   vocab: Vocabulary | Subwords | None
+  dim: int
+  batch_size: int
   share: Share = WHOLE
 
   @property
   def vocab_size(self) -> int:
     """Returns the number of token ids, including the ids of special tokens.
 
-    Returns 0 if documents are given as features.
+    Returns 0 if documents are given as vectors.
     """
     return 0 if self.vocab is None else len(self.vocab)
 
@@ -232,61 +137,99 @@ class Inputs:
     self,
     split: Split,
     n_labels: int,
+    *,
+    batch_size: int,
+    seed: int,
+    accumulate: int = 1,
     shortlists: TrainShortlists | None = None,
   ) -> TrainBatches:
     """Returns shuffled batches for training, with the rows of this process.
 
     Args:
       split: training split.
-      n_labels: int; gold labels with an index of n_labels or more are left out.
+      n_labels: gold labels with an index of n_labels or more are left out.
+      batch_size: documents of a batch, over all processes.
+      seed: decides the order of documents.
+      accumulate: number of micro-batches of a batch.
       shortlists: makes the shortlists of the documents; None if training scores
         all labels.
     """
-    config = self.config
     return TrainBatches(
-      self._tokens(split),
+      self._rows(Documents.of_split(split)),
       split.gold.keep(split.gold.values < n_labels),
-      batch_size=config.train.batch_size,
-      buckets=config.data.tokens.buckets,
-      seed=config.seed,
+      batch_size=batch_size,
+      buckets=self.data.tokens.buckets,
+      seed=seed,
       share=self.share,
-      workers=config.data.workers,
+      workers=self.data.workers,
       padding=self._padding,
-      packing=self._packing(config.train.accumulate),
+      packing=self._packing(accumulate),
       shortlists=shortlists,
     )
 
-  def split_batches(self, split: Split) -> EvalBatches:
-    """Returns batches for judging a split; each document occurs once."""
-    rows = self._rows(len(split), _FEW_ROWS)
-    return self._once(self._tokens(split), split.gold, rows)
+  def batches(self, documents: Documents) -> EvalBatches:
+    """Returns batches with every document once; doc_B are rows of `documents`.
 
-  def text_batches(
-    self,
-    documents: Sequence[str | Document],
-    features: FeatureRows | None = None,
-  ) -> EvalBatches:
-    """Returns batches for predicting labels; each text occurs once.
-
-    Args:
-      documents: texts, or documents whose zones are read as in training.
-      features: vectors of the documents, if the run reads vectors.
+    For few documents that are no split, batches are small. All processes have
+    the same number of batches.
 
     Raises:
-      ConfigError: features are missing, or have another size; or the documents
-        are SparseDocuments.
+      ConfigError: the documents have sparse features, or vectors that are not
+        read; or vectors are missing, or have another size.
     """
-    if isinstance(documents, SparseDocuments):
+    if documents.sparse is not None:
       raise ConfigError(READS_TEXT)
-    tokens = self._texts(documents, features)
-    no_gold = Ragged.of([()] * len(documents))
-    return self._once(tokens, no_gold, self._rows(len(documents)))
+    n, gold = len(documents), documents.gold
+    few = 1 if documents.split is None else _FEW_ROWS
+    if gold is None:
+      gold = Ragged.of([()] * n)
+    return self._once(self._rows(documents), gold, self._batch_rows(n, few))
 
-  def token_batches(self, documents: Sequence[str | Document]) -> EvalBatches:
-    """Returns batches of texts for this run's own encoder; see text_batches."""
-    return Inputs.text_batches(self, documents)
+  def _rows(self, documents: Documents) -> Rows:
+    """Returns the tokens or vectors of documents.
 
-  def _rows(self, n_documents: int, few: int = 1) -> int:
+    The tokens of a split are cached in a file.
+    """
+    if self.vocab is None:
+      return self._vectors(documents)
+    if documents.split is None and documents.vectors is not None:
+      raise ConfigError(
+        'this run reads the words of documents; do not give it features'
+      )
+    # A memory has the tokens of all documents, not those of some.
+    if documents.memory is None or documents.rows is not None:
+      return self._tokens(documents)
+    tokens = self.data.tokens
+    key = (
+      *('tokens', self.vocab.digest, tokens.max_tokens, tokens.by_zone),
+      *self.data.zones,
+    )
+    return documents.view(key, self._tokens)
+
+  def _tokens(self, documents: Documents) -> Ragged | Zones:
+    tokens, split = self.data.tokens, documents.split
+    longest, by_zone = tokens.max_tokens, tokens.by_zone
+    if split is None:
+      read = map(self.document, documents)
+      ids = encode(read, self.vocab, longest, by_zone)
+    else:
+      folder = default_cache_dir(self.data)
+      ids = tokenise(split, self.vocab, longest, folder, by_zone)
+    return self._split_zones(ids)
+
+  def _vectors(self, documents: Documents) -> FeatureRows:
+    features, longest = documents.vectors, self.data.tokens.max_tokens
+    if features is not None:
+      check_features(features, self.dim)
+      return features.first(longest)
+    if documents.split is None and has_feature_files(self.data):
+      raise ConfigError(_NEEDS_FEATURES)
+    read = list(map(self.document, documents))
+    ids = [document.id for document in read]
+    texts = (document.text() for document in read)
+    return word_features(ids, texts, self.dim, longest)
+
+  def _batch_rows(self, n_documents: int, few: int) -> int:
     """Returns the number of rows of a batch for judging or predicting.
 
     Args:
@@ -304,13 +247,13 @@ class Inputs:
     the number of documents, so that few shapes occur and few programs are
     compiled.
     """
-    sizes = [self.config.eval.batch_size]
+    sizes = [self.batch_size]
     while sizes[-1] % (2 * self.share.of) == 0:
       sizes.append(sizes[-1] // 2)
     return sizes
 
-  def example_batches(self) -> Iterator[Batch]:
-    """Yields a batch of every shape that text_batches can have.
+  def example_batches(self) -> Iterator[TokenBatch]:
+    """Yields a batch of every shape that batches of texts can have.
 
     If zones are kept apart, the batches have only one zone, because the number
     of zones of later documents is not known.
@@ -321,15 +264,16 @@ class Inputs:
         tokens = Ragged(indptr, np.full(indptr[-1], UNKNOWN_ID, np.int32))
         documents = self._split_zones(tokens)
         if self.vocab is None:
-          size = self.config.model.embedding.dim
-          vectors = [np.zeros((n, size), np.float32) for n in lengths]
+          vectors = [np.zeros((n, self.dim), np.float32) for n in lengths]
           ids = [str(row) for row in range(rows)]
-          documents = FeatureRows.from_arrays('examples', ids, vectors, size)
+          documents = FeatureRows.from_arrays(
+            'examples', ids, vectors, self.dim
+          )
         yield from self._once(documents, Ragged.of([()] * rows), rows)
 
   def _example_lengths(self, rows: int) -> Iterator[np.ndarray]:
     """Yields int64 [rows], lengths of documents, for every shape of a batch."""
-    packing, buckets = self._packing(), self.config.data.tokens.buckets
+    packing, buckets = self._packing(), self.data.tokens.buckets
     if packing is None:
       yield from (np.full(rows, width) for width in buckets)
       return
@@ -341,7 +285,7 @@ class Inputs:
 
   def document(self, document: str | Document) -> Document:
     """Returns a document with only the zones that the run reads."""
-    return read_zones(document, self.config.data)
+    return read_zones(document, self.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
     """Returns the words of a document that the run reads, in reading order.
@@ -349,58 +293,28 @@ class Inputs:
     Item t of the list is token t of the document in a batch. If the run reads
     subwords, an item may be a piece of a word.
     """
-    zones, longest = self.document(document), self.config.data.tokens.max_tokens
+    zones, longest = self.document(document), self.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):
       return document_subwords(zones, self.vocab, longest)
     return document_words(zones)[:longest]
 
-  def _texts(
-    self, documents: Sequence[str | Document], features: FeatureRows | None
-  ) -> Documents:
-    data = self.config.data
-    read = (read_zones(document, data) for document in documents)
-    if self.vocab is None:
-      return document_features(list(read), features, self.config)
-    tokens = data.tokens
-    return self._split_zones(
-      encode(read, self.vocab, tokens.max_tokens, self._by_zone)
-    )
-
-  def _tokens(self, split: Split) -> Documents:
-    if self.vocab is None:
-      return split_features(split, self.config)
-    data = self.config.data
-    return self._split_zones(
-      tokenise(
-        split,
-        self.vocab,
-        data.tokens.max_tokens,
-        default_cache_dir(data),
-        self._by_zone,
-      )
-    )
-
-  @property
-  def _by_zone(self) -> bool:
-    return self.config.data.tokens.by_zone
-
   def _split_zones(self, tokens: Ragged) -> Ragged | Zones:
-    return Zones.of(tokens) if self._by_zone else tokens
+    return Zones.of(tokens) if self.data.tokens.by_zone else tokens
 
   @property
   def _padding(self) -> int:
     return PAD_ID if self.vocab is None else self.vocab.pad_id
 
   def _packing(self, accumulate: int = 1) -> Packing | None:
-    tokens = self.config.data.tokens
-    return Packing(self.share.of, accumulate) if tokens.packed else None
+    packed = self.data.tokens.packed
+    return Packing(self.share.of, accumulate) if packed else None
 
-  def _once(self, tokens: Documents, gold: Ragged, rows: int) -> EvalBatches:
+  def _once(self, rows: Rows, gold: Ragged, batch_size: int) -> EvalBatches:
     return eval_batches(
-      tokens,
+      rows,
       gold,
-      batch_size=rows,
-      buckets=self.config.data.tokens.buckets,
+      batch_size=batch_size,
+      buckets=self.data.tokens.buckets,
       share=self.share,
       padding=self._padding,
       packing=self._packing(),
@@ -420,14 +334,3 @@ def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
 
 def _texts(document: Document, by_zone: bool) -> Iterable[str]:
   return document.zones.values() if by_zone else [document.text()]
-
-
-def read_zones(document: str | Document, data: DataConfig) -> Document:
-  """Returns a document with only the zones that a run reads.
-
-  A text becomes a document with one zone. A document that has none of the zones
-  in the config keeps all its zones.
-  """
-  if isinstance(document, str):
-    return Document('', {'text': document})
-  return model_view(data, document)

@@ -14,11 +14,10 @@ from xjax.core.atomic import atomic_write, write_npz
 from xjax.core.distributed import is_host0
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.models.workdir import Workdir
 from xjax.networks.encoders.encoder import EncoderInputs
 from xjax.networks.pretrained.convert import parameter_shapes
 from xjax.networks.pretrained.name_embeddings import NameEncoder
-from xjax.networks.text_model import NeuralModel
+from xjax.networks.text_model import TextModelConfig
 from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   CONCEPTS,
@@ -30,6 +29,7 @@ from xjax.train.parameters import (
   replace_values,
 )
 from xjax.train.state import TrainState
+from xjax.train.workdir import Workdir
 
 _ENCODER = 'encoder/'
 
@@ -37,7 +37,7 @@ _ENCODER = 'encoder/'
 def start_name_encoder(
   state: TrainState,
   workdir: Workdir,
-  config: NeuralModel,
+  config: TextModelConfig,
   descriptor_run: Workdir | None = None,
 ) -> NameEncoder:
   """Makes the encoder of label names for a new run, and saves its weights.
@@ -68,7 +68,9 @@ def start_name_encoder(
   return _name_encoder(weights, workdir, config)
 
 
-def saved_name_encoder(workdir: Workdir, config: NeuralModel) -> NameEncoder:
+def saved_name_encoder(
+  workdir: Workdir, config: TextModelConfig
+) -> NameEncoder:
   """Loads the encoder with which a run has embedded its label names.
 
   Raises:
@@ -119,7 +121,7 @@ def _shapes(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
 def _name_encoder(
   weights: Mapping[str, np.ndarray],
   workdir: Workdir,
-  config: NeuralModel,
+  config: TextModelConfig,
 ) -> NameEncoder:
   inputs = EncoderInputs(0, jnp.float32, workdir.architecture())
   encoder = nnx.eval_shape(lambda: config.encoder.build(inputs, nnx.Rngs(0)))

@@ -13,10 +13,9 @@ from xjax.core.atomic import write_json
 from xjax.core.config_part import kinds
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
+from xjax.data.formats.data_config import DataConfig
 from xjax.data.schema import Split
 from xjax.data.text.subwords import Subwords
-from xjax.models.config import Config
-from xjax.models.workdir import Workdir
 from xjax.networks.encoders.encoder import PretrainedConfig
 from xjax.networks.pretrained.architecture import (
   Architecture,
@@ -29,18 +28,23 @@ from xjax.networks.pretrained.model_folder import (
   check_special_tokens,
   check_vocabulary,
 )
+from xjax.networks.text_model import TextModelConfig
 from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
+from xjax.train.workdir import Workdir
 
 _SPECIAL = 2  # tokens that the tokenizer puts around a text
 SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
 
 
-def check_encoder(config: Config, workdir: Workdir) -> None:
+def check_encoder(
+  model: TextModelConfig, data: DataConfig, workdir: Workdir
+) -> None:
   """Checks the folder of the encoder, before any file of the run is written.
 
   Args:
-    config: config of the run.
+    model: config of the model.
+    data: config of the data.
     workdir: folder of the run, which has no complete checkpoint.
 
   Raises:
@@ -54,19 +58,21 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     DataError: the folder does not exist, or has a fault. Only the headers of
       weight files are checked, not the weights.
   """
-  if not config.data.tokens.pretrained:
+  if not data.tokens.pretrained:
     return
-  if not config.model.encoder.folder:
-    _check_generated(config)
+  if not model.encoder.folder:
+    _check_generated(data)
     return
-  folder = _folder(config)
-  tokenizer = _tokenizer(folder, config)
-  _check_lengths(config, folder, tokenizer.n_special)
-  _check_layers(config.model.encoder.joined, folder)
+  folder = _folder(model)
+  tokenizer = _tokenizer(folder, model.encoder.spare_rows)
+  _check_lengths(model, data, folder, tokenizer.n_special)
+  _check_layers(model.encoder.joined, folder)
   _check_kept(folder, tokenizer, workdir)
 
 
-def planned_architecture(config: Config) -> Architecture | None:
+def planned_architecture(
+  model: TextModelConfig, data: DataConfig
+) -> Architecture | None:
   """Returns the sizes of the pretrained encoder, or None if there is none.
 
   For an encoder without a folder, the vocabulary size is SOME_WORDS.
@@ -75,22 +81,25 @@ def planned_architecture(config: Config) -> Architecture | None:
     ConfigError: the config is for an encoder of another family.
     DataError: the folder does not exist, or has a fault.
   """
-  if not config.data.tokens.pretrained:
+  if not data.tokens.pretrained:
     return None
-  if config.model.encoder.folder:
-    return _model_folder(config).architecture
+  if model.encoder.folder:
+    return _model_folder(model).architecture
   return architecture_of(
-    _small(config, SOME_WORDS), 'the encoder without a folder'
+    _small(model, data, SOME_WORDS), 'the encoder without a folder'
   )
 
 
-def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
+def keep_encoder(
+  model: TextModelConfig, data: DataConfig, train: Split, workdir: Workdir
+) -> Subwords:
   """Writes the tokenizer and the encoder's sizes, and returns the tokenizer.
 
   If these files exist already, they are not written again.
 
   Args:
-    config: config of the run.
+    model: config of the model.
+    data: config of the data.
     train: training split. If the config has no encoder folder, the tokenizer is
       built from the words of this split.
     workdir: folder of the run.
@@ -99,7 +108,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
     DataError: as in check_encoder, or a file of the workdir is damaged.
   """
   if is_host0() and not workdir.encoder.exists():
-    tokenizer, sizes = first_encoder(config, train)
+    tokenizer, sizes = first_encoder(model, data, train)
     tokenizer.save(workdir.tokenizer)
     # The sizes are written last. So if their file exists, both files exist.
     with workdir.recording(workdir.encoder):
@@ -111,12 +120,13 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
 
 
 def first_encoder(
-  config: Config, train: Split
+  model: TextModelConfig, data: DataConfig, train: Split
 ) -> tuple[Subwords, dict[str, Any]]:
   """Returns the tokenizer and the encoder's sizes for a new run.
 
   Args:
-    config: config of the run.
+    model: config of the model.
+    data: config of the data.
     train: training split. If the config has no encoder folder, the tokenizer is
       built from the words of this split.
 
@@ -126,23 +136,23 @@ def first_encoder(
   Raises:
     DataError: as in check_encoder.
   """
-  if config.model.encoder.folder:
-    folder = _model_folder(config)
-    return _tokenizer(folder, config), dict(folder.config)
+  if model.encoder.folder:
+    folder = _model_folder(model)
+    return _tokenizer(folder, model.encoder.spare_rows), dict(folder.config)
   texts = (train.documents[row].text() for row in range(len(train)))
-  last = config.model.encoder.architecture.summary_last
+  last = model.encoder.architecture.summary_last
   tokenizer = Subwords.fit(texts, summary_last=last)
-  return tokenizer, _small(config, len(tokenizer))
+  return tokenizer, _small(model, data, len(tokenizer))
 
 
-def start_encoder(state: TrainState, config: Config) -> TrainState:
+def start_encoder(state: TrainState, model: TextModelConfig) -> TrainState:
   """Replaces the encoder's initial weights by pretrained weights.
 
   A run without an encoder folder keeps its initial weights.
 
   Args:
     state: initial state; do not use its encoder and pooler afterwards.
-    config: config of the run.
+    model: config of the model.
 
   Returns:
     The state, sharded as before.
@@ -151,11 +161,11 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
     ConfigError: the config needs a pooler that the folder lacks.
     DataError: the folder does not exist, or has a fault.
   """
-  if not config.data.tokens.pretrained or not config.model.encoder.folder:
+  if not model.encoder.pretrained or not model.encoder.folder:
     return state
-  folder = _folder(config)
+  folder = _folder(model)
   weights, params = folder.parameters(), by_path(state.params)
-  wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
+  wanted = parameter_shapes(folder.architecture, model.pooling.pooler)
   # Only a pooler can be without pretrained weights; it keeps its fresh weights.
   wanted = wanted.keys() & weights.keys()
   for path in wanted:
@@ -166,18 +176,20 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 
-def _small(config: Config, words: int) -> dict[str, Any]:
+def _small(
+  model: TextModelConfig, data: DataConfig, words: int
+) -> dict[str, Any]:
   """Returns the sizes of the small encoder with random weights."""
-  longest, head = config.data.tokens.max_tokens, config.model.head
+  longest, head = data.tokens.max_tokens, model.head
   longest += head.appended
   if head.describes:
     longest = max(longest, head.descriptor.max_words + _SPECIAL)
-  return small_encoder(config.model.encoder.architecture, words, longest)
+  return small_encoder(model.encoder.architecture, words, longest)
 
 
-def _check_generated(config: Config) -> None:
+def _check_generated(data: DataConfig) -> None:
   """Checks that an encoder without a folder is used on generated text only."""
-  if not config.data.generated:
+  if not data.generated:
     raise ConfigError(
       "config.model.encoder.folder='': give the pretrained encoder as "
       '--config.model.encoder.folder=FOLDER. FOLDER is a folder in the form of '
@@ -186,17 +198,19 @@ def _check_generated(config: Config) -> None:
     )
 
 
-def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
+def _check_lengths(
+  model: TextModelConfig, data: DataConfig, folder: ModelFolder, special: int
+) -> None:
   """Checks that texts and label names fit the positions of an encoder."""
-  longest, head = folder.architecture.max_tokens, config.model.head
-  if config.data.tokens.max_tokens <= special:
+  longest, head = folder.architecture.max_tokens, model.head
+  if data.tokens.max_tokens <= special:
     raise ConfigError(
-      f'config.data.tokens.max_tokens={config.data.tokens.max_tokens}: must be '
+      f'config.data.tokens.max_tokens={data.tokens.max_tokens}: must be '
       f'more than {special}, the number of special tokens that the tokenizer '
       f'of {folder.path} puts around a text'
     )
   encoder = f'the encoder of {folder.path}'
-  check_document_length(config, longest, encoder)
+  check_document_length(model, data, longest, encoder)
   if head.describes:
     _check_length(
       'config.model.head.descriptor.max_words',
@@ -209,12 +223,13 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
 
 
 def check_document_length(
-  config: Config, longest: int | None, encoder: str
+  model: TextModelConfig, data: DataConfig, longest: int | None, encoder: str
 ) -> None:
   """Checks that documents fit the positions of an encoder.
 
   Args:
-    config: config of the run.
+    model: config of the model.
+    data: config of the data.
     longest: number of positions; None if there is no limit.
     encoder: name of the encoder, for the message.
 
@@ -224,10 +239,10 @@ def check_document_length(
   """
   _check_length(
     'config.data.tokens.max_tokens',
-    config.data.tokens.max_tokens,
+    data.tokens.max_tokens,
     longest,
     encoder,
-    more=config.model.head.appended,
+    more=model.head.appended,
     kind='vectors that the head appends',
   )
 
@@ -276,9 +291,9 @@ def _check_kept(
     )
 
 
-def _model_folder(config: Config) -> ModelFolder:
+def _model_folder(model: TextModelConfig) -> ModelFolder:
   """Returns the encoder's folder, and checks that its family is expected."""
-  encoder = config.model.encoder
+  encoder = model.encoder
   folder = ModelFolder.at(encoder.folder)
   if not isinstance(folder.architecture, encoder.architecture):
     fitting = ' or '.join(
@@ -294,10 +309,10 @@ def _model_folder(config: Config) -> ModelFolder:
   return folder
 
 
-def _folder(config: Config) -> ModelFolder:
+def _folder(model: TextModelConfig) -> ModelFolder:
   """Returns the encoder's folder, and checks that it has all weights."""
-  folder = _model_folder(config)
-  wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
+  folder = _model_folder(model)
+  wanted = parameter_shapes(folder.architecture, model.pooling.pooler)
   lacking = sorted(set(wanted) - folder.paths())
   if lacking and folder.architecture.has_pooler:
     raise ConfigError(
@@ -307,13 +322,13 @@ def _folder(config: Config) -> ModelFolder:
   return folder
 
 
-def _tokenizer(folder: ModelFolder, config: Config) -> Subwords:
+def _tokenizer(folder: ModelFolder, spare_rows: int) -> Subwords:
   tokenizer = Subwords.of_folder(folder.path)
   check_vocabulary(
     len(tokenizer),
     folder.architecture,
     tokenizer.source,
-    config.model.encoder.spare_rows,
+    spare_rows,
   )
   check_special_tokens(
     len(tokenizer.before),

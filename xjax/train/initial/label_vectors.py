@@ -23,7 +23,6 @@ from xjax.core.types import PAD
 from xjax.data.hierarchy import Hierarchy
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.models.config import Config
 from xjax.networks.encoders.bert import STDDEV
 from xjax.networks.encoders.encoder import EncoderInputs
 from xjax.networks.heads.generation.hbgl import FirstVectors
@@ -39,6 +38,7 @@ from xjax.networks.heads.generation.pretraining import (
 from xjax.networks.pretrained.architecture import Architecture
 from xjax.networks.pretrained.language_model import language_transform
 from xjax.networks.pretrained.model_folder import ModelFolder
+from xjax.networks.text_model import TextModelConfig
 from xjax.train.initial.warm_start import Taken
 from xjax.train.parameters import (
   PIECE_VECTORS,
@@ -57,8 +57,9 @@ _NAMES = 4096  # number of names that are split into pieces at a time
 
 def start_label_vectors(
   state: TrainState,
-  config: Config,
+  model: TextModelConfig,
   *,
+  seed: int,
   hierarchy: Hierarchy,
   tokenizer: Subwords,
   architecture: Architecture,
@@ -81,7 +82,8 @@ def start_label_vectors(
   Args:
     state: initial state, with its pretrained encoder, or that of another run;
       do not use its head afterwards.
-    config: config of the run.
+    model: config of the model.
+    seed: seed of the run.
     hierarchy: the hierarchy of the labels to score.
     tokenizer: the tokenizer of the encoder.
     architecture: the sizes of the encoder.
@@ -100,23 +102,23 @@ def start_label_vectors(
   if is_taken_L is None:
     is_taken_L = np.zeros(n_labels, bool)
   if _SPECIAL not in taken.paths:
-    _start_transform(params, config)
+    _start_transform(params, model.encoder.folder)
     _start_special(params, tokenizer)
   kernel_LD = params[_KERNEL]
   rows_LD = np.zeros(kernel_LD.shape, np.float32)
   if not is_taken_L.all():
     nodes = pretrained_nodes(hierarchy)
-    table = _first_table(params, config, nodes, tokenizer, is_taken_L)
-    if config.model.head.pretraining.steps:
+    table = _first_table(params, model, seed, nodes, tokenizer, is_taken_L)
+    if model.head.pretraining.steps:
       words = np.asarray(params[PIECE_VECTORS])
       special = np.asarray(params[_SPECIAL])
       table = pretrain(
         table,
         nodes,
-        modules=_frozen_modules(params, config, architecture),
+        modules=_frozen_modules(params, model, architecture),
         special_2D=np.stack([words[tokenizer.before[0]], special[1]]),
-        config=config.model.head.pretraining,
-        seed=config.seed,
+        config=model.head.pretraining,
+        seed=seed,
         check=check,
       )
     rows_LD[:n_labels] = table[:n_labels]
@@ -128,7 +130,8 @@ def start_label_vectors(
 
 def _first_table(
   params: dict[str, jax.Array],
-  config: Config,
+  model: TextModelConfig,
+  seed: int,
   nodes: Hierarchy,
   tokenizer: Subwords,
   is_taken_L: np.ndarray,
@@ -137,7 +140,8 @@ def _first_table(
 
   Args:
     params: parameters of the run, by path.
-    config: config of the run.
+    model: config of the model.
+    seed: seed of the run.
     nodes: the V nodes; the first L nodes are the labels.
     tokenizer: the tokenizer of the encoder.
     is_taken_L: bool, True for labels whose vectors are among the parameters.
@@ -146,10 +150,10 @@ def _first_table(
     float32 [V, D].
   """
   words = np.asarray(params[PIECE_VECTORS])
-  drawn = host_generator(config.seed, 'label_vectors')
+  drawn = host_generator(seed, 'label_vectors')
   shape = len(nodes), words.shape[1]
   table = drawn.normal(scale=STDDEV, size=shape).astype(np.float32)
-  if config.model.head.first_vectors is FirstVectors.NAMES:
+  if model.head.first_vectors is FirstVectors.NAMES:
     table = name_vectors(nodes.labels, tokenizer, words, table)
   if is_taken_L.any():
     kernel_LD = params[_KERNEL]
@@ -304,9 +308,8 @@ def _step(
   return arrays, loss
 
 
-def _start_transform(params: dict[str, jax.Array], config: Config) -> None:
+def _start_transform(params: dict[str, jax.Array], folder: str) -> None:
   """Puts the transform of the folder's language model into the parameters."""
-  folder = config.model.encoder.folder
   arrays = language_transform(ModelFolder.at(folder)) if folder else None
   for path, array in (arrays or {}).items():
     path = _TRANSFORM + path
@@ -334,7 +337,9 @@ def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
 
 
 def _frozen_modules(
-  params: dict[str, jax.Array], config: Config, architecture: Architecture
+  params: dict[str, jax.Array],
+  model: TextModelConfig,
+  architecture: Architecture,
 ) -> tuple[nnx.Module, nnx.Module]:
   """Returns copies of the encoder and of the transform, on one device.
 
@@ -342,7 +347,7 @@ def _frozen_modules(
   stage would need memory for the activations of all layers, and often more
   memory than a step of training.
   """
-  saving = dataclasses.replace(config.model.encoder, remat=True)
+  saving = dataclasses.replace(model.encoder, remat=True)
 
   def build() -> tuple[nnx.Module, nnx.Module]:
     rngs, inputs = nnx.Rngs(0), EncoderInputs(0, jnp.float32, architecture)

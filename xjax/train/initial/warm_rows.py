@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
 from xjax.core.mesh import put_labels
-from xjax.networks.heads.head import on_labels
+from xjax.networks.heads.chunks import on_labels
 from xjax.networks.rows.rounding import random_bits
 from xjax.networks.rows.storage import (
   Storage,

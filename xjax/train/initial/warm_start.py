@@ -29,8 +29,8 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.label_trees.frequency import by_frequency
 from xjax.data.label_trees.levels import LabelLevels, load_levels
 from xjax.data.schema import LabelSpace
-from xjax.models.workdir import Workdir, split_step
-from xjax.train.batches.inputs import Inputs
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import Vocabulary
 from xjax.train.checkpoint import (
   complete_steps,
   fault_of,
@@ -61,6 +61,7 @@ from xjax.train.parameters import (
   replace_values,
 )
 from xjax.train.state import TrainState, split_frozen
+from xjax.train.workdir import Workdir, split_step
 
 _HEAD = 'head/'
 _COMPUTED = _HEAD, 'views/'  # frozen parameters that each run computes
@@ -189,7 +190,7 @@ def warm_start(
   state: TrainState,
   source: str,
   space: LabelSpace,
-  inputs: Inputs,
+  vocab: Vocabulary | Subwords | None,
   levels: LabelLevels | None = None,
 ) -> tuple[TrainState, Taken]:
   """Puts another run's parameters into the initial state; logs a report.
@@ -199,7 +200,7 @@ def warm_start(
     source: str. WORKDIR means the checkpoint of best_step(). WORKDIR@step means
       the checkpoint of this step.
     space: label space of this run.
-    inputs: inputs of this run, which contain the vocabulary.
+    vocab: vocabulary or tokenizer of this run; None if it reads vectors.
     levels: the levels of this run's head, or None if the head has no levels.
 
   Returns:
@@ -216,7 +217,7 @@ def warm_start(
   theirs, ours = saved_params(*checkpoint), by_path(state.params)
   spaces = space, workdir.label_space()
   rows = {'labels': _label_rows(*spaces)}
-  rows |= _vocabulary_rows(ours, theirs, inputs, workdir)
+  rows |= _vocabulary_rows(ours, theirs, vocab, workdir)
   if VIEW_VECTORS in ours and VIEW_VECTORS in theirs:
     ids = [encoded_labels(one).ids for one in spaces]
     rows['nodes'] = ids[1].row_of.find(ids[0])
@@ -354,7 +355,7 @@ def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
 def _vocabulary_rows(
   ours: Mapping[str, jax.Array],
   theirs: Mapping[str, jax.ShapeDtypeStruct],
-  inputs: Inputs,
+  vocab: Vocabulary | Subwords | None,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
   """Returns the row in the other run of each word or piece of this run.
@@ -364,14 +365,14 @@ def _vocabulary_rows(
   tokenizer and the same number of rows.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
-    return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
+    return {'words': word_rows(vocab, workdir.vocabulary())}
   if PIECE_VECTORS not in ours or PIECE_VECTORS not in theirs:
     return {}
   tokenizer = workdir.subwords()
   same_size = ours[PIECE_VECTORS].shape == theirs[PIECE_VECTORS].shape
-  if same_size and tokenizer.digest == inputs.vocab.digest:
+  if same_size and tokenizer.digest == vocab.digest:
     return {}
-  return {'pieces': piece_rows(inputs.vocab, tokenizer)}
+  return {'pieces': piece_rows(vocab, tokenizer)}
 
 
 def _report(

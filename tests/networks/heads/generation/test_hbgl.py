@@ -28,8 +28,10 @@ from xjax.data.schema import Label
 from xjax.losses.bce import bce
 from xjax.losses.focal import FocalConfig
 from xjax.losses.loss import LabelWeights
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bert import BertConfig
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.encoder import NoEmbedding
@@ -38,8 +40,7 @@ from xjax.networks.heads.generation.hbgl import HBGLConfig
 from xjax.networks.heads.generation.levels import label_levels
 from xjax.networks.pooling import ClsConfig
 from xjax.networks.pretrained.architecture import architecture_of
-from xjax.networks.shortlists import RunShortlist
-from xjax.networks.text_model import NeuralModel, build
+from xjax.networks.text_model import build
 from xjax.networks.topk import head_topk
 
 FULL = HBGLConfig(ranking=Ranking.FULL, chunk=4)

@@ -19,8 +19,10 @@ from xjax.data.schema import Label
 from xjax.losses.bce import BCEConfig
 from xjax.losses.label_weights import PropensityWeights
 from xjax.losses.sequence import SequenceLoss, SequenceLossConfig
-from xjax.models.config import Config
 from xjax.models.config_check import check_config
+from xjax.models.contract import Config
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.shortlists import RunShortlist
 from xjax.networks.encoders.bigru import BiGRUConfig
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.generation.emitting import Ranking
@@ -29,8 +31,6 @@ from xjax.networks.heads.head import HeadInputs, TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.shortlists import RunShortlist
-from xjax.networks.text_model import NeuralModel
 from xjax.networks.topk import dense_topk, head_topk
 from xjax.train.neural_train import NeuralTrain
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xjax.core.types import PAD, Shortlist
+from xjax.core.types import PAD
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.rows.fused import Pace, RowStep, fused_loss
 from xjax.networks.rows.shortlist_step import fused_shortlist_loss

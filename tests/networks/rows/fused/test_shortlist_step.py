@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import padded_labels
-from xjax.core.types import PAD, Shortlist
+from xjax.core.types import PAD
 from xjax.losses.bce import BCE, bce
 from xjax.losses.loss import Reduction
 from xjax.losses.softmax import Softmax
+from xjax.networks.batch import Shortlist
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import shortlist_loss
 from xjax.networks.rows.fused import Pace, RowStep

@@ -86,8 +86,8 @@ class OwnData(DataConfig):
   def label_field(self) -> str:
     return self.labels or 'labels'
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     if len(set(self.text)) != len(self.text):
       yield f'{path}.text={self.text}: a column occurs twice'
     if self.dev_share + self.test_share >= 1:

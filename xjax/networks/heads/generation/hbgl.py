@@ -133,8 +133,8 @@ class HBGLConfig(HeadConfig):
     if self.pretraining.steps:
       segments_of(pretrained_nodes(hierarchy), self.pretraining.segment)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     needs = f'{path}=HBGLConfig(...) needs'
     encoder, loss = config.model.encoder, config.train.loss
     if not isinstance(encoder, BertConfig):

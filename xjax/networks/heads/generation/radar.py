@@ -100,8 +100,8 @@ class RadarConfig(HeadConfig):
       )
     return Radar(self, inputs, rngs=rngs)
 
-  def check(self, config: Any, path: str) -> Iterator[str]:
-    yield from super().check(config, path)
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
     if config.model.shortlist.proposes:
       yield (
         f'config.model.shortlist: must be AllLabels(), because {path}='

@@ -1,0 +1,305 @@
+"""Runs that average the lists of finished runs of several kinds."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.fixtures.sparse_runs import N_DEV, N_LABELS, RUNS, config_of
+import xjax
+from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.types import PAD
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.schema import Label
+from xjax.judge.predictions import Predictions
+from xjax.models.config_check import check_config
+from xjax.models.config_json import from_json, to_json
+from xjax.models.contract import Config
+from xjax.models.ensemble import ensemble_model as ensembles
+from xjax.models.ensemble.average import Averaging
+from xjax.models.ensemble.ensemble_model import EnsembleModel
+from xjax.models.shrink import shrink
+from xjax.models.trees.tree_model import TreeModel
+from xjax.run.export import export_encoder
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
+from xjax.run.strategies.strategy_request import StrategyKind, StrategyRequest
+from xjax.train.run_record import RunRecord
+from xjax.train.train_config import NoTrain
+from xjax.train.workdir import Workdir
+
+NAMES = 'plt', 'svm', 'neural'
+TEXTS = ['Puma sa funu mesi teba malu', '', 'Sena pe folo tulo 2002']
+
+
+@pytest.fixture(scope='module')
+def workdirs(joined, tmp_path_factory):
+  """Workdirs of runs that read TF-IDF features, or words in buckets."""
+  folder = tmp_path_factory.mktemp('runs')
+  trees = [fit(config_of(*RUNS[x]), folder / x).workdir for x in NAMES[:2]]
+  return [*trees, joined.workdir / 'stages' / 'encoder']
+
+
+def ensemble_of(*workdirs, averaging=Averaging.RANK, **options):
+  """The config of an ensemble on the corpus of the runs."""
+  config = config_of(*RUNS['plt'])
+  model = EnsembleModel(
+    tuple(map(str, workdirs)), averaging, depth=20, **options
+  )
+  return dataclasses.replace(config, model=model, train=NoTrain())
+
+
+@pytest.fixture(scope='module')
+def averaged(workdirs, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('averaged') / 'run'
+  return fit(ensemble_of(*workdirs), folder)
+
+
+def dev_of(result):
+  return Predictions.load(result.paths['dev'] / 'predictions.npz')
+
+
+def lists_of(workdir, corpus):
+  """Returns the first 20 labels of each document of dev, int32 [N, 20]."""
+  documents = list(corpus.split('dev').documents)
+  return open_run(workdir).lists(documents, 20).ids
+
+
+def test_the_lists_of_the_runs_are_averaged(workdirs, averaged):
+  means_NL = np.zeros((N_DEV, N_LABELS))
+  for workdir in workdirs:
+    ids_NK = lists_of(workdir, averaged.corpus)
+    rows, places = np.nonzero(ids_NK != PAD)
+    means_NL[rows, ids_NK[rows, places]] += 1 / (places + 1) / len(workdirs)
+  means_NL = means_NL.astype(np.float32)
+  ids = np.argsort(-means_NL, axis=1, kind='stable')[:, :20]
+  dev = dev_of(averaged)
+  np.testing.assert_array_equal(dev.lists['all'].ids, ids)
+  scores = np.take_along_axis(means_NL, ids, axis=1)
+  np.testing.assert_allclose(dev.lists['all'].scores, scores, rtol=1e-6)
+  assert dev.selected_by == 'runs=3'
+  assert 0 < dev.recalls['all'][f'union recall@{3 * 20}'] <= 1
+
+
+def test_an_ensemble_needs_no_other_folder(workdirs, averaged, tmp_path):
+  copies = [tmp_path / name for name in NAMES]
+  for workdir, target in zip(workdirs, copies):
+    shutil.copytree(workdir, target)
+  result = fit(ensemble_of(*copies), tmp_path / 'run')
+  assert result.metrics == averaged.metrics
+  for target in copies:
+    shutil.rmtree(target)
+  expected = open_run(averaged.workdir).predict(TEXTS, k=3)
+  assert open_run(tmp_path / 'run').predict(TEXTS, k=3) == expected
+  again = fit(ensemble_of(*copies), tmp_path / 'run')
+  assert again.metrics == averaged.metrics
+
+
+def test_a_saved_ensemble_has_its_runs(averaged, tmp_path):
+  model = xjax.load(averaged.workdir)
+  model.save(tmp_path / 'saved')
+  saved = xjax.load(tmp_path / 'saved')
+  assert saved.predict(TEXTS, k=3) == model.predict(TEXTS, k=3)
+
+
+def test_predictions_do_not_depend_on_the_other_documents(averaged):
+  model = open_run(averaged.workdir)
+  model.warmup()
+  together = model.predict(TEXTS, k=3)
+  for text, labels in zip(TEXTS, together):
+    (alone,) = model.predict([text], k=3)
+    assert [x.id for x in alone] == [x.id for x in labels]
+
+
+@pytest.mark.parametrize('averaging', Averaging)
+def test_an_ensemble_of_one_run_ranks_as_the_run(workdirs, tmp_path, averaging):
+  shutil.copytree(workdirs[0], tmp_path / 'source')
+  (tmp_path / 'source' / 'calibration.json').unlink()
+  config = ensemble_of(tmp_path / 'source', averaging=averaging)
+  result = fit(config, tmp_path / 'run')
+  np.testing.assert_array_equal(
+    dev_of(result).lists['all'].ids, lists_of(workdirs[0], result.corpus)
+  )
+
+
+def test_calibrated_probabilities_are_averaged(workdirs, tmp_path):
+  config = ensemble_of(workdirs[1], averaging=Averaging.SIGMOID)
+  result = fit(config, tmp_path / 'run')
+  own = dataclasses.replace(open_run(result.workdir), calibration=None)
+  theirs = open_run(workdirs[1]).predict(TEXTS, k=20)
+  for labels, others in zip(own.predict(TEXTS, k=20), theirs):
+    wanted = {label.id: label.score for label in others}
+    assert {x.id for x in labels} == wanted.keys()
+    scores = [label.score for label in labels]
+    np.testing.assert_allclose(
+      scores, [wanted[label.id] for label in labels], rtol=1e-5
+    )
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_strategies_choose_among_the_listed_labels(averaged, tmp_path):
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text('{"text": "Puma sa funu mesi"}\n{"text": "teba malu"}\n')
+  for kind in (StrategyKind.PROPENSITY, StrategyKind.COVERAGE):
+    strategy = StrategyRequest(kind, 3)
+    predict_file(
+      averaged.workdir, str(source), str(output), 3, strategy=strategy
+    )
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_a_killed_copy_goes_on(workdirs, averaged, tmp_path, monkeypatch):
+  copied = []
+
+  def killed(run, step, folder):
+    if copied:
+      raise Preempted('killed')
+    copied.append(folder)
+    save_run(run, step, folder)
+
+  save_run = ensembles.save_run
+  with monkeypatch.context() as patch:
+    patch.setattr(ensembles, 'save_run', killed)
+    with pytest.raises(Preempted):
+      fit(ensemble_of(*workdirs), tmp_path / 'run')
+  result = fit(ensemble_of(*workdirs), tmp_path / 'run')
+  assert result.metrics == averaged.metrics
+
+
+def test_an_ensemble_can_be_a_run_of_another(workdirs, averaged, tmp_path):
+  both = averaged.workdir, workdirs[0]
+  fit(ensemble_of(*both, weights=(2.0, 1.0)), tmp_path / 'run')
+  assert len(open_run(tmp_path / 'run').predict(TEXTS, k=3)) == len(TEXTS)
+
+
+def test_runs_on_files_of_features_are_averaged(tmp_path):
+  for split, n in (('train', 20), ('dev', 8)):
+    rows = (f'{i % 3} {i % 3}:1.0 {3 + i % 4}:0.5' for i in range(n))
+    text = '\n'.join([f'{n} 7 3', *rows]) + '\n'
+    (tmp_path / f'{split}.txt').write_text(text)
+  config = config_of(*RUNS['svm'])
+  tokens = GivenFeaturesConfig(Norm.L2)
+  config.data = XcFeaturesData(dir=str(tmp_path), tokens=tokens)
+  fit(config, tmp_path / 'source')
+  both = dataclasses.replace(ensemble_of(tmp_path / 'source'), data=config.data)
+  result = fit(both, tmp_path / 'run')
+  assert result.metrics['dev']['xjax']['all']['P@1'] == 1
+  model = open_run(tmp_path / 'run')
+  model.warmup()
+  documents = result.corpus.split('dev').documents
+  assert [x[0].id for x in model.predict(documents, 1)][:4] == list('0120')
+  both.data.tokens.norm = Norm.NONE
+  assert 'must read the same features' in fault_of(both, tmp_path)
+
+
+def fault_of(config, tmp_path):
+  """Returns the error of a run that cannot start; it must leave no files."""
+  folder = tmp_path / 'new'
+  with pytest.raises(ConfigError) as error:
+    fit(config, folder)
+  assert not (folder / 'config.json').exists()
+  assert not (folder / 'stages').exists()
+  return str(error.value)
+
+
+def test_a_missing_run_is_an_error(workdirs, tmp_path):
+  message = fault_of(ensemble_of(workdirs[0], tmp_path / 'none'), tmp_path)
+  assert message.startswith(f'config.model.workdirs={tmp_path}/none: there is')
+
+
+def test_an_unfinished_run_is_an_error(workdirs, tmp_path):
+  shutil.copytree(workdirs[0], tmp_path / 'run')
+  shutil.rmtree(tmp_path / 'run' / 'model')
+  config = ensemble_of(workdirs[1], tmp_path / 'run')
+  message = fault_of(config, tmp_path)
+  assert f'{tmp_path}/run is not finished' in message
+  shutil.copytree(workdirs[0] / 'model', tmp_path / 'run' / 'model')
+  record = RunRecord.read(Workdir.at(tmp_path / 'run'))
+  stopped = dataclasses.asdict(dataclasses.replace(record, finished=''))
+  (tmp_path / 'run' / 'run.json').write_text(json.dumps(stopped))
+  assert f'{tmp_path}/run is not finished' in fault_of(config, tmp_path)
+
+
+def test_margins_without_a_calibration_are_no_probabilities(workdirs, tmp_path):
+  shutil.copytree(workdirs[1], tmp_path / 'run')
+  (tmp_path / 'run' / 'calibration.json').unlink()
+  config = ensemble_of(tmp_path / 'run', averaging=Averaging.SIGMOID)
+  message = fault_of(config, tmp_path)
+  assert 'margins without a calibration' in message
+  assert 'combine=RANK' in message and '--split=dev' in message
+
+
+def test_runs_must_have_the_labels_of_the_corpus(workdirs, tmp_path):
+  config = ensemble_of(workdirs[0])
+  config.data.n_labels = 90
+  message = fault_of(config, tmp_path)
+  assert str(workdirs[0]) in message and 'label' in message
+
+
+def test_the_first_other_label_is_named(workdirs, tmp_path):
+  shutil.copytree(workdirs[0], tmp_path / 'run')
+  labels = tmp_path / 'run' / 'labels.jsonl'
+  lines = labels.read_text().splitlines(keepends=True)
+  lines[3], lines[4] = lines[4], lines[3]
+  labels.write_text(''.join(lines))
+  (tmp_path / 'run' / 'digests.json').unlink()
+  config = ensemble_of(workdirs[1], tmp_path / 'run')
+  message = fault_of(config, tmp_path)
+  assert 'label 3 is ' in message and f'{tmp_path}/run' in message
+
+
+def test_runs_must_read_what_the_ensemble_reads(workdirs, tmp_path):
+  config = ensemble_of(workdirs[0])
+  config.data.zones = ('title',)
+  message = fault_of(config, tmp_path)
+  assert message.startswith('config.data.zones=') and 'all zones' in message
+
+
+@pytest.mark.parametrize(
+  'options, says',
+  [
+    ({'workdirs': ()}, r'workdirs=\(\): set it to'),
+    ({'workdirs': ('a', '')}, 'workdirs=.*: set it to'),
+    ({'weights': (1.0,)}, 'must be empty, or have a weight for each'),
+    ({'weights': (1.0, 0.0)}, 'must be above 0'),
+    ({'depth': 0}, 'at least 1'),
+  ],
+)
+def test_wrong_fields_are_named(options, says):
+  config = ensemble_of('a', 'b')
+  model = dataclasses.replace(config.model, **options)
+  with pytest.raises(ConfigError, match=f'config.model.*{says}'):
+    check_config(dataclasses.replace(config, model=model))
+
+
+def test_what_only_single_models_can_do_is_refused(averaged, tmp_path):
+  model = open_run(averaged.workdir)
+  with pytest.raises(ConfigError, match='labels of an ensemble'):
+    model.explain(TEXTS)
+  with pytest.raises(ConfigError, match='ensemble cannot score new labels'):
+    model.with_labels([Label('new', 'new name')])
+  with pytest.raises(ConfigError, match='has no encoder of the BERT family'):
+    export_encoder(averaged.workdir, tmp_path / 'exported')
+
+
+def test_a_changed_copy_is_not_used(averaged, tmp_path):
+  shutil.copytree(averaged.workdir, tmp_path / 'run')
+  path = tmp_path / 'run' / 'stages' / 'member_1' / 'digests.json'
+  path.write_text(path.read_text() + ' ')
+  with pytest.raises(DataError, match='stages/member_1/digests.json'):
+    open_run(tmp_path / 'run')
+
+
+def test_an_ensemble_is_saved_with_its_config():
+  config = ensemble_of('a', 'b@5', weights=(1.0, 2.0))
+  assert from_json(to_json(config), Config) == config
+
+
+def test_trees_stand_for_the_runs_of_a_small_ensemble():
+  small = shrink(Config(model=EnsembleModel(('a', 'b')), train=NoTrain()))
+  assert isinstance(small.model, TreeModel) and small.model.n_trees == 2
+  check_config(small)

@@ -1,0 +1,394 @@
+"""Runs of linear models and label trees: fit, stop, go on, load, predict."""
+
+import copy
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
+from xjax.core.errors import ConfigError, DataError, Interrupted, Preempted
+from xjax.core.progress import Progress
+from xjax.core.types import ScoreKind
+from xjax.data.label_trees.taxonomy import TaxonomyTree
+from xjax.data.load import load_corpus
+from xjax.judge.predictions import Predictions
+from xjax.models.contract import Run
+from xjax.models.features import Featuriser
+from xjax.models.linear.batched import OnDevices
+from xjax.models.linear.linear_model import LinearModel, LinearTrain
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import Loss
+from xjax.models.trees.training import Blocks
+from xjax.report.terminal.fitted import run_summary
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.workdir import Workdir
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """Name -> what fit returned; each run is made once."""
+  made = {}
+
+  def run(name):
+    if name not in made:
+      folder = tmp_path_factory.mktemp(name) / 'run'
+      made[name] = fit(config_of(*RUNS[name]), folder)
+    return made[name]
+
+  return run
+
+
+@pytest.mark.parametrize('name', RUNS)
+def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
+  result = finished(name)
+  have, prior = (
+    x['dev']['xjax']['all'] for x in (result.metrics, result.prior)
+  )
+  assert have['RP@5'] > prior['RP@5'] + 0.3
+  assert have['micro-F1'] > 0.7
+  dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  predictor = open_run(result.workdir)
+  split = result.corpus.split('dev')
+  documents = [split.documents[row] for row in range(N_DEV)]
+  lists = predictor.predict(documents, 20)
+  labels = np.array(dev.labels)
+  ids_NK = dev.lists['all'].ids
+  assert [[found.id for found in row] for row in lists] == [
+    labels[row[row >= 0]].tolist() for row in ids_NK
+  ]
+  assert predictor.predict([d.text() for d in documents[:3]], 20) == lists[:3]
+  scores = np.array([found.score for row in lists for found in row])
+  assert ((scores >= 0) & (scores <= 1)).all()  # calibrated on dev
+  logistic = RUNS[name][1].loss is Loss.LOGISTIC
+  wanted = ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
+  assert predictor.score_kind is wanted
+
+
+@pytest.mark.parametrize(
+  ('name', 'search'),
+  [
+    ('svm', 'exact'),
+    ('xr', 'beam=10'),
+    ('huffman', 'exact'),
+    ('trees', 'trees=3'),
+  ],
+)
+def test_lists_say_how_labels_were_searched(finished, name, search):
+  """One-vs-all scores every label; an ensemble joins the best of its trees."""
+  path = finished(name).paths['dev'] / 'predictions.npz'
+  assert Predictions.load(path).selected_by == search
+
+
+def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
+  found = finished('trees')
+  assert {path.name for path in found.workdir.iterdir()} == {
+    'config.json',
+    'corpus.json',
+    'digests.json',
+    'labels.jsonl',
+    'concepts.jsonl',
+    'calibration.json',
+    'eval',
+    'features',
+    'model',
+    'run.json',
+    'tb',
+  }
+  names = {path.name for path in (found.workdir / 'model').iterdir()}
+  trees = {f'tree_{number}.npz' for number in range(3)}
+  assert names == {*trees, 'search.json'}
+  one, two, _ = (found.workdir / 'model' / name for name in sorted(trees))
+  assert one.read_bytes() != two.read_bytes()
+  assert found.steps == 0 and 'checkpoint' not in run_summary(found)
+
+
+def test_it_says_what_takes_long(tmp_path, monkeypatch):
+  said = []
+  enter = Progress.__enter__
+
+  def entered(self):
+    said.append(self._work)
+    return enter(self)
+
+  monkeypatch.setattr(Progress, '__enter__', entered)
+  config = config_of(*RUNS['complete'])
+  config.data.n_train = 100
+  fit(config, tmp_path / 'run')
+  assert said == [
+    'reading documents',
+    'reading features of documents',
+    'computing metrics',  # of the prior
+    'counting n-grams',
+    'words of train',
+    'features of train',
+    'building the label tree',
+    'training nodes',
+    'laying out weights',
+    'writing tree_0.npz',
+    'reading the model',
+    'judging dev',
+    'computing metrics',
+  ]
+
+
+@pytest.mark.parametrize('name', ['trees', 'svm'])
+def test_a_second_start_changes_nothing(finished, name):
+  before = contents(finished(name).workdir)
+  again = fit(config_of(*RUNS[name]), finished(name).workdir)
+  assert contents(finished(name).workdir) == before
+  assert again.metrics == finished(name).metrics
+
+
+def test_an_ensemble_of_an_earlier_xjax_is_judged_anew(finished, tmp_path):
+  """There a label's score differed between the lists of a document."""
+  workdir = shutil.copytree(finished('trees').workdir, tmp_path / 'run')
+  path, judged = workdir / 'model' / 'search.json', workdir / 'eval' / 'dev'
+  search = json.loads(path.read_text())
+  path.write_text(json.dumps({k: v for k, v in search.items() if k != 'trees'}))
+  (judged / 'metrics.json').write_text('{}')
+  fit(config_of(*RUNS['trees']), workdir)
+  assert contents(workdir) == contents(finished('trees').workdir)
+
+
+@pytest.mark.parametrize('name', ['taxonomy', 'svm'])
+def test_evaluate_says_the_same(finished, name):
+  path = finished(name).paths['dev'] / 'metrics.json'
+  before = path.read_bytes()
+  path.unlink()
+  evaluate_split(finished(name).workdir, 'dev')
+  assert path.read_bytes() == before
+
+
+class Terminated:
+  """Saves parts as usual, and has SIGTERM come with some of them."""
+
+  def __init__(self, monkeypatch, every):
+    self.saved, self._every = 0, every
+    self._save = PartFiles.save
+    monkeypatch.setattr(PartFiles, 'save', lambda *args: self.save(*args))
+
+  def save(self, parts, name, arrays):
+    self._save(parts, name, arrays)
+    self.saved += 1
+    if self.saved % self._every == 0:
+      is_odd = self.saved // self._every % 2
+      os.kill(os.getpid(), signal.SIGTERM if is_odd else signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+  'name', ['trees', pytest.param('lr', marks=pytest.mark.thorough)]
+)
+def test_a_run_that_is_asked_to_stop_goes_on(
+  finished, name, tmp_path, monkeypatch
+):
+  """At every second part; in the end all is the same, byte for byte."""
+  config, whole = config_of(*RUNS[name]), contents(finished(name).workdir)
+  monkeypatch.setattr('xjax.models.trees.training._PART', 16)
+  terminated = Terminated(monkeypatch, every=2)
+  stops = 0
+  while True:
+    try:
+      fit(config, tmp_path / 'run')
+      break
+    except Preempted:
+      stops += 1
+  assert stops >= 2 and terminated.saved >= 2 * stops
+  assert contents(tmp_path / 'run') == whole
+
+
+def test_a_signal_while_features_are_computed_stops_at_once(
+  tmp_path, monkeypatch
+):
+  def stopped(featuriser, documents, title):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100):  # Python handles the signal here
+      pass
+    raise AssertionError('the features are computed to the end')
+
+  monkeypatch.setattr(Featuriser, 'in_chunks', stopped)
+  with pytest.raises(Interrupted):
+    fit(config_of(*RUNS['xr']), tmp_path / 'run')
+
+
+def test_workers_change_nothing(finished, tmp_path):
+  config = config_of(*RUNS['xr'])
+  config.train.workers, config.data.workers = 3, 0
+  fit(config, tmp_path / 'run')
+  found, whole = contents(tmp_path / 'run'), contents(finished('xr').workdir)
+  del found['config.json'], whole['config.json']
+  digests = [json.loads(files.pop('digests.json')) for files in (found, whole)]
+  assert digests[0].pop('config.json') != digests[1].pop('config.json')
+  assert digests[0] == digests[1]
+  assert found == whole
+
+
+@pytest.mark.parametrize('solver', [Blocks(), OnDevices()])
+def test_several_processes_train_on_devices_alone(
+  tmp_path, monkeypatch, solver
+):
+  config = config_of(LinearModel(), LinearTrain(solver=solver))
+  corpus = load_corpus(config.data, config.seed)
+  run = Run(config, Workdir.at(tmp_path))
+  monkeypatch.setattr('jax.process_count', lambda: 2)
+  if isinstance(solver, OnDevices):
+    config.model.check(corpus, run)
+  else:
+    with pytest.raises(ConfigError, match='one process'):
+      config.model.check(corpus, run)
+
+
+def test_another_config_is_refused(finished):
+  config = config_of(*RUNS['xr'])
+  config.model.tree.max_leaf = 5
+  with pytest.raises(ConfigError, match='tree.max_leaf: 4 -> 5'):
+    fit(config, finished('xr').workdir)
+  config = config_of(*RUNS['svm'])
+  config.train.c = 2.0
+  with pytest.raises(ConfigError, match='train.c: 1.0 -> 2.0'):
+    fit(config, finished('svm').workdir)
+
+
+def test_another_search_is_judged_anew(tmp_path):
+  """And nothing is trained anew."""
+  config = config_of(*RUNS['complete'])
+  config.model.beam = 1
+  one = fit(config, tmp_path / 'run')
+  path = tmp_path / 'run' / 'model' / 'tree_0.npz'
+  before = path.stat().st_mtime_ns
+  (left := path.with_suffix('.parts')).mkdir()  # of a run killed at its end
+  config.model.beam = 40
+  many = fit(copy.deepcopy(config), tmp_path / 'run')
+  config.model.exact, config.model.beam = True, 1
+  exact = fit(config, tmp_path / 'run')
+  assert path.stat().st_mtime_ns == before and not left.exists()
+  values = [x.metrics['dev']['xjax']['all']['RP@5'] for x in (one, many, exact)]
+  assert values[0] < values[1] == values[2]
+  assert fit(config, tmp_path / 'run').metrics == exact.metrics
+
+
+TAXONOMIES = {
+  'No such file': None,
+  'no label has a parent': 'Root\ta\tb\n',
+  'is never a child; put it below Root': 'Root\ta\nb\tc\n',
+  "'a' is its own ancestor|a label is its own ancestor": (
+    'Root\tx\na\tb\nb\ta\n'
+  ),
+}
+
+
+@pytest.mark.parametrize('says', TAXONOMIES)
+def test_taxonomies_that_are_none_leave_nothing_behind(tmp_path, says):
+  config = config_of(*RUNS['taxonomy'])
+  path = tmp_path / 'taxonomy.txt'
+  config.model.tree = TaxonomyTree(str(path))
+  if TAXONOMIES[says]:
+    path.write_text(TAXONOMIES[says])
+  with pytest.raises((ConfigError, DataError), match=says):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def test_a_taxonomy_of_a_file(finished, tmp_path):
+  """That of the labels themselves, as a file, is the same tree."""
+  space = finished('taxonomy').corpus.label_space
+  below = {}
+  for label in space.labels:
+    parent = (*label.parents, 'Root')[0]
+    below.setdefault(parent, []).append(label.id)
+  lines = ['\t'.join([parent, *ids]) + '\n' for parent, ids in below.items()]
+  path = tmp_path / 'taxonomy.txt'
+  path.write_text(''.join(lines))
+  config = config_of(*RUNS['taxonomy'])
+  config.model.tree = TaxonomyTree(str(path))
+  fit(config, tmp_path / 'run')
+  one, other = finished('taxonomy').workdir, tmp_path / 'run'
+  file = 'model/tree_0.npz'
+  assert (other / file).read_bytes() == (one / file).read_bytes()
+
+
+def copy_of(run, folder):
+  """A run whose files may be changed."""
+  for path, content in contents(run.workdir).items():
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_bytes(content)
+  return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+  return copy_of(finished('xr'), tmp_path / 'run')
+
+
+def test_a_run_whose_solver_is_gone_predicts_as_before(finished, tmp_path):
+  """LIBLINEAR, one label at a time, trained it."""
+  run = copy_of(finished('svm'), tmp_path / 'run')
+  config = json.loads((run / 'config.json').read_text())
+  config['train']['solver'] = {'kind': 'liblinear', 'batch_labels': 64}
+  (run / 'config.json').write_text(json.dumps(config))
+  split = finished('svm').corpus.split('dev')
+  texts = [split.documents[row].text() for row in range(5)]
+  wanted = open_run(finished('svm').workdir).predict(texts, 9)
+  assert open_run(run).predict(texts, 9) == wanted
+  metrics = evaluate_split(run, 'dev').metrics
+  assert metrics == finished('svm').metrics['dev']
+
+
+def test_models_of_other_runs_are_refused(finished, copied):
+  path = copied / 'model' / 'tree_0.npz'
+  content = path.read_bytes()
+  path.write_bytes(content[:-50])
+  with pytest.raises(DataError, match='tree_0.npz: cannot be read'):
+    open_run(copied)
+  path.unlink()
+  with pytest.raises(DataError, match='tree_0.npz: no such file'):
+    open_run(copied)
+  path.write_bytes(content)
+  features = copied / 'features' / 'tfidf.npz'
+  features.unlink()
+  with pytest.raises(DataError, match='tfidf.npz: no such file'):
+    open_run(copied)
+
+
+@pytest.mark.parametrize(
+  'name', ['labels.jsonl', 'model/tree_0.npz', 'features/tfidf.npz']
+)
+def test_a_file_of_another_run_is_noticed(copied, finished, name):
+  other = finished('plt').workdir / name
+  content = other.read_bytes()
+  if name == 'labels.jsonl':
+    content = content.replace(b'"train_count": ', b'"train_count": 1', 1)
+  assert content != (copied / name).read_bytes() or name.endswith('tfidf.npz')
+  (copied / name).write_bytes(content + b' ' * name.endswith('tfidf.npz'))
+  with pytest.raises(DataError, match=f'{name}: is not the file that this run'):
+    open_run(copied)
+
+
+def test_features_of_another_size_are_refused(copied, tmp_path):
+  config = config_of(*RUNS['xr'])
+  config.data.tokens.max_features = 100
+  other = fit(config, tmp_path / 'other').workdir
+  path = 'features/tfidf.npz'
+  (copied / path).write_bytes((other / path).read_bytes())
+  says = (
+    'tree_0.npz: has 91 labels and 427 features, but the run has 91 labels '
+    'and 100 features'
+  )
+  with pytest.raises(DataError, match='tfidf.npz: is not the file that this'):
+    open_run(copied)
+  (copied / 'digests.json').unlink()  # as a run of an earlier version
+  with pytest.raises(DataError, match=says):
+    open_run(copied)
+
+
+def test_what_it_cannot_do_is_said(finished):
+  predictor = open_run(finished('xr').workdir)
+  with pytest.raises(ConfigError, match='TreeModel cannot score new labels'):
+    predictor.with_labels([])
+  for texts in ([], ['', '?']):
+    assert len(predictor.predict(texts, 3)) == len(texts)

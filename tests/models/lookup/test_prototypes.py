@@ -1,0 +1,347 @@
+"""Prototypes of labels: fit, resume, load, predict, explain; in a stack."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.fixtures.sparse_runs import config_of, contents
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import ScoreKind
+from xjax.data.config import (
+  TextVectorsConfig,
+  TfidfConfig,
+)
+from xjax.data.schema import Label
+from xjax.judge.predictions import Predictions
+from xjax.models.lookup import prototypes
+from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.run.predict_file import predict_file
+from xjax.train.train_config import NoTrain
+
+READS = {
+  'tfidf': TfidfConfig(max_features=2000, max_ngram=1),
+  'vectors': TextVectorsConfig(max_tokens=16),
+}
+PARTS = {
+  'both': PrototypesModel(),
+  'names': PrototypesModel(centroids=False),
+  'centroids': PrototypesModel(names=False),
+}
+
+
+def config_with(reads, parts):
+  config = config_of(PARTS[parts], NoTrain())
+  sizes = {'n_train': 200, 'n_dev': 40, 'tokens': READS[reads]}
+  data = dataclasses.replace(config.data, **sizes)
+  return dataclasses.replace(config, data=data)
+
+
+@pytest.fixture(scope='module')
+def fitted(tmp_path_factory):
+  """(reads, parts) -> what fit returned; each run is made once."""
+  results = {}
+
+  def run(reads, parts):
+    key = reads, parts
+    if key not in results:
+      folder = tmp_path_factory.mktemp('_'.join(key)) / 'run'
+      results[key] = fit(config_with(reads, parts), folder)
+    return results[key]
+
+  return run
+
+
+def dev_of(result):
+  return Predictions.load(result.paths['dev'] / 'predictions.npz')
+
+
+def split_texts(corpus, name):
+  split = corpus.split(name)
+  return [split.documents[row].text() for row in range(len(split))]
+
+
+def of_length_1(rows):
+  norms = np.linalg.norm(rows, axis=1, keepdims=True)
+  return rows / np.where(norms > 0, norms, 1)
+
+
+def featurise_of(result):
+  return open_run(result.workdir).scorer.featuriser.featurise
+
+
+def parts_by_definition(result):
+  """Returns the features of names, and centroids, float64 [L, D] each."""
+  corpus, featurise = result.corpus, featurise_of(result)
+  space = corpus.label_space
+  names = [label.name for label in space.labels[: space.n_inside]]
+  named = featurise(names).toarray().astype(np.float64)
+  rows = featurise(split_texts(corpus, 'train')).toarray()
+  centroids = np.zeros_like(named)
+  for row, labels in zip(rows.astype(np.float64), corpus.trained_gold):
+    centroids[labels] += row
+  return of_length_1(named), of_length_1(centroids)
+
+
+def scores_by_definition(result, model, texts):
+  """Returns the scores of all labels by NumPy, float64 [N, L]."""
+  space = result.corpus.label_space
+  named, centroids = parts_by_definition(result)
+  whole = of_length_1(model.names * named + model.centroids * centroids)
+  rows = featurise_of(result)(texts).toarray()
+  n_labels = space.n_inside if model.names else space.n_trained
+  scores_NL = of_length_1(rows.astype(np.float64)) @ whole[:n_labels].T
+  scores_NL[:, ~whole[:n_labels].any(axis=1)] = -2  # no prototype
+  return scores_NL
+
+
+def scores_of(lists):
+  """Returns lists of all labels as scores [N, L]."""
+  assert (np.sort(lists.ids, axis=1) == np.arange(lists.ids.shape[1])).all()
+  return np.take_along_axis(lists.scores, np.argsort(lists.ids, axis=1), axis=1)
+
+
+@pytest.mark.parametrize('parts', PARTS)
+@pytest.mark.parametrize('reads', READS)
+def test_scores_are_cosines_of_documents_and_prototypes(fitted, reads, parts):
+  result = fitted(reads, parts)
+  texts = split_texts(result.corpus, 'dev')
+  expected = scores_by_definition(result, PARTS[parts], texts)
+  predictor, dev = open_run(result.workdir), dev_of(result)
+  n_labels = expected.shape[1]
+  values = scores_of(predictor.lists(texts, n_labels))
+  np.testing.assert_allclose(values, expected, atol=1e-5)
+  assert dev.n_scored == predictor.n_labels == n_labels
+  assert dev.score_kind is ScoreKind.MARGIN and dev.assigned_above == 0.5
+  assert dev.selected_by == 'exact'
+  best = np.sort(-expected, axis=1)[:, :20]
+  np.testing.assert_allclose(-dev.lists['all'].scores, best, atol=1e-5)
+
+
+def test_each_part_tells_something(fitted):
+  for parts, margin in (('both', 0.3), ('names', 0.2), ('centroids', 0.1)):
+    result = fitted('tfidf', parts)
+    prior = result.prior['dev']['xjax']['all']['P@1']
+    assert result.metrics['dev']['xjax']['all']['P@1'] > prior + margin
+
+
+@pytest.mark.parametrize('parts', ['both', 'names'])
+@pytest.mark.parametrize('reads', READS)
+def test_labels_without_documents_are_scored_by_name(fitted, reads, parts):
+  result = fitted(reads, parts)
+  space = result.corpus.label_space
+  unseen = np.flatnonzero(space.train_counts[: space.n_inside] == 0)
+  assert set(space.held_out) < set(unseen)
+  named, centroids = parts_by_definition(result)
+  assert not centroids[unseen].any() and named[unseen].any(axis=1).all()
+  values = open_run(result.workdir).scorer.prototypes.toarray()
+  np.testing.assert_allclose(values[unseen], named[unseen], atol=1e-6)
+
+
+def test_held_out_labels_are_found(fitted):
+  values = fitted('tfidf', 'both').metrics['dev']['xjax']['held_out']
+  assert values['n_labels'] == 3 and values['RP@5'] > 0.5
+  without = fitted('tfidf', 'centroids').metrics['dev']['xjax']['held_out']
+  assert without['RP@5'] == 0
+
+
+@pytest.mark.parametrize('reads', READS)
+def test_a_new_label_is_scored_as_a_held_out_label_of_that_name(fitted, reads):
+  result = fitted(reads, 'both')
+  predictor, space = open_run(result.workdir), result.corpus.label_space
+  held, n_labels = space.held_out, space.n_inside
+  new = [Label(f'new-{i}', space.labels[i].name) for i in held]
+  more = predictor.with_labels(new)
+  assert more.n_labels == n_labels + len(held)
+  assert more.space.ids[n_labels : n_labels + 3] == tuple(x.id for x in new)
+  assert more.calibration == predictor.calibration
+  texts = split_texts(result.corpus, 'dev')
+  before = scores_of(predictor.lists(texts, n_labels))
+  after = scores_of(more.lists(texts, n_labels + len(held)))
+  np.testing.assert_array_equal(after[:, :n_labels], before)
+  # The encoder computes vectors in batches of other sizes.
+  atol = 1e-6 if reads == 'vectors' else 0
+  np.testing.assert_allclose(after[:, n_labels:], before[:, held], 0, atol)
+  again = more.with_labels([Label('last', 'a name')])
+  assert again.n_labels == more.n_labels + 1
+
+
+def test_only_names_with_letters_can_be_new_labels(fitted):
+  predictor = open_run(fitted('tfidf', 'both').workdir)
+  with pytest.raises(DataError, match='new labels need names with letters'):
+    predictor.with_labels([Label('new', '1957')])
+  without = open_run(fitted('tfidf', 'centroids').workdir)
+  with pytest.raises(ConfigError, match='PrototypesModel cannot score new'):
+    without.with_labels([Label('new', 'a name')])
+
+
+@pytest.mark.parametrize('parts', PARTS)
+@pytest.mark.parametrize('reads', READS)
+def test_a_loaded_run_predicts_the_same_bits(fitted, reads, parts):
+  result = fitted(reads, parts)
+  split = result.corpus.split('dev')
+  documents = [split.documents[row] for row in range(len(split))]
+  lists = open_run(result.workdir).lists(documents, 9)
+  dev = dev_of(result).lists['all']
+  np.testing.assert_array_equal(lists.ids, dev.ids[:, :9])
+  np.testing.assert_array_equal(lists.scores, dev.scores[:, :9])
+
+
+@pytest.mark.parametrize('reads', READS)
+def test_a_second_start_changes_nothing(fitted, reads, monkeypatch):
+  config, result = config_with(reads, 'both'), fitted(reads, 'both')
+  before = contents(result.workdir)
+  monkeypatch.setattr(prototypes, '_prototypes', None)
+  again = fit(config, result.workdir)
+  assert contents(result.workdir) == before
+  assert again.metrics == result.metrics
+  other = dataclasses.replace(config, model=PARTS['names'])
+  with pytest.raises(ConfigError, match='model.centroids: true -> false'):
+    fit(other, result.workdir)
+
+
+@pytest.mark.parametrize('lost', ['features', 'prototypes'])
+@pytest.mark.parametrize('reads', READS)
+def test_a_start_after_a_kill_makes_the_same_files(
+  fitted, tmp_path, monkeypatch, reads, lost
+):
+  class Killed(Exception):
+    pass
+
+  def kill(*args):
+    raise Killed
+
+  config, result = config_with(reads, 'both'), fitted(reads, 'both')
+  places = {
+    ('features', 'tfidf'): 'xjax.models.features.Tfidf.fit',
+    ('features', 'vectors'): 'xjax.models.text_vectors.TextVectors.fit',
+  }
+  writes = 'xjax.models.lookup.prototypes.write_npz'
+  with monkeypatch.context() as patched:
+    patched.setattr(places.get((lost, reads), writes), kill)
+    with pytest.raises(Killed):
+      fit(config, tmp_path / 'run')
+  fit(config, tmp_path / 'run')
+  for folder in ('features', 'model'):
+    expected = contents(result.workdir / folder)
+    assert expected and contents(tmp_path / 'run' / folder) == expected
+
+
+def test_several_processes_are_an_error(tmp_path, monkeypatch):
+  monkeypatch.setattr('xjax.models.contract.process_count', lambda: 2)
+  with pytest.raises(ConfigError, match='can only be used by one process'):
+    fit(config_with('tfidf', 'both'), tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def test_words_explain_scores(fitted, tmp_path):
+  result = fitted('tfidf', 'both')
+  predictor = open_run(result.workdir)
+  texts = split_texts(result.corpus, 'dev')[:4]
+  lists = predictor.lists(texts, 3)
+  for row, labels in enumerate(predictor.explain(texts, 3, 1000)):
+    sums = [sum(word.weight for word in label.why) for label in labels]
+    np.testing.assert_allclose(sums, lists.scores[row], atol=1e-5)
+    assert all(word.word in texts[row] for word in labels[0].why)
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text(json.dumps({'text': texts[0]}) + '\n')
+  predict_file(result.workdir, str(source), str(output), 3, explain=2)
+  (line,) = output.read_text().splitlines()
+  assert all(len(label['why']) == 2 for label in json.loads(line)['labels'])
+
+
+def test_vectors_explain_nothing(fitted, tmp_path):
+  workdir = fitted('vectors', 'both').workdir
+  with pytest.raises(ConfigError, match='reads vectors of texts, not words'):
+    open_run(workdir).explain(['text'])
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text('{"text": "text"}\n')
+  with pytest.raises(ConfigError, match='reads vectors of texts, not words'):
+    predict_file(workdir, str(source), str(output), 3, explain=2)
+  assert not output.exists()
+
+
+def without(name):
+  return lambda arrays: {x: y for x, y in arrays.items() if x != name}
+
+
+INDPTR, INDICES = 'prototypes/indptr', 'prototypes/indices'
+VALUES = 'prototypes/values'
+
+
+def with_fewer_labels(arrays):
+  indptr = arrays[INDPTR][:-1]
+  cut = {name: arrays[name][: indptr[-1]] for name in (INDICES, VALUES)}
+  return arrays | cut | {INDPTR: indptr}
+
+
+FAULTS = {
+  'another number of features': (
+    lambda x: x | {'features': x['features'] + 1},
+    'prototypes.npz: has .* is this a file of another run',
+  ),
+  'fewer labels': (
+    with_fewer_labels,
+    'prototypes.npz: has .* is this a file of another run',
+  ),
+  'a column that does not exist': (
+    lambda x: x | {INDICES: x[INDICES] + 10**6},
+    'prototypes/indices: is not in 0..',
+  ),
+  'a value that is not finite': (
+    lambda x: x | {VALUES: x[VALUES] * np.nan},
+    'prototypes/values: is not finite',
+  ),
+  'an array that is missing': (without(INDPTR), f'{INDPTR}: missing'),
+  'an unknown array': (lambda x: x | {'more': np.zeros(1)}, 'more: unknown'),
+}
+
+
+@pytest.mark.parametrize('fault', FAULTS)
+@pytest.mark.parametrize('reads', READS)
+def test_damage_is_found(fitted, tmp_path, reads, fault):
+  """Files without digests are checked by their content alone."""
+  folder = shutil.copytree(fitted(reads, 'both').workdir, tmp_path / 'run')
+  (folder / 'digests.json').unlink()
+  path = folder / 'model' / 'prototypes.npz'
+  whole = path.read_bytes()
+  damage, message = FAULTS[fault]
+  with np.load(path, allow_pickle=False) as file:
+    arrays = dict(file)
+  np.savez(path, **damage(arrays))
+  with pytest.raises(DataError, match=message):
+    open_run(folder)
+  path.write_bytes(whole[:-50])
+  with pytest.raises(DataError, match='prototypes.npz.*cannot be read'):
+    open_run(folder)
+  path.unlink()
+  with pytest.raises(DataError, match='prototypes.npz: no such file'):
+    open_run(folder)
+
+
+@pytest.mark.parametrize(
+  ('file', 'name'),
+  [
+    ('model/prototypes', 'prototypes/values'),
+    ('features/text_vectors', 'encoder/embeddings/word'),
+  ],
+)
+def test_a_changed_file_is_found(fitted, tmp_path, file, name):
+  folder = shutil.copytree(fitted('vectors', 'both').workdir, tmp_path / 'run')
+  path = folder / f'{file}.npz'
+  with np.load(path, allow_pickle=False) as saved:
+    arrays = dict(saved)
+  np.savez(path, **arrays | {name: arrays[name] / 2})
+  with pytest.raises(DataError, match='is not the file that this run wrote'):
+    open_run(folder)
+
+
+def test_without_a_file_of_vectors_nothing_is_loaded(fitted, tmp_path):
+  folder = shutil.copytree(fitted('vectors', 'both').workdir, tmp_path / 'run')
+  (folder / 'features' / 'text_vectors.npz').unlink()
+  with pytest.raises(DataError, match='text_vectors.npz: no such file'):
+    open_run(folder)

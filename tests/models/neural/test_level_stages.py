@@ -1,0 +1,170 @@
+"""Runs that are trained level by level, from clusters to labels."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.fixtures.shortlist_runs import TEXTS, by_levels, recalls
+from xjax.core.ranking import Query
+from xjax.core.types import PAD, Ragged
+from xjax.data.documents import Documents
+from xjax.data.label_trees.levels import load_levels
+from xjax.losses.bce import BCEConfig
+from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.contract import Run
+from xjax.models.neural.level_stages import level_corpus
+from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.workdir import Workdir
+
+
+def test_levels_go_from_clusters_to_labels(levelled):
+  model = open_run(levelled.workdir)
+  middle = open_run(levelled.workdir / 'stages' / 'level')
+  top = open_run(levelled.workdir / 'stages' / 'level' / 'stages' / 'level')
+  sizes = [run.space.n_trained for run in (top, middle, model)]
+  assert sizes[:2] == [4, 16] and sizes[2] > 80
+  assert top.selected_by == 'exact'
+  assert middle.selected_by == 'shortlist=16'  # 6 of 4 clusters of 4
+  assert model.selected_by.startswith('shortlist=')
+  (first,) = middle.predict(TEXTS[:1], 1)
+  assert first[0].id.startswith('level 1, cluster ')
+  assert len(model.predict(TEXTS, 5)[0]) == 5
+
+
+def test_other_clusters_have_other_ids(levelled):
+  corpus, levels = levelled.corpus, levels_of(levelled)
+  ids = [level_corpus(corpus, levels)[0].label_space.ids for _ in range(2)]
+  assert list(ids[0]) == list(ids[1])
+  levels.parents[-1][:] = np.roll(levels.parents[-1], 1)
+  others = level_corpus(corpus, levels)[0].label_space.ids
+  assert not set(ids[0]) & set(others)
+
+
+@pytest.mark.thorough
+def test_first_rows_are_those_of_linear_classifiers(levelled, tmp_path):
+  from sklearn.svm import LinearSVC
+
+  from xjax.models.neural.bootstrap import fitted_rows
+  from xjax.train.batches.candidates import TrainShortlists
+
+  rng = np.random.default_rng(0)
+  vectors = rng.normal(size=(80, 5)).astype(np.float32)
+  label = (vectors[:, 0] > 0) * 2 + (vectors[:, 1] > 0.3)
+  gold = Ragged.of(label[:, None])
+  children = np.int32([[0, 1], [2, 3], [4, PAD]])
+  parents = np.int32([0, 0, 1, 1, 2])
+  nodes = np.tile(np.int32([0, 1]), (80, 1))
+  lists = TrainShortlists(nodes, 2, children, parents)
+  kernel, bias = fitted_rows(vectors, gold, lists, seed=0, workers=1)
+  assert not kernel[4].any() and bias[4] == -1
+  for i in range(4):
+    svm = LinearSVC(C=1, tol=1e-6, max_iter=100_000)
+    svm.fit(vectors, label == i)
+    ours = vectors @ kernel[i] + bias[i]
+    theirs = svm.decision_function(vectors)
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.99
+  config = by_levels(sizes=(16,), bootstrap=True)
+  result = fit(config, tmp_path)
+  plain = fit(by_levels(sizes=(16,)), tmp_path / 'plain')
+  ours, theirs = (x.metrics['dev']['xjax']['all'] for x in (result, plain))
+  assert ours['RP@5'] != theirs['RP@5']
+
+
+def test_clusters_are_gold_where_their_labels_are(levelled):
+  from xjax.data.load import read_corpus
+
+  config = by_levels()
+  corpus = read_corpus(config.data, config.seed)
+  levels = levels_of(levelled)
+  middle, costs = level_corpus(corpus, levels)
+  gold = corpus.splits['train'].gold
+  for row in range(len(gold)):
+    expected, counts = np.unique(
+      levels.parents[-1][gold[row]], return_counts=True
+    )
+    np.testing.assert_array_equal(middle.splits['train'].gold[row], expected)
+    np.testing.assert_array_equal(costs[row], counts)
+  labels = open_run(levelled.workdir / 'stages' / 'level').workdir.levels
+  assert labels.exists()
+  top, sums = level_corpus(middle, load_levels(labels), costs)
+  total = np.add.reduceat(sums.values, sums.indptr[:-1][sums.lengths > 0])
+  assert total.tolist() == gold.lengths[gold.lengths > 0].tolist()
+  assert len(top.label_space) == 4
+
+
+def levels_of(result):
+  return load_levels(Workdir.at(result.workdir).levels)
+
+
+def all_logits(predictor):
+  """Returns the logits of all labels of a model for TEXTS, [N, L]."""
+  scorer, n = predictor.scorer, predictor.n_labels
+  plain = NeuralScorer(
+    scorer._graphdef, scorer.params, scorer.mesh, n, reader=scorer.reader
+  )
+  lists = plain.rank(Documents(TEXTS), Query(n))
+  logits_NL = np.full((len(TEXTS), n), np.nan)
+  np.put_along_axis(logits_NL, lists.ids_GNK[0], lists.scores_GNK[0], 1)
+  return logits_NL
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize('loss', [BCEConfig(), SquaredHingeConfig()])
+def test_with_all_clusters_scores_are_products_over_paths(loss, tmp_path):
+  config = by_levels(kept=16)
+  config.train.loss = loss
+  result = fit(config, tmp_path / 'run')
+  folder, model = result.workdir, open_run(result.workdir)
+  logs_NC, levels = 0.0, levels_of(result)
+  stages = folder / 'stages' / 'level' / 'stages' / 'level', folder / 'stages'
+  for level, path in enumerate((stages[0], stages[1] / 'level', folder)):
+    z = all_logits(open_run(path))
+    is_hinge = isinstance(loss, SquaredHingeConfig)
+    own = -(np.maximum(0, 1 - z) ** 3) if is_hinge else -np.logaddexp(0, -z)
+    if level:
+      logs_NC = logs_NC[:, levels.parents[level]]
+    logs_NC = logs_NC + own
+  scores_NL = logs_NC
+  if not is_hinge:
+    scores_NL = logs_NC - np.log(-np.expm1(logs_NC))
+  lists = model.rank(Documents(TEXTS), Query(model.n_labels))
+  ids, scores = lists.ids_GNK[0], lists.scores_GNK[0]
+  assert (np.sort(ids, axis=1) == np.arange(model.n_labels)).all()
+  wanted = np.take_along_axis(scores_NL, ids, axis=1)
+  np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.thorough
+def test_no_gold_label_is_lost_in_training(devices, levelled, tmp_path):
+  from xjax.data.load import read_corpus
+  from xjax.models.neural.proposals import new_proposals
+  from xjax.train.preemption import Preemption
+
+  config = by_levels()
+  shutil.copytree(levelled.workdir, tmp_path / 'run')
+  corpus = read_corpus(config.data, config.seed)
+  folder = Workdir.at(tmp_path / 'run')
+  with Preemption() as preemption:
+    run = Run(config, folder, preemption)
+    lists = new_proposals(corpus, run).shortlists
+  gold = corpus.splits['train'].gold
+  rows = np.arange(len(gold), dtype=np.int32)
+  positives = gold.padded(rows, int(gold.lengths.max()), PAD)
+  shortlist = lists.of(rows, positives, np.random.default_rng(0))
+  assert (shortlist.gold_BA.sum(axis=1) == gold.lengths).all()
+  assert (shortlist.ids_BA != PAD).sum() > 5 * gold.lengths.sum()
+
+
+@pytest.mark.thorough
+def test_the_evaluation_has_the_recall_of_each_level(levelled):
+  size = open_run(levelled.workdir).selected_by.replace('=', ' recall@')
+  by_slice = recalls(levelled)
+  assert {'all', 'few'} <= by_slice.keys()
+  for name, levels in by_slice.items():
+    assert list(levels) == [size, 'level 1 recall@6', 'level 0 recall@4']
+    labels, middle, top = levels.values()
+    assert labels == middle <= top <= 1
+    assert (name == 'held_out') == (labels == 0)

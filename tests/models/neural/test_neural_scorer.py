@@ -1,0 +1,265 @@
+import dataclasses
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.mesh import DATA, LABEL, padded_labels, put_batch, put_labels
+from xjax.core.ranking import Query, RankWeights
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.losses.bce import bce
+from xjax.models.neural import neural_scorer
+from xjax.models.neural.neural_model import NeuralModel
+from xjax.models.neural.neural_scorer import NeuralScorer
+from xjax.networks.batch import TokenBatch
+from xjax.networks.encoders.bigru import BiGRUConfig
+from xjax.networks.encoders.layers import EmbeddingConfig
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.text_model import build, smoothed_priors
+
+L, VOCABULARY = 150, 40
+MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
+CONFIG = NeuralModel(
+  EmbeddingConfig(dim=6, init_scale=1.0),
+  BiGRUConfig(units=5),
+  head=LabelAttentionConfig(chunk=64),
+)
+
+
+def mesh_of(data, label):
+  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
+  return jax.sharding.Mesh(devices, (DATA, LABEL))
+
+
+def draw(tokens=7):
+  rng = np.random.default_rng(0)
+  lengths = np.array([7, 6, 1, 3, 7, 2, 5, 0], np.int32)
+  tokens_BT = rng.integers(2, VOCABULARY, (8, 7)).astype(np.int32)
+  tokens_BT[np.arange(7) >= lengths[:, None]] = 0
+  positives = rng.integers(0, L, (8, 4)).astype(np.int32)
+  positives[:, 3] = PAD
+  return TokenBatch(
+    tokens_BT=np.pad(tokens_BT, [(0, 0), (0, tokens - 7)]),
+    lengths_B=lengths,
+    positives_BP=positives,
+    mask_B=lengths > 0,
+    doc_B=np.arange(8, dtype=np.int32),
+  )
+
+
+def made(mesh, dtype=jnp.float32):
+  with jax.set_mesh(mesh):
+    model = build(
+      CONFIG,
+      vocab_size=VOCABULARY,
+      n_labels=L,
+      label_priors=smoothed_priors(np.arange(L), 500),
+      dtype=dtype,
+      rngs=nnx.Rngs(0),
+    )
+    return nnx.split(model)
+
+
+def scorer(mesh, **given):
+  graphdef, params = made(mesh, **given)
+  return NeuralScorer(graphdef, params, mesh, L)
+
+
+def ranker(ours, k, **filters):
+  return ours.batch_ranker(Documents([''] * 8), Query(k, **filters))
+
+
+def topk(ours, batch, k, **filters):
+  lists = ranker(ours, k, **filters)(batch)
+  return lists.ids_GNK, lists.scores_GNK
+
+
+def differentiated(mesh, seed):
+  """(jitted function of parameters and batch, parameters) on a mesh."""
+  graphdef, params = made(mesh)
+
+  @jax.jit
+  @jax.value_and_grad
+  def run(params, batch):
+    rngs = None if seed is None else nnx.Rngs(dropout=jax.random.key(seed))
+    return nnx.merge(graphdef, params).loss(batch, bce, rngs)
+
+  return run, params
+
+
+@functools.cache
+def gradients(shape, seed):
+  """Loss and gradients on a mesh; seed None: no dropout."""
+  mesh = mesh_of(*shape)
+  run, params = differentiated(mesh, seed)
+  with jax.set_mesh(mesh):
+    found = jax.block_until_ready(run(params, put_batch(draw(), mesh)))
+  return jax.tree.map(np.asarray, found)
+
+
+@pytest.mark.parametrize('mesh', MESHES[1:])
+def test_meshes_agree(mesh):
+  loss, d_params = gradients(mesh, 0)
+  expected, d_expected = gradients((1, 1), 0)
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
+    d_params,
+    d_expected,
+  )
+
+
+@pytest.mark.parametrize('mesh', [(8, 1), (2, 4)])
+def test_no_device_sees_the_documents_of_others(mesh):
+  mesh = mesh_of(*mesh)
+  run, params = differentiated(mesh, 0)
+  with jax.set_mesh(mesh):
+    text = run.lower(params, put_batch(draw(), mesh)).compile().as_text()
+  assert 'all-reduce' in text  # the gradients' sums
+  for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
+    assert exchange not in text
+
+
+def test_gradient_is_the_slope():
+  loss, d_params = gradients((1, 1), None)
+  graphdef, params = made(mesh_of(1, 1))
+  rng = np.random.default_rng(3)
+  direction = jax.tree.map(
+    lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), params
+  )
+
+  @jax.jit
+  def at(step):
+    moved = jax.tree.map(lambda x, d: x + step * d, params, direction)
+    return nnx.merge(graphdef, moved).loss(
+      jax.tree.map(jnp.asarray, draw()), bce
+    )
+
+  with jax.set_mesh(mesh_of(1, 1)):
+    slope = (at(5e-3) - at(-5e-3)) / 1e-2
+    np.testing.assert_allclose(at(0.0), loss, rtol=1e-6)
+  products = jax.tree.map(lambda a, b: (a * b).sum(), d_params, direction)
+  np.testing.assert_allclose(slope, sum(jax.tree.leaves(products)), rtol=2e-2)
+
+
+def test_dropout_follows_the_key():
+  losses = [float(gradients((1, 1), seed)[0]) for seed in (None, 0, 1)]
+  assert len(set(losses)) == 3
+
+
+def test_a_document_does_not_depend_on_its_batch():
+  mesh = mesh_of(1, 1)
+  ours = scorer(mesh)
+  batch = draw()
+  _, together = topk(ours, batch, L)
+  _, longer = topk(ours, draw(tokens=12), L)
+  np.testing.assert_allclose(together, longer, atol=1e-5)
+  for row, n in ((0, 7), (2, 1), (3, 3)):
+    alone = jax.tree.map(lambda x, row=row: x[row : row + 1], batch)
+    alone = dataclasses.replace(alone, tokens_BT=alone.tokens_BT[:, :n])
+    _, scores = topk(ours, alone, L)
+    np.testing.assert_allclose(scores[:, 0], together[:, row], atol=1e-5)
+
+
+@pytest.mark.parametrize('mesh', MESHES[1:])
+def test_scorers_agree(mesh):
+  masks = (np.arange(L + 9) % 2 == 0, np.arange(L + 9) >= L)
+  ids, scores = topk(scorer(mesh_of(*mesh)), draw(), 6, slices=masks)
+  expected = topk(scorer(mesh_of(1, 1)), draw(), 6, slices=masks)
+  assert isinstance(ids, np.ndarray) and ids.shape == (3, 8, 6)
+  np.testing.assert_allclose(scores, expected[1], atol=1e-5)
+  np.testing.assert_array_equal(ids[2], PAD)  # no label of this model
+  # Where neighbours are apart, the labels are the same as well.
+  padded = np.pad(expected[1][:2], [(0, 0), (0, 0), (1, 1)], constant_values=9)
+  apart = np.abs(np.diff(padded)) > 1e-4
+  apart = apart[..., 1:] & apart[..., :-1]
+  assert apart.mean() > 0.9
+  np.testing.assert_array_equal(ids[:2][apart], expected[0][:2][apart])
+
+
+def test_scorer_takes_weights_and_allowed_labels():
+  ours = scorer(mesh_of(2, 4))
+  allowed_BL = np.zeros((8, L + 3), bool)
+  allowed_BL[np.arange(8), np.arange(8) + 20] = True
+  weights = RankWeights(np.ones(L + 3, np.float32))
+  ids, _ = topk(ours, draw(), 2, weights=weights, allowed=allowed_BL)
+  np.testing.assert_array_equal(ids[0, :, 0], np.arange(8) + 20)
+  np.testing.assert_array_equal(ids[0, :, 1], PAD)
+  assert ours.score_kind == ScoreKind.LOGIT
+
+
+def test_filters_go_to_the_devices_once(monkeypatch):
+  mesh = mesh_of(2, 4)
+  ours, put = scorer(mesh), []
+
+  def spy(rows, sharding):
+    put.append(put_labels(rows, sharding))
+    return put[-1]
+
+  monkeypatch.setattr(neural_scorer, 'put_labels', spy)
+  even, odd = np.arange(L) % 2 == 0, np.arange(L) % 2 == 1
+  weights = RankWeights(np.linspace(0.1, 1, L))
+  filters = {'weights': weights, 'slices': (even, odd)}
+  rank = ranker(ours, 3, **filters, allowed=odd)
+  for _ in range(2):
+    first = rank(draw()).ids_GNK
+  assert len(put) == 3
+  assert {x.sharding.spec for x in put} == {jax.P(LABEL)}
+  assert {x.shape for x in put} == {(padded_labels(L),)}
+  assert ours._topk._cache_size() == 1
+  ids, _ = topk(ours, draw(), 3, **filters, allowed=even)
+  assert len(put) == 6 and ours._topk._cache_size() == 1
+  assert set((first[0] % 2).ravel()) == {1} and set((ids[0] % 2).ravel()) == {0}
+  with pytest.raises(
+    ValueError,
+    match=f'the length 149, which is less than the number of labels, {L}',
+  ):
+    topk(ours, draw(), 3, allowed=even[:-1])
+
+
+def test_one_trace_per_shape():
+  ours = scorer(mesh_of(1, 1))
+  for tokens in (7, 12, 7, 12):
+    topk(ours, draw(tokens), 3)
+  assert ours._topk._cache_size() == 2
+
+
+def test_bfloat16_activations():
+  mesh = mesh_of(1, 1)
+  graphdef, params = made(mesh, dtype=jnp.bfloat16)
+  batch = jax.tree.map(jnp.asarray, draw())
+  with jax.set_mesh(mesh):
+    run = jax.value_and_grad(lambda p: nnx.merge(graphdef, p).loss(batch, bce))
+    loss, d_params = jax.jit(run)(params)
+    features = nnx.merge(graphdef, params).features(batch)
+  expected, d_expected = gradients((1, 1), None)
+  assert features.hidden_BTD.dtype == jnp.bfloat16
+  np.testing.assert_allclose(loss, expected, rtol=0.02)
+  found, wanted = (
+    np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+    for tree in (d_params, d_expected)
+  )
+  assert found.dtype == np.float32
+  cosine = found @ wanted / np.linalg.norm(found) / np.linalg.norm(wanted)
+  assert cosine > 0.99
+
+
+def test_recall_reaches_the_selection(monkeypatch):
+  mesh = mesh_of(1, 1)
+  graphdef, params = made(mesh)
+
+  class Asked(Exception):
+    pass
+
+  def spy(*given, recall, **others):
+    raise Asked(recall)
+
+  monkeypatch.setattr(neural_scorer, 'head_topk', spy)
+  for given, recall in (({}, 1.0), ({'recall': 0.5}, 0.5)):
+    asked = NeuralScorer(graphdef, params, mesh, L, **given)
+    with pytest.raises(Asked, match=f'^{recall}'):
+      topk(asked, draw(), 3)

@@ -1,0 +1,342 @@
+"""Runs that rank the labels of another run, or of clusters."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from tests.fixtures.kills import (
+  assert_about_the_same_dev,
+  assert_same_dev,
+  kill,
+  kill_training,
+)
+from tests.fixtures.shortlist_runs import (
+  TEXTS,
+  assert_warm_compiles_nothing,
+  by_levels,
+  recalls,
+  reranker,
+)
+from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.mesh_config import MeshConfig
+from xjax.judge.predictions import Predictions
+from xjax.models.config_check import check_config
+from xjax.models.config_json import from_json, to_json
+from xjax.models.contract import Config
+from xjax.models.neural import proposals
+from xjax.models.neural.level_stages import level_config
+from xjax.models.neural.shortlists import (
+  AllLabels,
+  RunShortlist,
+  StageShortlist,
+)
+from xjax.models.shrink import shrink
+from xjax.models.trees import tree_model
+from xjax.networks.heads.label_attention import LabelAttentionConfig
+from xjax.networks.rows.update import FusedAdam
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+from xjax.train.optimizer_config import SWAConfig
+from xjax.train.run_record import RunClock, RunRecord
+from xjax.train.workdir import Workdir
+
+KINDS = ['reranked', pytest.param('levelled', marks=pytest.mark.thorough)]
+
+
+def test_only_labels_of_the_tree_are_ranked(reranked):
+  model = open_run(reranked.workdir)
+  tree = open_run(reranked.workdir / 'stages' / 'proposer')
+  assert model.selected_by == 'shortlist=20'
+  for ours, theirs in zip(model.predict(TEXTS, 20), tree.predict(TEXTS, 20)):
+    assert {x.id for x in ours} == {x.id for x in theirs}
+    assert ours != theirs
+
+
+def test_with_a_large_prior_the_order_is_that_of_the_tree(reranked, tmp_path):
+  shutil.copytree(reranked.workdir, tmp_path / 'run')
+  config = reranker()
+  config.model.shortlist.prior = 1e6
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics != reranked.metrics  # the run is judged again
+  ours, theirs = (
+    open_run(path).predict(TEXTS, 20)
+    for path in (tmp_path / 'run', reranked.workdir / 'stages' / 'proposer')
+  )
+  for one, other in zip(ours, theirs):
+    assert [x.id for x in one] == [x.id for x in other]
+
+
+def test_a_finished_run_is_copied(reranked, tmp_path):
+  source = tmp_path / 'source'
+  shutil.copytree(reranked.workdir / 'stages' / 'proposer', source)
+  config = reranker()
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics == reranked.metrics
+  shutil.rmtree(source)
+  again = open_run(tmp_path / 'run').predict(TEXTS, 3)
+  assert again == open_run(reranked.workdir).predict(TEXTS, 3)
+
+
+def test_the_labels_of_an_unfinished_run_are_not_ranked(reranked, tmp_path):
+  source = tmp_path / 'source'
+  shutil.copytree(reranked.workdir / 'stages' / 'proposer', source)
+  RunClock(Workdir.at(source)).save(RunRecord())
+  config = reranker()
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
+  with pytest.raises(ConfigError, match=f'{source} is not finished'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_saved_model_has_its_stages(kind, request, tmp_path):
+  from xjax import load as load_model
+
+  workdir = request.getfixturevalue(kind).workdir
+  model = load_model(workdir)
+  model.save(tmp_path / 'saved')
+  saved = load_model(tmp_path / 'saved')
+  assert saved.predict(TEXTS, k=3) == model.predict(TEXTS, k=3)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_damaged_stage_is_an_error(kind, request, tmp_path):
+  workdir = request.getfixturevalue(kind).workdir
+  shutil.copytree(workdir, tmp_path / 'run')
+  stage = 'proposer' if kind == 'reranked' else 'level'
+  digests = tmp_path / 'run' / 'stages' / stage / 'digests.json'
+  digests.write_text(digests.read_text() + ' ')
+  with pytest.raises(DataError, match='digests.json'):
+    open_run(tmp_path / 'run')
+
+
+def test_the_evaluation_says_how_many_gold_labels_are_on_shortlists(
+  reranked,
+):
+  lists = Predictions.load(reranked.paths['dev'] / 'predictions.npz')
+  for name, found in recalls(reranked).items():
+    mask_L = lists.masks[name]
+    golds = [gold[mask_L[gold]] for gold in lists.gold]
+    shares = [
+      np.isin(gold, ids).mean()
+      for gold, ids in zip(golds, lists.lists[name].ids)
+      if len(gold)
+    ]
+    assert found == {'shortlist recall@20': pytest.approx(np.mean(shares))}
+  assert {'all', 'few'} <= recalls(reranked).keys()
+
+
+@pytest.fixture(scope='module')
+def copied(reranked):
+  """A run that ranks the labels of a copied run, as `reranked` does."""
+  return reranked
+
+
+KILLS = {
+  'loop 0': lambda patch: kill_training(patch, 0),
+  'loop 1': lambda patch: kill_training(patch, 1),
+  'loop 2': lambda patch: kill_training(patch, 2),
+  'rows 0': lambda patch: kill(patch, proposals, 'fitted_rows', 0),
+  'rows 1': lambda patch: kill(patch, proposals, 'fitted_rows', 1),
+  'list 0': lambda patch: kill(patch, proposals, 'write_npz', 0),
+  'list 1': lambda patch: kill(patch, proposals, 'write_npz', 1, after=True),
+  'tree': lambda patch: kill(patch, tree_model, 'fit_tree'),
+}
+
+
+@pytest.mark.parametrize(
+  ('kind', 'place'),
+  [
+    ('reranked', 'loop 0'),
+    *(
+      pytest.param(kind, place, marks=pytest.mark.thorough)
+      for kind, places in (
+        ('reranked', ['tree']),
+        ('copied', ['loop 0', 'list 0']),
+        ('levelled', ['loop 0', 'loop 1', 'loop 2']),
+        ('bootstrapped', sorted(KILLS.keys() - {'tree'})),
+      )
+      for place in places
+    ),
+  ],
+)
+def test_a_killed_run_ends_where_an_uninterrupted_run_does(
+  kind, place, request, tmp_path, monkeypatch
+):
+  whole = request.getfixturevalue(kind)
+
+  def config():
+    if kind in ('levelled', 'bootstrapped'):
+      return by_levels(bootstrap=kind == 'bootstrapped')
+    config = reranker()
+    if kind == 'copied':
+      source = str(whole.workdir / 'stages' / 'proposer')
+      config.model.shortlist = RunShortlist(20, 2.0, workdir=source)
+    return config
+
+  with monkeypatch.context() as patch, pytest.raises(Preempted):
+    KILLS[place](patch)
+    fit(config(), tmp_path / 'run')
+  result = fit(config(), tmp_path / 'run')
+  assert result.metrics == whole.metrics
+  assert_same_dev(result, whole)
+  ours, theirs = (
+    open_run(x).scorer.params for x in (tmp_path / 'run', whole.workdir)
+  )
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.parametrize(
+  'more',
+  [
+    {'head': LabelAttentionConfig()},
+    {'rows': FusedAdam()},
+    pytest.param(
+      {'head': LabelAttentionConfig(), 'rows': FusedAdam()},
+      marks=pytest.mark.thorough,
+    ),
+  ],
+)
+def test_other_heads_and_rules_are_trained_on_shortlists(more, tmp_path):
+  result = fit(reranker(**more), tmp_path)
+  assert result.metrics['dev']['xjax']['all']['RP@5'] > 0.2
+
+
+@pytest.mark.thorough
+def test_training_can_score_all_labels(tmp_path):
+  """The parameters are those of a run without shortlists."""
+  config = reranker()
+  config.model.shortlist.in_training = False
+  config.model.shortlist.size = 2  # too few for the gold labels of training
+  result = fit(config, tmp_path / 'run')
+  config.model.shortlist = AllLabels()
+  fit(config, tmp_path / 'all')
+  ours, theirs = (
+    open_run(tmp_path / name, 4).scorer.params for name in ('run', 'all')
+  )
+  jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+  assert open_run(tmp_path / 'run').selected_by == 'shortlist=2'
+  assert recalls(result)['all'].keys() == {'shortlist recall@2'}
+
+
+def test_a_document_with_more_gold_labels_is_an_error(tmp_path):
+  config = reranker()
+  config.model.shortlist.size = 2
+  with pytest.raises(ConfigError, match='shortlist.size=2: document .* has'):
+    fit(config, tmp_path / 'run')
+  few = by_levels(kept=1)
+  with pytest.raises(ConfigError, match='shortlist.kept=1: document .* has'):
+    fit(few, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_run_with_other_labels_is_an_error(reranked, tmp_path):
+  config = reranker()
+  source = reranked.workdir / 'stages' / 'proposer'
+  config.model.shortlist = RunShortlist(20, 2.0, workdir=str(source))
+  config.data.corpus_seed = 5
+  with pytest.raises(ConfigError, match='use a run with the same labels'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_fault_of_the_proposer_is_found_before_the_first_write(
+  stage, tmp_path
+):
+  train = dataclasses.replace(stage.train, rates=('no_such/*=0.5',))
+  wrong = dataclasses.replace(stage, train=train)
+  config = reranker()
+  config.model.shortlist.stage = wrong
+  message = r'config\.model\.shortlist\.stage\.train\.rates'
+  with pytest.raises(ConfigError, match=message):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_proposer_does_not_change_after_the_run_has_used_it(
+  reranked, tmp_path
+):
+  shutil.copytree(reranked.workdir, tmp_path / 'run')
+  config = reranker()
+  config.model.shortlist.stage.model.beam = 40
+  message = r'config\.model\.shortlist\.stage\.model\.beam: '
+  with pytest.raises(ConfigError, match=message):
+    fit(config, tmp_path / 'run')
+  config = reranker()
+  config.model.shortlist.stage.train.workers = 1
+  assert fit(config, tmp_path / 'run').metrics == reranked.metrics
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+  ('kind', 'make'), [('reranked', reranker), ('levelled', by_levels)]
+)
+def test_a_mesh_trains_the_same_model(kind, make, request, devices, tmp_path):
+  whole, config = request.getfixturevalue(kind), make()
+  config.mesh = MeshConfig(data=2, label=2)
+  with devices(4):
+    result = fit(config, tmp_path / 'run')
+  assert_about_the_same_dev(result, whole)
+
+
+@pytest.mark.parametrize('metric', ['few/RP@5', 'all/nDCG@5'])
+def test_levels_of_clusters_have_no_slices(metric):
+  config = by_levels()
+  config.train.best_metric = metric
+  above = level_config(config)
+  assert above.train.best_metric == 'all/' + metric.partition('/')[2]
+  check_config(above)
+
+
+def test_weights_must_be_averaged_at_each_level():
+  config = by_levels()
+  config.train.steps = 9
+  config.train.average = SWAConfig(start=3)
+  message = (
+    r'shortlist\.steps=\(3, 4\): config\.train\.average\.start=3: must be '
+    'below the steps of a level=3'
+  )
+  with pytest.raises(ConfigError, match=message):
+    check_config(config)
+
+
+def test_a_warm_model_compiles_nothing_more(levelled, compiled):
+  assert_warm_compiles_nothing(open_run(levelled.workdir), compiled)
+
+
+def test_faults_are_found_before_anything_is_written(reranked, tmp_path):
+  config = reranker()
+  config.model.shortlist = RunShortlist(20, 2.0)
+  with pytest.raises(ConfigError, match="shortlist.workdir='': set it to"):
+    check_config(config)
+  config.model.shortlist.workdir = str(tmp_path / 'none')
+  with pytest.raises(ConfigError, match='there is no run of xjax'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  config = reranker()
+  config.data.zones = ('title',)
+  config.model.shortlist = RunShortlist(
+    20, 2.0, workdir=str(reranked.workdir / 'stages' / 'proposer')
+  )
+  with pytest.raises(ConfigError, match='choose all zones that a run reads'):
+    fit(config, tmp_path / 'run')
+  config = by_levels()
+  config.model.shortlist.steps = (3,)
+  with pytest.raises(ConfigError, match='shortlist.steps=.3,.: must have'):
+    check_config(config)
+  config = by_levels()
+  config.model.shortlist.levels.sizes = config.model.shortlist.steps = ()
+  with pytest.raises(ConfigError, match='levels.sizes=..: must have at least'):
+    check_config(config)
+
+
+def test_configs_are_saved_and_shrunk():
+  for config in (reranker(), by_levels()):
+    assert from_json(to_json(config), Config) == config
+  config = reranker()
+  config.model.shortlist = RunShortlist(20, 2.0, workdir='somewhere')
+  assert isinstance(shrink(config).model.shortlist, StageShortlist)

@@ -1,0 +1,191 @@
+"""Boosted trees rank pairs, and are saved and loaded."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.pair_features import NONE as NO_FEATURE
+from xjax.models.stack.ranker import RankerData
+
+NAMES = 'tree:score', 'knn:score', 'label:words'
+CONFIG = BoostedTrees(trees=10, leaves=8, rate=0.3, least_pairs=5)
+RNG = np.random.default_rng(0)
+PAIRS = RNG.normal(size=(2000, 3)).astype(np.float32)
+PAIRS[RNG.random(PAIRS.shape) < 0.2] = np.nan
+# A pair is gold if a proposer lists it with a positive score, or none lists it
+# and its label has a long name.
+FIRST, SECOND, THIRD = PAIRS.T
+NONE = np.isnan(FIRST) & np.isnan(SECOND)
+GOLD = (FIRST > 0) | (SECOND > 0) | (NONE & (THIRD > 0))
+
+
+def data_of(features_XF=PAIRS, gold_X=GOLD, names=NAMES):
+  lengths_N = np.full(len(gold_X) // 10, 10)
+  return RankerData(features_XF, gold_X, lengths_N, names)
+
+
+def fitted(config=CONFIG, seed=3, workers=1, between=lambda: None, data=None):
+  return config.fit(data or data_of(), seed, workers, between)
+
+
+@pytest.fixture(scope='module')
+def ranker():
+  return fitted()
+
+
+@pytest.fixture
+def path(ranker, tmp_path):
+  ranker.save(tmp_path / 'ranker.txt')
+  return tmp_path / 'ranker.txt'
+
+
+def test_a_rule_is_learned(ranker):
+  scores = ranker.scores(PAIRS)
+  assert scores.dtype == np.float32 and scores.shape == (2000,)
+  assert ((scores > 0) == GOLD).mean() > 0.97
+
+
+def test_a_feature_that_does_not_exist_is_smaller_than_all_numbers():
+  """No pair of the lesson lacks a feature here."""
+  whole = np.nan_to_num(PAIRS)
+  ranker = fitted(data=data_of(whole, whole[:, 0] > -1))
+  rows = np.zeros((3, 3), np.float32)
+  rows[:, 0] = NO_FEATURE, -4, 0
+  none, small, large = ranker.scores(rows)
+  assert none == small < 0 < large
+
+
+def test_a_ranker_depends_on_the_seed_alone(ranker):
+  assert fitted().scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
+  assert (fitted(seed=4).scores(PAIRS) != ranker.scores(PAIRS)).any()
+
+
+def test_the_score_is_the_mean_of_models(ranker):
+  one = dataclasses.replace(CONFIG, models=1)
+  alone = [fitted(one, seed).scores(PAIRS) for seed in (6, 7)]
+  assert (alone[0] != alone[1]).any()
+  np.testing.assert_allclose(ranker.scores(PAIRS), sum(alone) / 2, atol=1e-5)
+
+
+def test_models_that_would_be_equal_are_an_error():
+  alike = dataclasses.replace(CONFIG, feature_share=1.0, pair_share=1.0)
+  [error] = alike.faults(None, 'config.ranker')
+  assert 'config.ranker.models=2: must be 1' in error
+  assert not [*dataclasses.replace(alike, models=1).faults(None, '')]
+
+
+def test_workers_do_not_change_the_ranker(tmp_path):
+  config = BoostedTrees(trees=2, leaves=8, least_pairs=5)
+  rankers = [fitted(config, workers=workers) for workers in (1, 2)]
+  one, two = (ranker.scores(PAIRS).tobytes() for ranker in rankers)
+  assert one == two
+  for number, ranker in enumerate(rankers):
+    ranker.save(tmp_path / f'{number}.txt')
+  one, two = ((tmp_path / f'{x}.txt').read_bytes() for x in range(2))
+  assert one == two
+
+
+def test_a_loaded_ranker_scores_the_same(ranker, path, tmp_path):
+  loaded = CONFIG.load(path, NAMES)
+  assert loaded.scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
+  np.testing.assert_array_equal(
+    loaded.contributions(PAIRS[:9]), ranker.contributions(PAIRS[:9])
+  )
+  loaded.save(tmp_path / 'again.txt')
+  again = CONFIG.load(tmp_path / 'again.txt', NAMES)
+  assert again.scores(PAIRS).tobytes() == ranker.scores(PAIRS).tobytes()
+
+
+def test_the_score_of_a_pair_does_not_depend_on_other_pairs(ranker):
+  alone = [ranker.scores(PAIRS[row : row + 1])[0] for row in range(20)]
+  np.testing.assert_array_equal(ranker.scores(PAIRS)[:20], alone)
+
+
+def test_contributions_add_up_to_scores(ranker):
+  parts = ranker.contributions(PAIRS)
+  assert parts.shape == (2000, 4) and len(set(parts[:, -1])) == 1
+  np.testing.assert_allclose(parts.sum(axis=1), ranker.scores(PAIRS), rtol=1e-5)
+  at = np.nanargmax(np.where(np.isnan(SECOND), FIRST, np.nan))
+  assert parts[at, :-1].argmax() == 0
+
+
+def test_no_pairs_have_no_scores(ranker):
+  assert ranker.scores(PAIRS[:0]).shape == (0,)
+  assert ranker.contributions(PAIRS[:0]).shape == (0, 4)
+
+
+def test_pairs_without_a_gold_label_are_ranked_last(tmp_path):
+  ranker = fitted(data=data_of(gold_X=np.zeros(2000, bool)))
+  assert (ranker.scores(PAIRS) < -10).all()
+  ranker.save(tmp_path / 'ranker.txt')
+  loaded = CONFIG.load(tmp_path / 'ranker.txt', NAMES)
+  np.testing.assert_array_equal(loaded.scores(PAIRS), ranker.scores(PAIRS))
+
+
+def test_features_of_like_names_are_apart():
+  names = 'a:over best', 'a_over:best', 'label:words'
+  assert len(fitted(data=data_of(names=names)).scores(PAIRS)) == 2000
+
+
+class Stopped(Exception):
+  """Stands for a signal to stop."""
+
+
+def test_training_can_be_stopped():
+  calls = []
+
+  def between():
+    calls.append(len(calls))
+    if len(calls) == 3:
+      raise Stopped
+
+  with pytest.raises(Stopped):
+    fitted(between=between)
+  assert calls == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+  'names', [NAMES[:2], (*NAMES, 'more'), NAMES[::-1], ('tree:rank', *NAMES[1:])]
+)
+def test_a_file_with_other_features_is_an_error(path, names):
+  with pytest.raises(DataError, match='ranker.txt: has other features'):
+    CONFIG.load(path, names)
+
+
+@pytest.mark.parametrize('share', [0, 0.01, 0.3, 0.7, 0.99])
+def test_a_file_that_is_cut_short_is_an_error(path, share):
+  text = path.read_text()
+  path.write_text(text[: int(share * len(text))])
+  with pytest.raises(DataError, match='ranker.txt'):
+    CONFIG.load(path, NAMES)
+
+
+@pytest.mark.parametrize(
+  'pattern, other',
+  [
+    ('left_child=[-0-9]+', 'left_child=99999'),
+    ('split_feature=[0-9]+', 'split_feature=99'),
+    ('leaf_value=', 'leaf_value=x'),
+    ('num_leaves=[0-9]+', 'num_leaves=900'),
+    ('num_cat=0', 'num_cat=3'),
+    ('Tree=1\n', 'Tre'),
+  ],
+)
+def test_a_damaged_file_is_an_error(path, pattern, other):
+  text, n = re.subn(pattern, other, path.read_text(), count=1)
+  assert n
+  path.write_text(text)
+  with pytest.raises(DataError, match='ranker.txt'):
+    CONFIG.load(path, NAMES)
+
+
+def test_a_missing_file_and_bytes_are_an_error(path, tmp_path):
+  with pytest.raises(DataError, match='missing.txt: cannot be read'):
+    CONFIG.load(tmp_path / 'missing.txt', NAMES)
+  path.write_bytes(b'\xff\xfe\x00')
+  with pytest.raises(DataError, match='ranker.txt: cannot be read'):
+    CONFIG.load(path, NAMES)

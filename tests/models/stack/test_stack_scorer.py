@@ -1,0 +1,288 @@
+"""Tests that a ranker orders the labels that several models propose."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.models.ensemble.test_average import Table, ranked, rows_of
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.schema import Label, LabelSpace
+from xjax.models.scorer import Scorer
+from xjax.models.stack.pair_features import (
+  NONE as FEATURE_NONE,
+  PairFeatures,
+)
+from xjax.models.stack.ranker import PairRanker
+from xjax.models.stack.stack_explanations import RunWords
+from xjax.models.stack.stack_pairs import Proposer, StackPairs
+from xjax.models.stack.stack_scorer import StackScorer
+
+L, DOCUMENTS = 30, 5
+NONE = -np.inf
+SIMPLE = PairFeatures(gaps=False, frequency=False, names=False, relatives=False)
+
+
+class Sums(PairRanker):
+  """Adds up features, rounded to halves, so that some pairs are tied."""
+
+  def scores(self, features_XF):
+    factors = 1 - 0.3 * np.arange(features_XF.shape[1])
+    known = np.where(features_XF == FEATURE_NONE, -1, features_XF)
+    return (np.round(2 * (known * factors).sum(axis=1)) / 2).astype(np.float32)
+
+  def contributions(self, features_XF):
+    raise NotImplementedError
+
+  def save(self, path):
+    raise NotImplementedError
+
+
+def stack_of(tables, depth=4, scored=7, features=SIMPLE, n_labels=L):
+  labels = [Label(f'{x}', parents=(f'{x // 2}',)) for x in range(n_labels)]
+  counts = np.maximum(np.arange(n_labels, dtype=np.int32) - 3, 0)
+  space = LabelSpace(labels, counts, 99, n_labels)
+  proposers = [
+    Proposer(table, depth, scored, number != 1, f'{number}')
+    for number, table in enumerate(tables)
+  ]
+  pairs = StackPairs.over(proposers, space, features)
+  reader = RunWords(SyntheticData())
+  return StackScorer(pairs, Sums(), reader, block=2)
+
+
+@pytest.fixture
+def tables():
+  """Two models of all labels, and one that knows fewer labels."""
+  rng = np.random.default_rng(0)
+  tables = [rng.normal(0, 3, (DOCUMENTS, n)) for n in (L, L, 20)]
+  tables[1][:, 4:] = NONE  # short lists
+  tables[2][3] = NONE  # an empty list
+  return list(map(Table, tables))
+
+
+def best_of(scores_L, n, *masks):
+  """Returns the n best labels of a table within masks, as a dictionary."""
+  inside = np.all([x[: len(scores_L)] for x in masks], axis=0)
+  labels = np.flatnonzero((scores_L > NONE) & inside)
+  labels = sorted(labels.tolist(), key=lambda x: -scores_L[x])[:n]
+  return {x: scores_L[x] for x in labels}
+
+
+def reference(
+  tables, document, k, weights=None, slices=(), allowed=None, depth=4, scored=7
+):
+  """Returns the lists of a document as [[(label, score), ...], ...]."""
+  every, unseen = np.ones(L, bool), np.arange(L) <= 3
+  inside = every if allowed is None else allowed
+  inside = inside[document] if inside.ndim == 2 else inside
+  masks = [*slices] if allowed is None else [every, *slices]
+  usual, permitted, others = set(), set(), set()
+  ranks, first, middle, known = [], [], [], []
+  for table in tables:
+    own = best_of(table.scores[document], scored, every)
+    ranks.append({x: place for place, x in enumerate(own)})
+    usual |= set(list(own)[:depth])
+    by_name = unseen & (table is not tables[1])
+    new = best_of(table.scores[document], scored, by_name)
+    usual |= set(list(new)[: min(depth, 10)])
+    own = own | new
+    first.append(own)
+    middle.append(own)
+    for number, mask in enumerate(masks):
+      more = best_of(table.scores[document], scored, inside, mask)
+      own = own | more
+      if allowed is not None and not number:
+        permitted |= set(list(more)[:depth])
+        middle[-1] = own
+      else:
+        others |= set(list(more)[: min(depth, 10)])
+    known.append(own)
+
+  def score(label):
+    row, lists = [], known
+    if label in usual | permitted:
+      lists = first if label in usual else middle
+    for own, places in zip(lists, ranks):
+      row += [own.get(label, math.nan), -places.get(label, math.nan)]
+    row.append(sum(label in places for places in ranks))
+    row = [float(FEATURE_NONE) if math.isnan(x) else x for x in row]
+    (z,) = Sums().scores(np.array([row], np.float32)).tolist()
+    if weights is None:
+      return z
+    weight = float(weights[label])
+    return (
+      math.log(weight) - math.log1p(math.exp(1 - 2 * z)) if weight else NONE
+    )
+
+  scores = {x: score(x) for x in sorted(usual | permitted | others)}
+  scores = {x: z for x, z in scores.items() if z > NONE}
+  lists = [
+    usual
+    if allowed is None
+    else (usual | permitted) & {*np.flatnonzero(inside)}
+  ]
+  lists += [{*np.flatnonzero(mask & inside)} for mask in slices]
+  return [
+    sorted(
+      ((x, z) for x, z in scores.items() if x in part),
+      key=lambda x: (-x[1], x[0]),
+    )[:k]
+    for part in lists
+  ]
+
+
+RNG = np.random.default_rng(1)
+MASKS = RNG.random(L) < 0.4, np.arange(L) >= 20, np.zeros(L, bool)
+FILTERS = {
+  'slices': {'slices': MASKS},
+  'allowed': {'allowed': RNG.random(L) < 0.4},
+  'allowed by document': {'allowed': RNG.random((DOCUMENTS, L)) < 0.4},
+  'weights': {'weights': RNG.integers(0, 3, L).astype(np.float32)},
+}
+FILTERS |= {
+  'none': {},
+  'all': {**FILTERS['slices'], **FILTERS['allowed'], **FILTERS['weights']},
+  'some': {**FILTERS['slices'], **FILTERS['allowed by document']},
+}
+
+
+def test_slices_do_not_change_the_list_over_all_labels(tables):
+  for allowed in (None, FILTERS['allowed']['allowed']):
+    stack = stack_of(tables)
+    ids, _ = ranked(stack, DOCUMENTS, 9, allowed=allowed)
+    more, _ = ranked(stack, DOCUMENTS, 9, slices=MASKS, allowed=allowed)
+    np.testing.assert_array_equal(ids[0], more[0])
+
+
+@pytest.mark.parametrize('k', [1, 5, 40])
+@pytest.mark.parametrize('name', FILTERS)
+@pytest.mark.parametrize('more', [0, 3])
+def test_lists_are_those_of_a_slow_search(tables, k, name, more):
+  """Filters may have more labels than the stack."""
+  filters = FILTERS[name]
+  longer = {
+    name: tuple(np.pad(x, (0, more), constant_values=True) for x in value)
+    if name == 'slices'
+    else np.pad(
+      value, [(0, 0)] * (value.ndim - 1) + [(0, more)], constant_values=True
+    )
+    for name, value in filters.items()
+  }
+  ids, scores = ranked(
+    stack_of(tables), DOCUMENTS, k, sigmoid=(2.0, -1.0), **longer
+  )
+  shape = 1 + len(filters.get('slices', ())), DOCUMENTS, k
+  assert ids.shape == scores.shape == shape
+  assert (ids.dtype, scores.dtype) == (np.int32, np.float32)
+  for document in range(DOCUMENTS):
+    wanted = reference(tables, document, k, **filters)
+    for list_, ids_K, scores_K in zip(
+      wanted, ids[:, document], scores[:, document]
+    ):
+      n = len(list_)
+      assert ids_K[:n].tolist() == [label for label, _ in list_]
+      np.testing.assert_allclose(
+        scores_K[:n], [z for _, z in list_], rtol=1e-5, atol=1e-6
+      )
+      assert (ids_K[n:] == PAD).all() and (scores_K[n:] == NONE).all()
+
+
+def scores_by_label(ids_BK, scores_BK):
+  return [
+    {label: z for label, z in zip(*row) if label != PAD}
+    for row in zip(ids_BK.tolist(), scores_BK.tolist())
+  ]
+
+
+def test_a_label_has_one_score_whatever_lists_are_asked_for(tables):
+  stack = stack_of(tables, features=PairFeatures())
+  alone = ranked(stack, DOCUMENTS, L)
+  known = scores_by_label(*(x[0] for x in alone))
+  ids, scores = ranked(stack, DOCUMENTS, L, slices=MASKS)
+  np.testing.assert_array_equal(ids[0], alone[0][0])
+  np.testing.assert_array_equal(scores[0], alone[1][0])
+  several = [ranked(stack, DOCUMENTS, L, slices=MASKS)]
+  several.append(ranked(stack, DOCUMENTS, L, slices=MASKS[:1]))
+  several.append(ranked(stack, DOCUMENTS, L, allowed=MASKS[0]))
+  for ids, scores in several:
+    in_call = [dict(x) for x in known]
+    for ids_BK, scores_BK in zip(ids, scores):
+      for own, seen in zip(scores_by_label(ids_BK, scores_BK), in_call):
+        for label, z in own.items():
+          assert seen.setdefault(label, z) == z
+    assert in_call != known  # other labels are listed too
+
+
+def test_a_document_is_ranked_as_it_is_alone(tables):
+  features = PairFeatures()
+  ids, scores = ranked(stack_of(tables, features=features), DOCUMENTS, 6)
+  for row in range(DOCUMENTS):
+    own = [Table(table.scores[row : row + 1]) for table in tables]
+    alone = ranked(stack_of(own, features=features), 1, 6)
+    np.testing.assert_array_equal(alone[0][0, 0], ids[0, row])
+    np.testing.assert_array_equal(alone[1][0, 0], scores[0, row])
+
+
+def test_ties_are_broken_by_label():
+  rows = np.full((1, 9), NONE)
+  rows[0, [7, 2, 5]] = 3.0
+  stack = stack_of(
+    [Table(rows)],
+    features=PairFeatures(
+      **dict.fromkeys(
+        ['ranks', 'gaps', 'frequency', 'names', 'relatives'], False
+      )
+    ),
+    n_labels=9,
+  )
+  ids, scores = ranked(stack, 1, 4)
+  assert ids.tolist() == [[[2, 5, 7, PAD]]]
+  assert len(set(scores[0, 0, :3].tolist())) == 1
+
+
+def test_nothing_is_proposed():
+  tables = [Table(np.full((2, L), NONE)) for _ in range(2)]
+  stack = stack_of(tables, features=PairFeatures())
+  ids, scores = ranked(stack, 2, 3, slices=MASKS, allowed=~MASKS[0])
+  assert ids.shape == (4, 2, 3)
+  assert (ids == PAD).all() and (scores == NONE).all()
+
+
+def test_features_of_pairs_are_those_that_ranked_them(tables):
+  pairs = stack_of(tables, features=PairFeatures()).pairs
+  documents = rows_of(DOCUMENTS)
+  proposed = pairs.of(documents)
+  assert proposed.usual.all() and (np.diff(proposed.keys) > 0).all()
+  np.testing.assert_array_equal(
+    pairs.features_of(documents, proposed.keys), proposed.features
+  )
+  with_slices = pairs.of(documents, MASKS)
+  assert not with_slices.usual.all()
+  np.testing.assert_array_equal(
+    with_slices.keys[with_slices.usual], proposed.keys
+  )
+
+
+def test_a_stack_is_a_scorer(tables):
+  stack = stack_of(tables)
+  assert isinstance(stack, Scorer)
+  assert stack.score_kind is ScoreKind.LOGIT and stack.assigned_above is None
+  assert stack.selected_by == 'proposers=3' and stack.n_labels == L
+  assert stack.union_size == 20
+
+
+def test_unseen_labels_come_only_from_proposers_that_read_names(tables):
+  """Lists of the folds of older runs have unseen labels of all proposers."""
+  pairs = stack_of(tables, features=PairFeatures()).pairs
+  unseen = np.arange(L) <= 3
+  lists = [ranked(table, DOCUMENTS, 7, slices=(unseen,)) for table in tables]
+  assert (lists[1][0][1] != PAD).any()
+  ids, scores = (x.copy() for x in lists[1])
+  ids[1], scores[1] = PAD, NONE
+  found, wanted = (
+    pairs.of_lists(x) for x in (lists, [lists[0], (ids, scores), lists[2]])
+  )
+  np.testing.assert_array_equal(found.keys, wanted.keys)
+  np.testing.assert_array_equal(found.features, wanted.features)

@@ -1,0 +1,113 @@
+"""A tree and its classifiers in a file."""
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.label_trees.complete import complete_tree
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.classifiers import Classifiers
+from xjax.models.trees.sparse_model import load_tree, save_tree
+
+
+@pytest.fixture(scope='module')
+def model(make_tree, make_model):
+  rng = np.random.default_rng(0)
+  return make_model(rng, make_tree(rng, 60))
+
+
+@pytest.fixture
+def path(model, tmp_path):
+  save_tree(tmp_path / 'tree.npz', model.tree, model.weights)
+  return tmp_path / 'tree.npz'
+
+
+def everything(tree, weights):
+  arrays = vars(tree) | vars(weights)
+  return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def test_what_is_saved_is_loaded(model, path):
+  wanted = everything(model.tree, model.weights)
+  loaded = everything(*load_tree(path))
+  assert loaded.keys() == wanted.keys()
+  for name, array in wanted.items():
+    assert loaded[name].tobytes() == array.tobytes(), name
+    assert loaded[name].dtype == array.dtype, name
+
+
+def test_the_same_is_written_alike(model, path, tmp_path):
+  save_tree(tmp_path / 'again.npz', *load_tree(path))
+  assert path.read_bytes() == (tmp_path / 'again.npz').read_bytes()
+
+
+def test_a_tree_whose_weights_were_all_pruned(tmp_path):
+  tree = complete_tree(9, 3)
+  none = np.zeros((4, len(tree) - 1))
+  classifiers = Classifiers.from_dense(none, np.arange(len(tree) - 1.0), 0.0)
+  weights = BlockWeights.of(
+    [classifiers], tree.columns, classifiers.weights.nnz
+  )
+  save_tree(tmp_path / 'tree.npz', tree, weights)
+  _, again = load_tree(tmp_path / 'tree.npz')
+  assert len(again.values) == 0 and again.bias.tolist() == weights.bias.tolist()
+
+
+def test_files_that_are_none(path):
+  with pytest.raises(DataError, match='absent.npz: no such file'):
+    load_tree(path.with_name('absent.npz'))
+  path.write_bytes(path.read_bytes()[:-100])
+  with pytest.raises(DataError, match='tree.npz: cannot be read'):
+    load_tree(path)
+
+
+def test_bytes_that_were_changed(model, path):
+  """A fault, or the same as before: not all bytes of a file say something."""
+  whole, wanted = path.read_bytes(), everything(model.tree, model.weights)
+  faults = 0
+  for at in np.random.default_rng(0).choice(len(whole), 120, replace=False):
+    damaged = bytearray(whole)
+    damaged[at] ^= 0x55
+    path.write_bytes(damaged)
+    try:
+      loaded = everything(*load_tree(path))
+    except DataError as error:
+      faults += 1
+      assert 'tree.npz' in str(error)
+      continue
+    for name, array in wanted.items():
+      assert loaded[name].tobytes() == array.tobytes(), (at, name)
+  assert faults > 80
+
+
+def rewritten(path, change):
+  with np.load(path) as file:
+    arrays = dict(file)
+  change(arrays)
+  np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize('n', range(10))
+def test_arrays_that_are_gone_or_too_many_are_named(path, n):
+  with np.load(path) as file:
+    name = sorted(file)[n]
+  rewritten(path, lambda arrays: arrays.pop(name))
+  with pytest.raises(DataError, match=f'tree.npz: {name}: missing'):
+    load_tree(path)
+  rewritten(path, lambda arrays: arrays.update({name: np.array(['?'])}))
+  with pytest.raises(DataError, match=f'tree.npz: {name}: is <U1'):
+    load_tree(path)
+
+
+def test_unknown_arrays_are_named(path):
+  rewritten(path, lambda arrays: arrays.update(more=np.zeros(2)))
+  with pytest.raises(DataError, match='tree.npz: more: unknown array'):
+    load_tree(path)
+
+
+def test_weights_of_another_tree(model, path, tmp_path):
+  other = complete_tree(model.tree.n_labels, 2)
+  arrays = {f'tree/{name}': value for name, value in other.arrays().items()}
+  rewritten(path, lambda contents: contents.update(arrays))
+  with pytest.raises(DataError, match='tree.npz: weights/'):
+    load_tree(path)

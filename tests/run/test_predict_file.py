@@ -1,0 +1,249 @@
+"""Tagging files: which documents are judged, what is written and removed."""
+
+import dataclasses
+import json
+import logging
+import os
+
+import numpy as np
+import pytest
+
+from xjax.core.atomic import WriteError
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.load import load_corpus
+from xjax.judge.calibration import shown_probabilities
+from xjax.judge.criteria import Criteria
+from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.judge import judge
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predictions import Predictions
+from xjax.report.page.explanations import explanation_page
+from xjax.run.predict_file import predict_file
+from xjax.run.strategies.strategy_request import (
+  StrategyKind,
+  StrategyRequest,
+)
+
+
+@pytest.fixture(scope='module')
+def rows(config):
+  """Six documents of dev, with their labels."""
+  split = load_corpus(config.data, config.seed).split('dev')
+  documents = [split.documents[row] for row in range(6)]
+  return [
+    {'id': d.id, 'zones': dict(d.zones), 'labels': list(d.labels)}
+    for d in documents
+  ]
+
+
+@pytest.fixture
+def tag(finished, tmp_path):
+  """Tags rows; returns the paths of X.jsonl, X.npz and X.metrics.json."""
+
+  def run(rows, k=3, **options):
+    source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    predict_file(finished.workdir, str(source), str(out), k, **options)
+    return [out, out.with_suffix('.npz'), out.with_suffix('.metrics.json')]
+
+  return run
+
+
+def contents(folder):
+  return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def without_labels(row):
+  return {name: value for name, value in row.items() if name != 'labels'}
+
+
+def test_all_have_labels(tag, rows, finished):
+  lines, npz, metrics = tag(rows)
+  values = json.loads(metrics.read_text())
+  threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
+  predictions = Predictions.load(npz)
+  shown_NK = shown_probabilities(predictions, finished.calibration)
+  assert values == judge(predictions, Criteria(), threshold, shown_NK)
+  assert values['xjax']['all']['micro-F1-tuned'] is not None
+  written_rows = [json.loads(line) for line in lines.read_text().splitlines()]
+  assert [row['id'] for row in written_rows] == [row['id'] for row in rows]
+
+
+def written(path):
+  """The labels of each document in a file of predictions."""
+  lines = path.read_text().splitlines()
+  return [json.loads(line)['labels'] for line in lines]
+
+
+def test_a_threshold_decides_which_labels_are_written(tag, rows, finished):
+  every, *files = tag(rows, k=16)
+  all_labels = written(every)
+  contents = [path.read_bytes() for path in files]
+  middle = sorted(label['score'] for ids in all_labels for label in ids)[40]
+  above = [[x for x in ids if x['score'] >= middle] for ids in all_labels]
+  assert written(tag(rows, k=16, threshold=str(middle))[0]) == above
+  # The lists and metrics do not depend on the threshold.
+  assert [path.read_bytes() for path in files] == contents
+  first = [ids[:1] for ids in above]
+  assert written(tag(rows, k=1, threshold=str(middle))[0]) == first
+  tuned = written(tag(rows, k=16, threshold='tuned')[0])
+  metrics = json.loads(files[1].read_text())['xjax']['all']
+  gold = [set(row['labels']) for row in rows]
+  hits = sum(x['id'] in ids for row, ids in zip(tuned, gold) for x in row)
+  sizes = sum(map(len, tuned)) + sum(map(len, gold))
+  assert metrics['micro-F1-tuned'] == pytest.approx(2 * hits / sizes)
+
+
+def test_a_threshold_and_a_strategy_exclude_each_other(tag, rows):
+  request = StrategyRequest(StrategyKind.PROPENSITY, 3)
+  with pytest.raises(ConfigError, match='only one of --threshold and --strat'):
+    tag(rows, strategy=request, threshold='0.5')
+  with pytest.raises(ConfigError, match="must be 'tuned' or a probability"):
+    tag(rows, threshold='many')
+
+
+def test_documents_without_labels_are_not_judged(tag, rows, finished):
+  labelled = Predictions.load(tag(rows[:3])[1])
+  some = [*map(without_labels, rows[3:]), *rows[:3]]
+  lines, npz, metrics = tag(some)
+  assert lines.read_text().count('\n') == 6
+  predictions = Predictions.load(npz)
+  assert len(predictions) == 6
+  # An array of gold cannot tell unknown from none.
+  assert predictions.gold is None
+  # The lists of this run: scores may have another last bit in another batch.
+  lists = {
+    name: LabelLists(each.ids[3:], each.scores[3:])
+    for name, each in predictions.lists.items()
+  }
+  for name, alone in labelled.lists.items():
+    np.testing.assert_array_equal(lists[name].ids, alone.ids)
+    np.testing.assert_allclose(lists[name].scores, alone.scores, rtol=1e-5)
+  judged = dataclasses.replace(labelled, lists=lists)
+  threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
+  shown_NK = shown_probabilities(judged, finished.calibration)
+  expected = judge(judged, Criteria(), threshold, shown_NK)
+  assert json.loads(metrics.read_text()) == expected
+
+
+def test_a_tagged_file_is_one_set(tag, rows, finished, tmp_path, monkeypatch):
+  lines, npz, metrics = tag(rows)
+  mark = lines.with_suffix('.judged.json')
+  listed = json.loads(mark.read_text())['files']
+  assert set(listed) == {path.name for path in (lines, npz, metrics)}
+  before = contents(tmp_path)
+
+  def killed(*_):
+    raise KeyboardInterrupt
+
+  # A writer that is stopped leaves all files of the last set.
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr('xjax.run.predict_file.prediction_line', killed)
+    tag(rows[:3])
+  (tmp_path / 'in.jsonl').write_bytes(before['in.jsonl'])
+  assert contents(tmp_path) == before
+  read_judged(JudgeFiles(npz))
+  # Files of two sets are not mixed.
+  other = npz.read_bytes()
+  tag(rows[:3])
+  npz.write_bytes(other)
+  with pytest.raises(DataError, match=r'out\.npz: is not .*predict again'):
+    read_judged(JudgeFiles(npz))
+
+
+def test_the_page_belongs_to_the_set(finished, described, rows, tmp_path):
+  source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text(json.dumps(rows[0]) + '\n')
+  call = finished.workdir, str(source), str(out), 2
+  predict_file(*call, explain=2, page=explanation_page)
+  page = out.with_suffix('.html')
+  assert 'out.jsonl' in page.read_text()
+  listed = json.loads(out.with_suffix('.judged.json').read_text())['files']
+  assert page.name in listed
+  predict_file(*call)  # the next set has no page
+  assert not page.exists()
+  predict_file(*call, explain=2, page=explanation_page)
+  page.write_text('mine')
+  predict_file(*call)
+  assert page.read_text() == 'mine'
+  with pytest.raises(WriteError, match='out.html: is not a file of an earlier'):
+    predict_file(*call, explain=2, page=explanation_page)
+  assert page.read_text() == 'mine'
+
+
+def test_no_labels_are_not_unknown_labels(tag, rows):
+  alone = json.loads(tag(rows[:3])[2].read_text())['xjax']['all']
+  _, npz, metrics = tag([*rows[:3], *({**r, 'labels': []} for r in rows[3:])])
+  values = json.loads(metrics.read_text())['xjax']['all']
+  assert values['n_docs'] == 3 and values['n_skipped'] == 3
+  assert values['RP@5'] == pytest.approx(alone['RP@5'], abs=1e-12)
+  assert Predictions.load(npz).gold.lengths.tolist()[3:] == [0, 0, 0]
+
+
+def test_metrics_of_an_earlier_input_go(tag, rows):
+  assert tag(rows)[2].exists()
+  lines, npz, metrics = tag([without_labels(row) for row in rows])
+  assert not metrics.exists()
+  assert Predictions.load(npz).gold is None
+  assert lines.exists()
+
+
+def test_unheard_of_labels_are_missed(tag, rows):
+  _, npz, metrics = tag([rows[0] | {'labels': ['z', 'a']}])
+  predictions = Predictions.load(npz)
+  assert predictions.labels[-2:] == ('a', 'z')
+  last = len(predictions.labels) - 1
+  assert predictions.gold[0].tolist() == [last - 1, last]
+  assert json.loads(metrics.read_text())['xjax']['all']['R@10'] == 0
+
+
+def test_what_was_written_is_counted(finished, tag, rows, caplog, tmp_path):
+  with caplog.at_level(logging.INFO, logger='absl'):
+    path, npz, metrics = tag(rows, k=2)
+  assert caplog.messages[-1] == (
+    f'{path}: {len(rows)} documents, {2 * len(rows)} labels; also written: '
+    f'{metrics.name}, {npz.name}'
+  )
+  source = tmp_path / 'one.jsonl'
+  source.write_text(json.dumps(without_labels(rows[0])) + '\n')
+  with caplog.at_level(logging.INFO, logger='absl'):
+    predict_file(finished.workdir, str(source), '-', 1, threshold='0')
+  assert caplog.messages[-1] == 'standard output: 1 document, 1 label'
+
+
+def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'in.jsonl').write_text(json.dumps(rows[0]) + '\n')
+  predict_file(finished.workdir, '~/in.jsonl', '~/out.jsonl', 2)
+  assert (tmp_path / 'out.npz').exists()
+  assert not (tmp_path / '~').exists()
+  for same in ('~/in.jsonl', str(tmp_path / 'in.jsonl')):
+    with pytest.raises(ConfigError, match='this is the input file'):
+      predict_file(finished.workdir, 'in.jsonl', same, 2)
+    with pytest.raises(ConfigError, match='this is the input file'):
+      predict_file(finished.workdir, same, 'in.jsonl', 2)
+
+
+def test_a_missing_input(finished, tmp_path):
+  with pytest.raises(DataError, match='nope.jsonl'):
+    predict_file(finished.workdir, os.fspath(tmp_path / 'nope.jsonl'), '-', 2)
+
+
+def test_more_labels_than_there_are_cost_no_memory(tag, rows):
+  lines, npz, _ = tag(rows, 10**8)
+  written_rows = [json.loads(line) for line in lines.read_text().splitlines()]
+  n_scored = Predictions.load(npz).n_scored
+  assert {len(row['labels']) for row in written_rows} == {n_scored}
+
+
+def test_bad_lines_are_skipped_and_counted_only_if_asked(tag, rows, caplog):
+  bad = [rows[0], {'txt': 'x'}, ['text'], rows[1]]
+  with pytest.raises(DataError) as caught:
+    tag(bad)
+  assert '2 faults in all' in str(caught.value)
+  assert str(caught.value).endswith('with --skip_bad_lines')
+  lines = tag(bad, skip_bad_lines=True)[0].read_text().splitlines()
+  ids = [json.loads(line)['id'] for line in lines]
+  assert ids == [rows[0]['id'], rows[1]['id']]
+  assert 'left out 2 records, with 2 faults:' in caplog.text

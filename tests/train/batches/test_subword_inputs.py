@@ -1,0 +1,113 @@
+"""Documents as an encoder's tokenizer cuts them, packed or not."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.core.mesh_config import Share
+from xjax.core.types import PAD
+from xjax.data.config import SubwordsConfig
+from xjax.data.documents import Documents
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.load import load_corpus
+from xjax.data.text.subwords import Subwords
+from xjax.train.batches.inputs import TokenReader
+
+T, DEVICES = 512, 4
+
+
+@pytest.fixture(scope='module')
+def corpus():
+  return load_corpus(SyntheticData(n_train=40, n_dev=24, n_test=0), 0)
+
+
+@pytest.fixture(scope='module')
+def tokenizer(corpus) -> Subwords:
+  documents = corpus.split('train').documents
+  return Subwords.fit(documents[row].text() for row in range(40))
+
+
+def reader_of(tokenizer, packed: bool, devices: int = DEVICES) -> TokenReader:
+  tokens = SubwordsConfig(max_tokens=T, buckets=(8, T), packed=packed)
+  share = Share(tuple(range(devices)), devices)
+  return TokenReader(SyntheticData(tokens=tokens), tokenizer, 0, 16, share)
+
+
+def train_batches(tokenizer, split, packed: bool, accumulate: int = 1):
+  return reader_of(tokenizer, packed).train_batches(
+    split, 200, batch_size=16, seed=0, accumulate=accumulate
+  )
+
+
+def by_document(batches, devices: int = DEVICES) -> dict[int, list[int]]:
+  """The ids of each document, from wherever its batch says that they are."""
+  found = {}
+  for batch in batches:
+    share = len(batch.doc_B) // devices
+    for at, document in enumerate(batch.doc_B):
+      if document == PAD:
+        continue
+      if batch.first_B is None:
+        ids = batch.tokens_BT[at]
+      else:
+        rows = np.split(batch.tokens_BT, devices)[at // share]
+        ids = rows.ravel()[batch.first_B[at] :]
+      assert document not in found
+      found[int(document)] = ids[: batch.lengths_B[at]].tolist()
+  return found
+
+
+@pytest.mark.parametrize('packed', [False, True])
+def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer, packed):
+  reader = reader_of(tokenizer, packed)
+  assert reader.vocab_size == len(tokenizer)
+  for name in ('train', 'dev'):
+    split = corpus.split(name)
+    texts = [split.documents[row].text() for row in range(len(split))]
+    expected = {
+      row: tokenizer.encode(text, T).tolist() for row, text in enumerate(texts)
+    }
+    batches = reader.batches(Documents.of_split(split))
+    assert by_document(batches) == expected
+    for devices in (1, 2):
+      other = reader_of(tokenizer, packed, devices)
+      predicted = other.batches(Documents(texts))
+      assert by_document(predicted, devices) == expected
+  few = list(reader_of(tokenizer, packed, 1).batches(Documents(['nipa', ''])))
+  assert by_document(few, 1)[1] == [*tokenizer.before, *tokenizer.after]
+  assert len(few[0].doc_B) == 2
+
+
+@pytest.mark.parametrize('accumulate', [1, 2])
+def test_training_has_the_same_documents_packed(corpus, tokenizer, accumulate):
+  split = corpus.split('train')
+  plain, packed = (
+    train_batches(tokenizer, split, packed, accumulate)
+    for packed in (False, True)
+  )
+  seen = [packed[i] for i in range(packed.steps_per_epoch)]
+  documents = np.concatenate([batch.doc_B for batch in seen])
+  assert sorted(documents[documents != PAD]) == list(range(40))
+  assert sum(len(b.tokens_BT) for b in seen) < len(documents)
+  assert {b.tokens_BT.shape[1] for b in seen} == {T}
+  # Lengths decide which documents share a batch only where there are buckets.
+  assert plain.steps_per_epoch >= packed.steps_per_epoch == 3
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    seen[0],
+    train_batches(tokenizer, split, True, accumulate)[0],
+  )
+
+
+@pytest.mark.parametrize('packed', [False, True])
+def test_padding_is_the_tokenizers(corpus, tokenizer, packed):
+  settings = json.loads(tokenizer.text)
+  settings['padding']['pad_token'] = '[MASK]'
+  other = Subwords(settings, 'here')
+  assert other.pad_id == 4
+  documents = Documents.of_split(corpus.split('dev'))
+  batches = reader_of(other, packed).batches(documents)
+  ids = np.concatenate([batch.tokens_BT.ravel() for batch in batches])
+  assert (ids == 4).any() and not (ids == tokenizer.pad_id).any()

@@ -1,0 +1,320 @@
+"""Defines what a scorer is asked, and the lists that it answers with."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import itertools
+from typing import NamedTuple, Protocol, Self, runtime_checkable
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.allocation import check_memory
+from xjax.core.distributed import all_rows
+from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
+
+
+class RankWeights(NamedTuple):
+  """Holds label weights; labels are ranked by weight times probability.
+
+  Attributes:
+    values: float [L or more], at least 0. A label of weight 0 is never listed.
+    sigmoid: a and b with a > 0. The probability of a score z is
+      sigmoid(a z + b). Only margins need others than AS_LOGITS.
+  """
+
+  values: np.ndarray
+  sigmoid: tuple[float, float] = AS_LOGITS
+
+  def weighted(self, labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns the logarithm of weight times probability, float64.
+
+    Args:
+      labels: int labels.
+      scores: their scores, which are no probabilities.
+    """
+    a, b = self.sigmoid
+    with np.errstate(divide='ignore'):  # weight 0: never selected
+      logs = np.log(np.asarray(self.values, np.float64)[labels])
+    return logs - np.logaddexp(0, -(a * scores + b))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Query:
+  """Asks for the best labels of documents, among all labels and per slice.
+
+  Attributes:
+    k: length of the lists.
+    slices: bool [L or more] masks. Each mask adds a list of the best labels
+      among the labels of the mask.
+    allowed: bool [L or more] or [N, L or more], the labels that may be listed;
+      None for all labels.
+    weights: label weights; None ranks labels by their scores.
+    measured: if the documents have gold labels, the first `measured` slices and
+      all labels are searched for gold labels that the steps of the search lose
+      (Lists.kept). None measures nothing.
+    on_block: function that is called after some documents have been ranked,
+      with their number. An exception that it raises stops the ranking.
+  """
+
+  k: int
+  slices: tuple[np.ndarray, ...] = ()
+  allowed: np.ndarray | None = None
+  weights: RankWeights | None = None
+  measured: int | None = None
+  on_block: Callable[[int], None] | None = None
+
+  @property
+  def n_lists(self) -> int:
+    """Returns the number G of lists of a document: all labels, and slices."""
+    return 1 + len(self.slices)
+
+  def measures(self, gold: Ragged | None) -> bool:
+    """Returns whether gold labels that steps lose are searched for."""
+    return self.measured is not None and gold is not None
+
+  def for_labels(self, n: int) -> Self:
+    """Returns the query with arrays that have exactly n entries per label.
+
+    Raises:
+      ValueError: an array is shorter.
+    """
+
+    def cut(array: np.ndarray) -> np.ndarray:
+      array = np.asarray(array)
+      if array.shape[-1] < n:
+        raise ValueError(
+          f'a filter has the length {array.shape[-1]}, which is less than the '
+          f'number of labels, {n}'
+        )
+      return array[..., :n]
+
+    weights, allowed = self.weights, self.allowed
+    if weights is not None:
+      weights = RankWeights(cut(weights.values), weights.sigmoid)
+    return dataclasses.replace(
+      self,
+      slices=tuple(map(cut, self.slices)),
+      allowed=None if allowed is None else cut(allowed),
+      weights=weights,
+    )
+
+  def for_rows(self, rows: np.ndarray) -> Self:
+    """Returns the query for some of the documents, in the order of `rows`."""
+    allowed = self.allowed
+    if allowed is not None and allowed.ndim == 2:
+      allowed = allowed[rows]
+    return dataclasses.replace(self, allowed=allowed, on_block=None)
+
+  def only(self, allowed_L: np.ndarray | None) -> Self:
+    """Returns the query without the labels that a mask [L or more] excludes."""
+    if allowed_L is None:
+      return self
+    if self.allowed is not None:
+      n = min(self.allowed.shape[-1], len(allowed_L))
+      allowed_L = self.allowed[..., :n] & allowed_L[:n]
+    return dataclasses.replace(self, allowed=allowed_L)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lists:
+  """Holds the top-k lists of N documents, for each of G slices of labels.
+
+  Slice 0 has all labels.
+
+  Attributes:
+    ids_GNK: int32 label indices, in descending order of score; labels with
+      equal scores are in ascending order of index. PAD after the last label.
+    scores_GNK: float32, -inf where ids are PAD. With weights, a score is weight
+      times probability if scores are probabilities, else the logarithm of this
+      product.
+    kept: step of the search -> int32 [measured slices and all labels, N], how
+      many gold labels of a document the step keeps. {} if nothing is measured.
+  """
+
+  ids_GNK: np.ndarray
+  scores_GNK: np.ndarray
+  kept: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+  @classmethod
+  def none(cls, n_lists: int, n: int, k: int) -> Self:
+    """Returns empty lists.
+
+    Raises:
+      ConfigError: the lists do not fit into memory.
+    """
+    check_memory(
+      8 * n_lists * n * k,
+      f'{n_lists} lists of {k} labels for {n} documents',
+      'choose a smaller eval.depth, or a smaller --k',
+    )
+    shape = n_lists, n, k
+    return cls(
+      np.full(shape, PAD, np.int32), np.full(shape, -np.inf, np.float32), {}
+    )
+
+  def put(self, rows: np.ndarray, part: 'Lists') -> None:
+    """Writes the lists of some documents of each process into these lists.
+
+    All processes must call this method, with the same number of rows.
+
+    Args:
+      rows: int32, the documents of `part`, PAD for lists of no document.
+      part: lists of at least as many labels; further labels are left out.
+    """
+    k, steps = self.ids_GNK.shape[2], list(part.kept)
+    rows, (ids_GBK, scores_GBK, *kept) = all_rows(
+      rows,
+      part.ids_GNK[:, :, :k],
+      part.scores_GNK[:, :, :k],
+      *part.kept.values(),
+    )
+    real = rows != PAD
+    self.ids_GNK[:, rows[real]] = ids_GBK[:, real]
+    self.scores_GNK[:, rows[real]] = scores_GBK[:, real]
+    for step, kept_MB in zip(steps, kept, strict=True):
+      if step not in self.kept:
+        shape = len(kept_MB), self.ids_GNK.shape[1]
+        self.kept[step] = np.zeros(shape, np.int32)
+      self.kept[step][:, rows[real]] = kept_MB[:, real]
+
+  def measured(self, step: str, gold: Ragged | None, query: Query) -> Self:
+    """Returns the lists with the gold labels that are in them, as a step.
+
+    Args:
+      step: names the step.
+      gold: gold labels of the N documents; None if they are not known.
+      query: the query of these lists, which says what is measured.
+    """
+    if not query.measures(gold):
+      return self
+    masks = measured_masks(query)
+    kept = kept_gold(gold, self.ids_GNK[: len(masks)], masks)
+    return dataclasses.replace(self, kept={**self.kept, step: kept})
+
+  def first(self, k: int) -> Self:
+    """Returns the first k labels of each list."""
+    return dataclasses.replace(
+      self, ids_GNK=self.ids_GNK[:, :, :k], scores_GNK=self.scores_GNK[:, :, :k]
+    )
+
+
+@runtime_checkable
+class RanksDocuments(Protocol):
+  """Describes what judging needs of a scorer; see models.scorer.Scorer."""
+
+  n_labels: int
+  score_kind: ScoreKind
+  assigned_above: float | None
+  selected_by: str
+
+  def rank(self, documents: Sequence, query: Query) -> Lists:
+    """Returns the lists of documents."""
+
+
+def kept_gold(
+  gold: Ragged, ids_GNK: np.ndarray, masks: Sequence[np.ndarray | None]
+) -> np.ndarray:
+  """Counts the gold labels that are in the lists of their documents.
+
+  Args:
+    gold: gold labels of N documents. A label that occurs several times counts
+      several times.
+    ids_GNK: int32 lists, PAD after the last label.
+    masks: for each list, bool [L], the labels that are counted; None for all.
+
+  Returns:
+    int32 [G, N].
+  """
+  n = len(gold)
+  width = 1 + max(gold.values.max(initial=0), ids_GNK.max(initial=0))
+  owners = np.repeat(np.arange(n), gold.lengths)
+  cells, rows = owners * width + gold.values, np.arange(n)[:, None] * width
+  counts = []
+  for ids_NK, mask in zip(ids_GNK, masks, strict=True):
+    inside = np.isin(cells, (rows + ids_NK)[ids_NK != PAD])
+    if mask is not None:
+      inside &= mask_of(gold.values, mask)
+    counts.append(np.bincount(owners[inside], minlength=n))
+  return np.array(counts, np.int32).reshape(len(counts), n)
+
+
+def best_cells(
+  cells: np.ndarray, scores: np.ndarray, n_labels: int, n: int, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the k best labels of each document, from scored pairs.
+
+  If scores are equal, the lower label comes first.
+
+  Args:
+    cells: int64, the labels that are ranked. A cell is the number document *
+      n_labels + label; no cell occurs twice.
+    scores: float32, scores of the cells. Cells with -inf are never selected.
+    n_labels: number of labels.
+    n: number N of documents.
+    k: length of the lists.
+
+  Returns:
+    ids_NK and scores_NK, PAD and -inf after the last label of a list.
+  """
+  listed = scores > -np.inf
+  document, label = np.divmod(cells[listed], n_labels)
+  scores = scores[listed]
+  order = np.lexsort((label, -scores, document))
+  document = document[order]
+  rank = np.arange(len(order)) - np.searchsorted(document, document)
+  top = rank < k
+  places, order = (document[top], rank[top]), order[top]
+  ids_NK = np.full((n, k), PAD, np.int32)
+  scores_NK = np.full((n, k), -np.inf, np.float32)
+  ids_NK[places], scores_NK[places] = label[order], scores[order]
+  return ids_NK, scores_NK
+
+
+def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
+  """Returns the lists of documents, from the scores of some of the labels.
+
+  With weights, labels are ranked by log weight + log sigmoid(a score + b).
+
+  Args:
+    scores: float32 [N, L]. A label without an entry is in no list.
+    query: the lists that are wanted, of these N documents.
+  """
+  ids, keys, n = scores.indices, scores.data, scores.shape[0]
+  rows = np.repeat(np.arange(n), np.diff(scores.indptr))
+  if query.weights is not None:
+    a, b = np.float32(query.weights.sigmoid)
+    # A label with weight 0 gets -inf, so that it is never listed.
+    with np.errstate(divide='ignore'):
+      logs = np.log(np.asarray(query.weights.values)[ids].astype(np.float32))
+    keys = logs - np.logaddexp(np.float32(0), -a * keys - b)
+  listed = keys > -np.inf
+  if query.allowed is not None:
+    own = query.allowed
+    listed &= own[ids] if own.ndim == 1 else own[rows, ids]
+  lists = Lists.none(query.n_lists, n, query.k)
+  order = np.lexsort((ids, -keys, rows))
+  masks = [listed, *(listed & mask[ids] for mask in query.slices)]
+  for ids_NK, scores_NK, mask in zip(lists.ids_GNK, lists.scores_GNK, masks):
+    at = order[mask[order]]
+    counts = np.bincount(rows[at], minlength=n)
+    starts = np.cumsum(counts) - counts
+    places = np.arange(len(at)) - np.repeat(starts, counts)
+    best = places < query.k
+    at, cells = at[best], (rows[at[best]], places[best])
+    ids_NK[cells], scores_NK[cells] = ids[at], keys[at]
+  return lists
+
+
+def mask_of(labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
+  """Returns whether labels are in a mask [L]; PAD and labels beyond are not."""
+  known = (labels != PAD) & (labels < len(mask))
+  return known & mask[np.where(known, labels, 0)]
+
+
+def measured_masks(query: Query) -> list[np.ndarray | None]:
+  """Returns the labels whose recall is measured, for all labels and slices."""
+  masks = [None, *itertools.islice(query.slices, query.measured or 0)]
+  if query.allowed is not None:
+    own = query.allowed
+    masks = [own if mask is None else mask & own for mask in masks]
+  return masks

@@ -1,0 +1,174 @@
+"""Holds documents as users have them: texts, sparse rows, or vectors."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from xjax.core.types import Ragged
+from xjax.data.schema import Document, Split
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.vectors.feature_rows import FeatureRows
+
+Show = Callable[[Document], Document]  # shows a document with fewer zones
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Documents(Sequence):
+  """Holds N documents, and remembers what featurisers made of them.
+
+  Attributes:
+    items: texts, documents with zones, or SparseDocuments, by random access.
+    gold: gold labels of the N documents; None if they are not known.
+    vectors: vectors of the N documents from an outside encoder; None if there
+      are none.
+    split: the split that has these documents, in this order; None if they are
+      of no split, or only some of its documents.
+    digest: digest of the split that the documents are from; '' if there is
+      none.
+    rows: int [N], rows of `items` that this object has; None for all rows.
+    numbers: int [N], rows of the documents in their split; None if they are 0
+      to N - 1.
+    shown: functions that show a document in another way, with their keys.
+    memory: what featurisers made of all items, by key; None if nothing is
+      remembered.
+  """
+
+  items: Sequence[str | Document]
+  gold: Ragged | None = None
+  vectors: FeatureRows | None = None
+  split: Split | None = None
+  digest: str = ''
+  rows: np.ndarray | None = None
+  numbers: np.ndarray | None = None
+  shown: tuple[tuple[Hashable, Show], ...] = ()
+  memory: dict[Hashable, Any] | None = None
+
+  @classmethod
+  def of(
+    cls,
+    documents: 'Documents | Sequence[str | Document]',
+    vectors: FeatureRows | None = None,
+  ) -> 'Documents':
+    """Wraps texts or documents; Documents stay as they are.
+
+    Args:
+      documents: N documents.
+      vectors: vectors of the documents; None for those that they have.
+    """
+    if not isinstance(documents, Documents):
+      return cls(documents, vectors=vectors)
+    if vectors is None:
+      return documents
+    return dataclasses.replace(documents, vectors=vectors)
+
+  @classmethod
+  def of_split(cls, split: Split) -> 'Documents':
+    """Returns the documents of a split, with its gold labels and vectors."""
+    return dataclasses.replace(
+      cls.of(split.documents),
+      gold=split.gold,
+      vectors=split.features,
+      split=split,
+      digest=split.digest,
+      numbers=None,
+    )
+
+  def __len__(self) -> int:
+    return len(self.items) if self.rows is None else len(self.rows)
+
+  def __getitem__(self, row: int) -> str | Document:
+    row = range(len(self))[row]
+    document = self.items[row if self.rows is None else int(self.rows[row])]
+    for _, show in self.shown:
+      document = show(document)
+    return document
+
+  @functools.cached_property
+  def sparse(self) -> SparseDocuments | None:
+    """Returns the documents if they have features instead of text."""
+    if not isinstance(self.items, SparseDocuments):
+      return None
+    return self.items if self.rows is None else self.items.part(self.rows)
+
+  def part(self, rows: np.ndarray) -> 'Documents':
+    """Returns some of the documents, in the order of `rows`."""
+    rows = np.asarray(rows, np.int64)
+    gold, vectors = self.gold, self.vectors
+    if vectors is not None:
+      vectors = vectors.select(
+        rows, [vectors.ids[row] for row in rows.tolist()]
+      )
+    return dataclasses.replace(
+      self,
+      gold=None if gold is None else gold.take(rows),
+      vectors=vectors,
+      split=None,
+      rows=rows if self.rows is None else self.rows[rows],
+      numbers=rows if self.numbers is None else self.numbers[rows],
+    )
+
+  def without_vectors(self) -> 'Documents':
+    """Returns the documents for models that do not read their vectors."""
+    if self.vectors is None:
+      return self
+    return dataclasses.replace(self, vectors=None)
+
+  def remembering(self) -> 'Documents':
+    """Returns documents that remember what featurisers make of all items.
+
+    Parts of the documents share the memory.
+    """
+    if self.memory is not None:
+      return self
+    return dataclasses.replace(self, memory={})
+
+  def blocks(self, size: int) -> 'Iterator[tuple[np.ndarray, Documents]]':
+    """Yields the rows, int [n], and the documents of blocks of at most `size`.
+
+    Each document of a block is read once, and scorers that share the block
+    share what a featuriser makes of it.
+    """
+    for start in range(0, len(self), size):
+      rows = np.arange(start, min(start + size, len(self)))
+      block = self.part(rows)
+      if block.memory is None:
+        items = block.sparse
+        if items is None:
+          items = [block[row] for row in range(len(block))]
+        block = dataclasses.replace(
+          block, items=items, rows=None, shown=(), memory={}
+        )
+      yield rows, block
+
+  def seen_as(self, show: Show, key: Hashable) -> 'Documents':
+    """Returns the documents as a function shows them.
+
+    Args:
+      show: returns a document with only some zones, for example.
+      key: names the function. Equal keys stand for equal functions.
+    """
+    shown = *self.shown, (key, show)
+    return dataclasses.replace(self, shown=shown, split=None)
+
+  def view(self, key: Hashable, compute: 'Callable[[Documents], Any]') -> Any:
+    """Returns what a featuriser makes of the documents, a row for each.
+
+    Documents that remember compute it once, for all items.
+
+    Args:
+      key: names the featuriser and its settings.
+      compute: returns rows for documents, such as a sparse matrix [N, D].
+    """
+    if self.memory is None:
+      return compute(self)
+    key = tuple(name for name, _ in self.shown), key
+    if key not in self.memory:
+      whole = dataclasses.replace(
+        self, rows=None, numbers=None, gold=None, vectors=None
+      )
+      self.memory[key] = compute(whole)
+    made = self.memory[key]
+    return made if self.rows is None else made[self.rows]

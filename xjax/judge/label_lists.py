@@ -1,0 +1,163 @@
+"""Holds the top-k lists of documents."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from xjax.core.types import PAD, Ragged
+
+_SHORT = 64  # lists of at most this length are never cut
+
+
+def list_length(depth: int, n_labels: int) -> int:
+  """Returns the length K of lists; no long list has more places than labels.
+
+  Args:
+    depth: the length that the user asks for.
+    n_labels: number of labels that can be listed.
+  """
+  return min(depth, max(n_labels, _SHORT))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelLists:
+  """Holds the top-k lists of N documents.
+
+  Attributes:
+    ids: int32 [N, K] label indices, in descending order of score; labels with
+      equal scores are in ascending order of index. PAD after the last label.
+    scores: float32 [N, K], -inf where ids are PAD.
+  """
+
+  ids: np.ndarray
+  scores: np.ndarray
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the number of labels in each list, int64 [N]."""
+    return (self.ids != PAD).sum(-1)
+
+  def floor(self, n_listable: int) -> np.ndarray:
+    """Returns an upper bound of the scores of labels outside each list.
+
+    Args:
+      n_listable: number of labels that could be listed. A list has all these
+        labels if K is at least n_listable, or if the list ends in PAD.
+
+    Returns:
+      float32 [N]; -inf for a list that has all labels.
+    """
+    ended = self.ids[:, -1] == PAD
+    whole = ended | (self.ids.shape[1] >= n_listable)
+    return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
+
+  def last_score(self, n_listable: int) -> np.ndarray:
+    """Returns the score below which a search may have missed labels.
+
+    A search that is not exact may end a list before all labels are listed. So a
+    list that ends in PAD does not have all labels.
+
+    Args:
+      n_listable: number of labels that could be listed.
+
+    Returns:
+      float32 [N], the last score of each list; inf for a list without labels,
+      and -inf for a list that has all labels.
+    """
+    lengths = self.lengths
+    last = np.maximum(lengths - 1, 0)[:, None]
+    scores = np.take_along_axis(self.scores, last, 1)[:, 0]
+    scores = np.where(lengths == 0, np.float32(np.inf), scores)
+    return np.where(lengths >= n_listable, np.float32(-np.inf), scores)
+
+  def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
+    """Returns which entries are gold, bool [N, K].
+
+    Args:
+      gold: N rows of gold label indices.
+      n_labels: number of labels; all label indices are below it.
+    """
+    # A (document, label) pair is stored as one integer. 64 bits are enough for
+    # a billion documents and a billion labels.
+    rows = np.arange(len(gold), dtype=np.int64)
+    owners = np.repeat(rows, gold.lengths)
+    pairs = owners * n_labels + gold.values
+    is_gold = np.isin(rows[:, None] * n_labels + self.ids, pairs)
+    return is_gold & (self.ids != PAD)
+
+  def cut(self, mask: np.ndarray) -> 'LabelLists':
+    """Keeps the entries whose labels are in a slice; PAD and -inf follow.
+
+    Args:
+      mask: bool [L], the labels of the slice.
+    """
+    kept = self.ids != PAD
+    kept[kept] = mask[self.ids[kept]]
+    return self._keep(kept)
+
+  def above(self, floor: np.ndarray) -> 'LabelLists':
+    """Keeps the entries whose score is above the floor of their document.
+
+    Args:
+      floor: float32 [N], the floor of each document.
+    """
+    return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
+
+  def first(self, k: int | None) -> 'LabelLists':
+    """Keeps the first k entries of each list, or all entries if k is None."""
+    return LabelLists(self.ids[:, :k], self.scores[:, :k])
+
+  @classmethod
+  def merge(cls, parts: Sequence['LabelLists']) -> 'LabelLists':
+    """Merges several lists of the same documents.
+
+    In the result, each label occurs at most once per document. If a label has
+    several scores because of rounding, the highest score is kept.
+    """
+    ids = np.concatenate([part.ids for part in parts], axis=1)
+    scores = np.concatenate([part.scores for part in parts], axis=1)
+    order = np.lexsort((ids, -scores), axis=-1)
+    ids = np.take_along_axis(ids, order, -1)
+    scores = np.take_along_axis(scores, order, -1)
+    # The sort is stable, so the first entry of a label has its highest score.
+    by_label = np.argsort(ids, axis=-1, kind='stable')
+    in_order = np.take_along_axis(ids, by_label, -1)
+    kept_in_order = in_order != PAD
+    kept_in_order[:, 1:] &= in_order[:, 1:] != in_order[:, :-1]
+    kept = np.zeros(ids.shape, bool)
+    np.put_along_axis(kept, by_label, kept_in_order, -1)
+    return cls(ids, scores)._keep(kept)
+
+  def shortened(self, kept: np.ndarray) -> 'LabelLists':
+    """Keeps some entries, and cuts all lists where the first list is unknown.
+
+    A list is full if it does not end in PAD. If a full list loses a label, the
+    next label of the document is not known. So all lists are cut to the length
+    of the shortest list that was full before. A list that was not full has all
+    predicted labels of its document, so its length does not count.
+
+    Args:
+      kept: bool [N, K], the entries to keep; False where ids are PAD.
+
+    Returns:
+      Lists of length 0 if a full list loses all its labels.
+    """
+    is_full = self.ids[:, -1] != PAD
+    if not (is_full & ~kept.all(-1)).any():
+      return self._keep(kept)
+    depth = int(kept.sum(-1)[is_full].min())
+    return self._keep(kept).first(depth)
+
+  def _keep(self, kept: np.ndarray) -> 'LabelLists':
+    """Keeps the entries where `kept` is True; PAD and -inf follow.
+
+    Args:
+      kept: bool [N, K].
+    """
+    order = np.argsort(~kept, axis=-1, kind='stable')
+    ids = np.where(kept, self.ids, PAD)
+    scores = np.where(kept, self.scores, np.float32(-np.inf))
+    return LabelLists(
+      np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
+    )

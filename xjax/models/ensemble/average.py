@@ -1,0 +1,341 @@
+"""Ranks labels by the average of several models: an ensemble."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import enum
+import functools
+
+from jaxtyping import Float32, Float64, Int32, Int64
+import numpy as np
+
+from xjax.core.ranking import Lists, Query, RankWeights, best_cells
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.data.schema import LabelSpace
+from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.label_lists import list_length
+from xjax.models.scorer import Scorer, documents_for, rank_blocks
+
+# Mean probabilities stay this far from 0 and 1, because the logits of 0 and 1
+# are infinite.
+_LEAST, _MOST = 1e-45, 1 - 1e-16
+
+
+class Averaging(enum.Enum):
+  """Says what is averaged over the runs of an ensemble.
+
+  A label that is not on a run's list counts 0.
+
+  Attributes:
+    SIGMOID: the probabilities of labels.
+    SOFTMAX: the softmax over the scores of a run's list.
+    RANK: 1 / rank, where the best label of a list has the rank 1.
+  """
+
+  SIGMOID = 'sigmoid'
+  SOFTMAX = 'softmax'
+  RANK = 'rank'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Member:
+  """Holds a model of an ensemble.
+
+  Attributes:
+    scorer: the model.
+    space: labels of the model's run. Those that it leaves out are not listed.
+    calibration: calibration of the model's scores; None if there is none.
+  """
+
+  scorer: Scorer
+  space: LabelSpace
+  calibration: Calibration | None = None
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Returns the lists of the model; see models.scorer.Scorer."""
+    query = query.only(self.space.allowed)
+    return self.scorer.rank(documents_for(self.scorer, documents), query)
+
+  def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns the scores of labels as users see them, float64.
+
+    Args:
+      ids: int32 labels, PAD after the last label of a list.
+      scores: the scores of these labels, of the same shape.
+    """
+    counts = np.asarray(self.space.train_counts)[ids]
+    kind = self.scorer.score_kind
+    return readable_scores(scores, kind, self.calibration, counts)
+
+
+class EnsembleScorer(Scorer):
+  """Ranks labels by the average of several models.
+
+  Each model lists its best labels, and the lists are joined. A label that a
+  model does not list counts 0 for this model.
+
+  A label has one average for a document, whichever list it is in. If a model
+  lists it among all labels, the average comes only from the lists over all
+  labels. If not, the average comes from the lists that have it, which are for
+  slices or for other filters.
+
+  Attributes:
+    score_kind: LOGIT if probabilities are averaged: the score is the logit of
+      their mean. Otherwise MARGIN: the score is the mean itself, from 0 to 1.
+    n_labels: the largest number of labels of a model.
+    assigned_above: None for logits, and 0.5 for other means.
+  """
+
+  unexplained = (
+    'labels of an ensemble cannot be explained: it averages lists of labels; '
+    'explain the labels of one of its runs, such as the run in stages/member_0 '
+    'of the workdir'
+  )
+  fixed_labels = (
+    'an ensemble cannot score new labels: it only lists the labels of its '
+    'runs; give the labels to one of the runs, such as the run in '
+    'stages/member_0 of the workdir'
+  )
+
+  def __init__(
+    self,
+    members: Mapping[str, Member],
+    averaging: Averaging,
+    depth: int,
+    weights: Sequence[float] = (),
+    block: int = 512,
+  ):
+    """Makes a scorer.
+
+    Args:
+      members: the models by name. They give the same numbers to the same
+        labels.
+      averaging: what is averaged. SIGMOID needs models whose scores can become
+        probabilities.
+      depth: number of labels that each model lists.
+      weights: the weight of each model; () stands for equal weights.
+      block: number of documents that are ranked at a time.
+    """
+    weights_M = np.array(weights or [1] * len(members), np.float64)
+    self._members = dict(members)
+    self._shares = tuple(weights_M / weights_M.sum())
+    self._averaging, self._depth, self._block = averaging, depth, block
+    is_logit = averaging is Averaging.SIGMOID
+    self.score_kind = ScoreKind.LOGIT if is_logit else ScoreKind.MARGIN
+    self.assigned_above = None if is_logit else 0.5
+    stages = self.stages.values()
+    self.n_labels = max(scorer.n_labels for scorer in stages)
+    self.reads_vectors = any(scorer.reads_vectors for scorer in stages)
+    self.selected_by = f'runs={len(members)}'
+
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    return {name: member.scorer for name, member in self._members.items()}
+
+  @property
+  def union_size(self) -> int:
+    """Returns the largest number of labels that the joined lists have."""
+    return sum(map(self._length, self.stages.values()))
+
+  def _length(self, scorer: Scorer) -> int:
+    return list_length(self._depth, scorer.n_labels)
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Returns the best labels; see models.scorer.Scorer.
+
+    Lists have at most the labels that the models list.
+    """
+    query = query.for_labels(self.n_labels)
+    return rank_blocks(documents, query, self._block, self._rank)
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    del query, explain
+    for member in self._members.values():
+      asked = Query(self._length(member.scorer)).only(member.space.allowed)
+      member.scorer.warmup(asked)
+
+  def _rank(self, documents: Documents, query: Query) -> Lists:
+    """Ranks a block of documents."""
+    lists = [self._ask(x, documents, query) for x in self._members.values()]
+    k = query.k
+    if query.measures(documents.gold):
+      k = max(k, self.union_size)
+    rank = functools.partial(self._best, len(documents), k, query.weights)
+    means = self._means(lists, slice(0, 1))
+    filtered = query.weights is not None or query.allowed is not None
+    if filtered:
+      means = means.with_missing(self._means(lists, slice(1, 2)))
+    best = [rank(means, [query.allowed])]
+    if query.slices:
+      others = self._means(lists, slice(1 + filtered, None))
+      means = means.with_missing(others)
+      best += [rank(means, [query.allowed, mask]) for mask in query.slices]
+    ids_GNK, scores_GNK = (np.stack(arrays) for arrays in zip(*best))
+    step = f'union recall@{self.union_size}'
+    return Lists(ids_GNK, scores_GNK).measured(step, documents.gold, query)
+
+  def _ask(
+    self, member: Member, documents: Documents, query: Query
+  ) -> '_MemberLists':
+    """Returns the lists of a model, with what it adds to each average.
+
+    List 0 is over all labels, without weights and `allowed`. With any of these
+    two, list 1 is over all labels too. The other lists are those of slices.
+    """
+    size = self._length(member.scorer)
+    if query.weights is None and query.allowed is None:
+      lists = member.rank(documents, Query(size, query.slices))
+      ids, scores = lists.ids_GNK, lists.scores_GNK
+    else:
+      lists = member.rank(documents, Query(size))
+      asked = Query(size, query.slices, query.allowed, query.weights)
+      others = member.rank(documents, asked)
+      more = others.scores_GNK
+      if query.weights is not None:
+        kind, weights_L = member.scorer.score_kind, query.weights.values
+        more = _unweighted(others.ids_GNK, more, weights_L, kind)
+      ids = np.concatenate([lists.ids_GNK, others.ids_GNK])
+      scores = np.concatenate([lists.scores_GNK, more])
+    return _MemberLists(ids, self._values(member, ids, scores))
+
+  def _values(
+    self, member: Member, ids_GNK: np.ndarray, scores_GNK: np.ndarray
+  ) -> Float64[np.ndarray, 'G N K']:
+    """Returns what listed labels add to an average, before its weight.
+
+    List 0 is over all labels. A label that is only in other lists comes after
+    all labels of list 0.
+    """
+    real = ids_GNK != PAD
+    match self._averaging:
+      case Averaging.SIGMOID:
+        return member.readable(ids_GNK, np.where(real, scores_GNK, 0))
+      case Averaging.SOFTMAX:
+        z = np.where(real, scores_GNK, 1).astype(np.float64)
+        if member.scorer.score_kind is ScoreKind.PROBABILITY:
+          z = np.log(np.maximum(z, _LEAST))
+        z = np.where(real, z, -np.inf)
+        total_N = np.logaddexp.reduce(z[0], axis=1)
+        total_N = np.where(total_N == -np.inf, 0, total_N)
+        return np.exp(z - total_N[:, None])
+      case Averaging.RANK:
+        order = np.argsort(-scores_GNK, axis=2, kind='stable')
+        ranks = np.argsort(order, axis=2, kind='stable') + 1
+        ranks[1:] += self._depth
+        return 1 / ranks
+
+  def _means(self, lists: Sequence['_MemberLists'], which: slice) -> '_Means':
+    parts = [part.cells(which, self.n_labels) for part in lists]
+    return _Means.of(parts, self._shares)
+
+  def _best(
+    self,
+    n: int,
+    k: int,
+    weights: RankWeights | None,
+    means: '_Means',
+    masks: Sequence[np.ndarray | None],
+  ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
+    """Returns the k best labels of each document inside all masks."""
+    document, label = np.divmod(means.cells, self.n_labels)
+    keys = means.values
+    if self.score_kind is ScoreKind.LOGIT:
+      keys = np.clip(keys, _LEAST, _MOST)
+      keys = np.log(keys) - np.log1p(-keys)
+    if weights is not None:
+      keys = weights.weighted(label, keys)
+    # The order of equal means must not depend on how they were rounded.
+    keys = keys.astype(np.float32)
+    inside = keys > -np.inf
+    for mask in masks:
+      if mask is not None:
+        inside &= mask[label] if mask.ndim == 1 else mask[document, label]
+    cells = means.cells[inside]
+    return best_cells(cells, keys[inside], self.n_labels, n, k)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _MemberLists:
+  """Holds the lists of one model.
+
+  Attributes:
+    ids: int32 [G, N, K], PAD after the last label of a list.
+    values: float64 [G, N, K], what a label adds to an average.
+  """
+
+  ids: np.ndarray
+  values: np.ndarray
+
+  def cells(
+    self, which: slice, n_labels: int
+  ) -> tuple[Int64[np.ndarray, ' cells'], Float64[np.ndarray, ' cells']]:
+    """Returns the distinct cells of some lists, and the values of the cells.
+
+    A cell is a pair of a document and a label, as the number document *
+    n_labels + label. Its value is that of the first list that has it.
+    """
+    ids, values = self.ids[which], self.values[which]
+    at = list_, document, place = np.nonzero(ids != PAD)
+    cells = document * np.int64(n_labels) + ids[at]
+    cells, first = np.unique(cells, return_index=True)
+    return cells, values[list_[first], document[first], place[first]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Means:
+  """Holds averages over models.
+
+  Attributes:
+    cells: int64 [cells], in any order; see _MemberLists.cells.
+    values: float64 [cells], the average of each cell.
+  """
+
+  cells: np.ndarray
+  values: np.ndarray
+
+  @classmethod
+  def of(
+    cls,
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+    shares: Sequence[float],
+  ) -> '_Means':
+    """Averages the cells and values of models.
+
+    Args:
+      parts: cells and values of each model.
+      shares: the weight of each model; the sum is 1.
+    """
+    cells = np.concatenate([cells for cells, _ in parts])
+    terms = [share * values for share, (_, values) in zip(shares, parts)]
+    cells, at = np.unique(cells, return_inverse=True)
+    return cls(cells, np.bincount(at, np.concatenate(terms), len(cells)))
+
+  def with_missing(self, others: '_Means') -> '_Means':
+    """Adds the averages of `others` for cells that have no average here."""
+    new = ~np.isin(others.cells, self.cells)
+    return _Means(
+      np.append(self.cells, others.cells[new]),
+      np.append(self.values, others.values[new]),
+    )
+
+
+def _unweighted(
+  ids: np.ndarray, scores: np.ndarray, weights: np.ndarray, kind: ScoreKind
+) -> Float64[np.ndarray, '*shape']:
+  """Returns scores without the label weights that a list was asked with.
+
+  Args:
+    ids: int32 labels, PAD after the last label of a list.
+    scores: scores with weights, of the same shape.
+    weights: label weights, above 0 for listed labels.
+    kind: kind of the scores without weights.
+  """
+  real = ids != PAD
+  weights = np.where(real, weights[np.where(real, ids, 0)], 1)
+  scores = np.where(real, scores, 0).astype(np.float64)
+  if kind is ScoreKind.PROBABILITY:
+    scores = scores / weights
+  else:  # logarithms of weight times sigmoid of a score
+    logs = np.minimum(scores - np.log(weights), -1e-30)
+    scores = logs - np.log(-np.expm1(logs))
+  return np.where(real, scores, -np.inf)

@@ -1,0 +1,206 @@
+"""Averages the lists of finished runs: ensembles.
+
+Nothing is trained. The other runs are copied to stages/ of the workdir.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import math
+from typing import Any
+
+from xjax.core.config_part import AT_LEAST_1, at_most, field
+from xjax.core.errors import ConfigError
+from xjax.core.types import ScoreKind
+from xjax.data.config import TextVectorsConfig, TfidfConfig, TokensConfig
+from xjax.data.files.faults import plural
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.judge.calibration import Calibration, Method
+from xjax.models.contract import (
+  Config,
+  Model,
+  Run,
+  check_one_process,
+  open_folder,
+)
+from xjax.models.copies import save_run
+from xjax.models.ensemble.average import Averaging, EnsembleScorer, Member
+from xjax.models.features import RowFeaturiser, TextFeaturiser
+from xjax.models.scorer import Scorer
+from xjax.models.stage import check_labels, check_zones, open_other
+
+_FIELD = 'config.model.workdirs'
+_OPENED = 'members'  # key of Run.made
+
+
+@dataclasses.dataclass
+class EnsembleModel(Model):
+  """Averages the lists of finished runs, without training.
+
+  The runs may read documents in different ways. What loading their models needs
+  is copied into the workdir. data.tokens is not used.
+  """
+
+  reads = (TokensConfig,)
+
+  workdirs: tuple[str, ...] = field(
+    (), 'The finished runs, each as WORKDIR[@step].'
+  )
+  combine: Averaging = field(Averaging.RANK, 'What is averaged over the runs.')
+  depth: int = field(
+    50,
+    'Number of labels that each run lists for a document.',
+    AT_LEAST_1,
+    tiny=at_most(16),
+  )
+  weights: tuple[float, ...] = field(
+    (), 'The weight of each run in the average. If empty, all are equal.'
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    if not all(self.workdirs) or not self.workdirs:
+      yield (
+        f'{path}.workdirs={self.workdirs}: set it to the workdirs of finished '
+        f'runs, as in --{path}.workdirs=runs/a,runs/b'
+      )
+    if self.weights and len(self.weights) != len(self.workdirs):
+      yield (
+        f'{path}.weights={self.weights}: must be empty, or have a weight for '
+        f'each of {path}.workdirs={self.workdirs}'
+      )
+    if not all(0 < weight < math.inf for weight in self.weights):
+      yield f'{path}.weights={self.weights}: all weights must be above 0'
+
+  def token_faults(self, config: Any) -> Iterator[str]:
+    """Yields nothing, because each run reads documents in its own way."""
+    yield from ()
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Opens the models of the runs, and checks that they can be averaged.
+
+    Raises:
+      ConfigError: there are several processes, or a run is missing, is not
+        finished or does not fit.
+      DataError: the copy of a run is damaged.
+    """
+    check_one_process(run.config)
+    opened = run.made[_OPENED] = self._opened(run)
+    for source, (other, scorer) in zip(self.workdirs, opened):
+      _check_reading(run.config, source, other.config)
+      if self.combine is Averaging.SIGMOID:
+        _check_probabilities(source, scorer, other.calibration(scorer))
+    for source, (other, scorer) in zip(self.workdirs, opened):
+      theirs, ours = other.label_space(), corpus.label_space
+      check_labels(source, theirs, scorer.n_labels, ours, _FIELD)
+
+  def _opened(self, run: Run) -> list[tuple[Run, Scorer]]:
+    """Returns the runs and their models, from copies where there are any."""
+    opened = []
+    for name, source in zip(self.open_stages(run), self.workdirs):
+      if run.folder.stage(name).config.exists():
+        opened.append(_open_copy(run, name))
+      else:
+        opened.append(open_other(source, _FIELD))
+    return opened
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Copies the runs that are not copied yet; nothing is trained."""
+    del corpus
+    opened = run.made.pop(_OPENED, None) or self._opened(run)
+    with run.preemption.deferred():
+      for name, (other, scorer) in zip(self.open_stages(run), opened):
+        stage = run.folder.stage(name)
+        if not stage.config.exists():
+          with run.folder.recording(stage.digest_list):
+            save_run(other, scorer.step, stage.path)
+        run.preemption.check()
+
+  def open(self, run: Run) -> EnsembleScorer:
+    check_one_process(run.config)
+    ours, members = run.label_space(), {}
+    for name in self.open_stages(run):
+      other, scorer = _open_copy(run, name)
+      # A member would spend places of its lists on labels that are left out.
+      space = _leaving_out(other.label_space(), ours)
+      members[name] = Member(scorer, space, other.calibration(scorer))
+    rule = self.combine, self.depth, self.weights
+    scorer = EnsembleScorer(members, *rule, run.config.eval.batch_size)
+    data = run.config.data
+    if data.sparse:
+      scorer.unexplained = RowFeaturiser.unexplained
+    elif isinstance(data.tokens, TextVectorsConfig):
+      scorer.unexplained = TextFeaturiser(data, None).unexplained
+    return scorer
+
+  def open_stages(self, run: Run) -> tuple[str, ...]:
+    del run
+    return tuple(f'member_{number}' for number in range(len(self.workdirs)))
+
+  def about_unseen(self, config: Config) -> str:
+    del config
+    return (
+      f'The model averages the lists of {plural(len(self.workdirs), "run")}. '
+      'It predicts a label without training documents only if one of these '
+      'runs lists it.'
+    )
+
+  def shrunk(self, config: Config) -> Config:
+    """Returns a config of label trees, an ensemble that needs no other runs."""
+    from xjax.models.trees.tree_model import TreeModel, TreeTrain
+
+    data = dataclasses.replace(config.data, tokens=TfidfConfig().tiny())
+    model, train = TreeModel(n_trees=2).tiny(), TreeTrain().tiny()
+    return dataclasses.replace(config, data=data, model=model, train=train)
+
+
+def _open_copy(run: Run, name: str) -> tuple[Run, Scorer]:
+  """Opens the copy of a run.
+
+  Raises:
+    DataError: a file of the copy is missing, damaged or has changed.
+  """
+  folder = run.folder.stage(name)
+  run.folder.check(folder.digest_list)
+  return open_folder(folder)
+
+
+def _leaving_out(theirs: LabelSpace, ours: LabelSpace) -> LabelSpace:
+  """Returns labels of which those are left out that either run leaves out."""
+  left_out = *theirs.left_out_ids, *ours.left_out_ids
+  return dataclasses.replace(theirs, left_out_ids=left_out)
+
+
+def _check_probabilities(
+  source: str, scorer: Scorer, calibration: Calibration | None
+) -> None:
+  """Checks that the scores of a run can become probabilities.
+
+  Raises:
+    ConfigError: they are margins without a calibration.
+  """
+  if calibration is not None and calibration.method is not Method.NONE:
+    return
+  if scorer.score_kind is ScoreKind.MARGIN:
+    raise ConfigError(
+      f'{_FIELD}: the scores of {source} are margins without a calibration, so '
+      'there are no probabilities to average; set config.model.combine=RANK, '
+      'or calibrate the run with xjax evaluate --split=dev'
+    )
+
+
+def _check_reading(config: Config, source: str, theirs: Config) -> None:
+  """Checks that the ensemble's documents have what a run reads.
+
+  Raises:
+    ConfigError: they lack zones or features.
+  """
+  ours, others = config.data, theirs.data
+  if ours.sparse != others.sparse or (
+    ours.sparse and ours.tokens != others.tokens
+  ):
+    raise ConfigError(
+      f'config.data: the run in {source} reads {type(others).__name__}(...) '
+      f'with tokens={others.tokens}; all runs of an ensemble and the ensemble '
+      'must read the same features, or all must read texts'
+    )
+  check_zones(config, source, theirs)

@@ -1,0 +1,271 @@
+"""Turns documents into sparse features, for models that read them."""
+
+import abc
+from collections.abc import Sequence
+import dataclasses
+import functools
+import pathlib
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.errors import ConfigError
+from xjax.core.progress import Progress
+from xjax.data.config import TextVectorsConfig, TfidfConfig
+from xjax.data.documents import Documents
+from xjax.data.formats.data_config import DataConfig
+from xjax.data.load import read_zones
+from xjax.data.schema import Document, Split
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.text.tfidf import Tfidf
+from xjax.data.text.word_shares import TextFeatures, WordShares
+from xjax.data.text.words import WordPlace
+from xjax.models.contract import Run, Scorer
+
+GIVE_ENCODER = (
+  'give a pretrained encoder: a folder in the form of Hugging Face '
+  '(config.json, model.safetensors and the tokenizer), or the name of a model '
+  'in the local Hugging Face cache'
+)
+# Files of features of texts, which do not depend on labels.
+FEATURE_FILES = 'features/tfidf.npz', 'features/text_vectors.npz'
+_CHUNK = 512  # documents whose features are computed at a time
+
+
+class Featuriser(abc.ABC):
+  """Turns documents into sparse features.
+
+  Attributes:
+    n_features: number D of features.
+    unexplained: why words cannot explain what follows from the features; '' if
+      they can.
+  """
+
+  n_features: int
+  unexplained: str = ''
+
+  @abc.abstractmethod
+  def __call__(self, documents: Documents) -> sparse.csr_array:
+    """Returns the features of N documents, float32 [N, D].
+
+    Raises:
+      ConfigError, DataError: the documents have no such features.
+    """
+
+  def in_chunks(
+    self, documents: Documents | Sequence[str | Document], title: str
+  ) -> sparse.csr_array:
+    """Returns the features of many documents, and shows the progress."""
+    documents, parts = Documents.of(documents), []
+    with Progress(title, len(documents)) as shown:
+      for start in range(0, max(1, len(documents)), _CHUNK):
+        rows = np.arange(start, min(start + _CHUNK, len(documents)))
+        parts.append(self(documents.part(rows)))
+        shown.update(len(rows))
+    return sparse.vstack(parts, format='csr')
+
+  @abc.abstractmethod
+  def example(self) -> Documents:
+    """Returns a document that can be read, for compiling programs."""
+
+  def warmup(self) -> None:
+    """Compiles the programs that compute features; by default, none."""
+    return
+
+  @property
+  def stages(self) -> 'dict[str, Scorer]':
+    """Returns the models that compute features, by the name of their stage."""
+    return {}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextFeaturiser(Featuriser):
+  """Computes features from the zones of documents that a run reads.
+
+  Attributes:
+    data: config of the data, with the zones.
+    featurise: computes the features of texts.
+  """
+
+  data: DataConfig
+  featurise: TextFeatures
+
+  @property
+  def n_features(self) -> int:
+    return self.featurise.n_features
+
+  @property
+  def unexplained(self) -> str:
+    if isinstance(self.data.tokens, TextVectorsConfig):
+      return (
+        'labels cannot be explained: this run reads vectors of texts, not words'
+      )
+    return ''
+
+  def __call__(self, documents: Documents) -> sparse.csr_array:
+    if documents.sparse is not None:
+      raise ConfigError('this run reads texts; do not give it features')
+    if documents.vectors is not None:
+      refuse_vectors()
+    digest = getattr(self.featurise, 'digest', None)
+    if digest is None:
+      return self._compute(documents)
+    key = digest, tuple(self.data.zones)
+    return documents.view(key, self._compute)
+
+  def _compute(self, documents: Documents) -> sparse.csr_array:
+    if len(documents) > _CHUNK:
+      compute = functools.partial(self.in_chunks, title='features of documents')
+      return compute(dataclasses.replace(documents, memory=None))
+    return self.featurise(
+      [read_zones(document, self.data).text() for document in documents]
+    )
+
+  def example(self) -> Documents:
+    return Documents([''])
+
+  def warmup(self) -> None:
+    if isinstance(self.data.tokens, TextVectorsConfig):
+      self.featurise.warmup()
+
+  def document(self, document: str | Document) -> Document:
+    """Returns a document with only the zones that the run reads."""
+    return read_zones(document, self.data)
+
+  def words(self, document: str | Document) -> list[WordPlace]:
+    """Returns the words of a document that the run reads, in reading order."""
+    return self.featurise.words(self.document(document))
+
+  def word_shares(self, document: str | Document) -> WordShares:
+    """Divides the features of a document among the words of the document."""
+    return self.featurise.word_shares(self.document(document))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowFeaturiser(Featuriser):
+  """Reads the features that documents already have."""
+
+  n_features: int
+  unexplained = 'labels cannot be explained: this run reads features, not words'
+
+  def __call__(self, documents: Documents) -> sparse.csr_array:
+    if documents.sparse is None:
+      raise ConfigError(
+        'this run reads sparse features, not text; give it documents with '
+        'features, in the format of its training files'
+      )
+    return documents.sparse.with_width(self.n_features).rows
+
+  def in_chunks(
+    self, documents: Documents | Sequence[str | Document], title: str
+  ) -> sparse.csr_array:
+    del title
+    return self(Documents.of(documents))  # without a copy
+
+  def example(self) -> Documents:
+    rows = sparse.csr_array((1, self.n_features), dtype=np.float32)
+    return Documents(SparseDocuments('example', rows))
+
+
+def refuse_vectors() -> None:
+  """Refuses vectors of documents, because a run reads their words.
+
+  Raises:
+    ConfigError: always.
+  """
+  raise ConfigError(
+    'this run reads the words of documents; do not give it features'
+  )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SplitTexts(Sequence):
+  """Gives the texts of documents, which are read again at each access."""
+
+  documents: Sequence[Document]
+
+  def __len__(self) -> int:
+    return len(self.documents)
+
+  def __getitem__(self, row: int) -> str:
+    return self.documents[range(len(self))[row]].text()
+
+
+def features_file(run: Run) -> pathlib.Path:
+  """Returns the file with what computes the features of texts."""
+  if isinstance(run.config.data.tokens, TextVectorsConfig):
+    return run.folder.text_vectors
+  return run.folder.tfidf
+
+
+def check_features(run: Run) -> None:
+  """Checks that the features of a new or resumed run can be computed.
+
+  Raises:
+    ConfigError, DataError: the encoder that computes vectors of texts is
+      missing or has a fault.
+  """
+  tokens = run.config.data.tokens
+  if not isinstance(tokens, TextVectorsConfig) or features_file(run).exists():
+    return
+  if tokens.folder:
+    from xjax.models.text_vectors import check_folder  # loads JAX
+
+    check_folder(tokens)
+  elif not run.config.data.generated:
+    raise ConfigError(f"config.data.tokens.folder='': {GIVE_ENCODER}")
+
+
+def fit_featuriser(split: Split, run: Run) -> TextFeaturiser | RowFeaturiser:
+  """Returns the featuriser of a new or resumed run, which is saved.
+
+  Args:
+    split: training split.
+    run: a run whose model reads sparse features.
+
+  Raises:
+    ConfigError: config.data.tokens does not give sparse features.
+    DataError: no n-gram is left after min_count and max_share of
+      config.data.tokens; or the saved file is damaged.
+  """
+  tokens, documents = run.config.data.tokens, split.documents
+  if tokens.sparse:
+    return RowFeaturiser(Documents.of(documents).sparse.n_features)
+  read = Tfidf.load
+  if isinstance(tokens, TextVectorsConfig):
+    from xjax.models.text_vectors import TextVectors  # loads JAX
+
+    read = TextVectors.load
+    fit = functools.partial(TextVectors.fit, tokens, SplitTexts(documents))
+  elif isinstance(tokens, TfidfConfig):
+    fit = functools.partial(Tfidf.fit, SplitTexts(documents), tokens)
+  else:
+    raise ConfigError(
+      f'config.data.tokens={type(tokens).__name__}(...): does not give the '
+      'features that this model reads; TfidfConfig does'
+    )
+  featurise = run.once(features_file(run), lambda: fit().save, read)
+  return TextFeaturiser(run.config.data, featurise)
+
+
+def open_featuriser(
+  run: Run, n_features: int
+) -> TextFeaturiser | RowFeaturiser:
+  """Returns the featuriser of a fitted run, from the files of its workdir.
+
+  Args:
+    run: a run whose model reads sparse features.
+    n_features: number of features, if documents already have features.
+
+  Raises:
+    DataError: a file is missing or damaged.
+  """
+  tokens = run.config.data.tokens
+  if tokens.sparse:
+    return RowFeaturiser(n_features)
+  read = Tfidf.load
+  if isinstance(tokens, TextVectorsConfig):
+    from xjax.models.text_vectors import TextVectors  # loads JAX
+
+    read = TextVectors.load
+  return TextFeaturiser(run.config.data, run.read(features_file(run), read))

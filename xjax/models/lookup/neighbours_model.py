@@ -1,0 +1,231 @@
+"""Scores labels by the votes of the nearest training documents (kNN).
+
+Nothing is trained. The workdir keeps the features and the labels of the
+training documents.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.arrays import Arrays, matrix_arrays, rows_arrays
+from xjax.core.atomic import write_npz
+from xjax.core.config_part import AMOUNT, AT_LEAST_1, at_most, field
+from xjax.core.errors import DataError
+from xjax.core.progress import Progress
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import Ragged
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  TextVectorsConfig,
+  TfidfConfig,
+)
+from xjax.data.documents import Documents
+from xjax.data.files.faults import plural
+from xjax.data.formats.draft import TRAIN
+from xjax.data.quality import check_train_labels
+from xjax.data.schema import Corpus
+from xjax.models.contract import Model, Run
+from xjax.models.features import (
+  FEATURE_FILES,
+  Featuriser,
+  check_features,
+  fit_featuriser,
+  open_featuriser,
+)
+from xjax.models.lookup.exact_match import MatchedLabels
+from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
+
+_ASSIGNED_ABOVE = 0.5  # more than half of the votes
+
+
+class TrainedRows(NamedTuple):
+  """Holds the training documents that vote.
+
+  Attributes:
+    rows: float32 [N, D], their features.
+    gold: N rows of trained labels.
+    n_labels: number L of trained labels.
+  """
+
+  rows: sparse.csr_array
+  gold: Ragged
+  n_labels: int
+
+  def save(self, path: pathlib.Path) -> None:
+    """Writes the .npz file that `load` reads."""
+    arrays = {
+      'features': np.int64(self.rows.shape[1]),
+      'labels': np.int64(self.n_labels),
+      **matrix_arrays('rows', self.rows),
+      **rows_arrays('gold', self.gold),
+    }
+    write_npz(path, arrays)
+
+  @classmethod
+  def load(cls, path: pathlib.Path) -> 'TrainedRows':
+    """Reads a file that `save` wrote.
+
+    Raises:
+      DataError: the file is missing or damaged.
+    """
+    arrays = Arrays.read(path)
+    n_features, n_labels = arrays.count('features'), arrays.count('labels')
+    rows = arrays.matrix('rows', n_features)
+    gold = arrays.rows('gold', n_labels)
+    arrays.finish()
+    if rows.shape[0] != len(gold):
+      arrays.fail('gold/indptr', f'should have {rows.shape[0] + 1} entries')
+    return cls(rows, gold, n_labels)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VoteFeaturiser(Featuriser):
+  """Turns documents into votes for labels.
+
+  Attributes:
+    features: computes or reads the features of documents.
+    votes: turns features into votes.
+    own: whether the documents are those that vote; then no document votes for
+      its own labels.
+  """
+
+  features: Featuriser
+  votes: NeighbourVotes
+  own: bool = False
+
+  @property
+  def n_features(self) -> int:
+    return self.votes.n_features
+
+  @property
+  def unexplained(self) -> str:
+    return self.features.unexplained or (
+      'labels of a NeighboursModel cannot be explained by words: the labels of '
+      'the nearest training documents decide'
+    )
+
+  def __call__(self, documents: Documents) -> sparse.csr_array:
+    rows, numbers = self.features(documents), documents.numbers
+    if self.own and numbers is None:
+      numbers = np.arange(len(documents))
+    return self.votes(rows, numbers if self.own else None)
+
+  def example(self) -> Documents:
+    return self.features.example()
+
+  def warmup(self) -> None:
+    self.features.warmup()
+
+
+class NeighboursScorer(MatchedLabels):
+  """Ranks labels by the votes of training documents."""
+
+  fixed_labels = (
+    'NeighboursModel cannot score new labels: it can only learn a label from '
+    'training documents of that label'
+  )
+
+  def __init__(
+    self, featuriser: VoteFeaturiser, train_digest: str | None, block: int
+  ):
+    """Makes a scorer.
+
+    Args:
+      featuriser: turns documents into votes.
+      train_digest: digest of the split whose documents vote.
+      block: number of documents that are ranked at a time.
+    """
+    super().__init__(featuriser, _ASSIGNED_ABOVE, block)
+    own = dataclasses.replace(featuriser, own=True)
+    self._among_others = MatchedLabels(own, _ASSIGNED_ABOVE, block)
+    self._train = TRAIN, train_digest
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    split = documents.split
+    if split is not None and (split.name, split.digest) == self._train:
+      return self._among_others.rank(documents, query)
+    return super().rank(documents, query)
+
+
+@dataclasses.dataclass
+class NeighboursModel(Model):
+  """Scores labels by the votes of the most similar training documents (kNN).
+
+  The similarity is the cosine of features: TF-IDF, features from files, or
+  vectors of a pretrained encoder. A neighbour votes for all its
+  labels. The score of a label is the sum of its votes over the sum of all
+  votes of one label, which is from 0 to 1.
+  """
+
+  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
+  label_independent_files = FEATURE_FILES
+
+  neighbours: int = field(
+    30, 'Number of training documents that vote.', AT_LEAST_1, tiny=at_most(4)
+  )
+  power: float = field(
+    3.0,
+    'A vote counts as the similarity to this power. With 0, all neighbours '
+    'count equally.',
+    AMOUNT,
+  )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    super().check(corpus, run)
+    check_features(run)
+    check_train_labels(corpus)
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Computes and saves the features of the training documents."""
+    split = corpus.splits[TRAIN]
+
+    def build() -> Callable[[pathlib.Path], None]:
+      documents = Documents.of(split.documents)
+      featuriser = fit_featuriser(split, run)
+      rows = featuriser.in_chunks(documents, f'features of {split.name}')
+      n_labels = corpus.label_space.n_trained
+      return TrainedRows(rows, corpus.trained_gold, n_labels).save
+
+    run.once(_file(run), build, lambda _: None)  # `open` reads the file
+
+  def open(self, run: Run) -> NeighboursScorer:
+    path, space = _file(run), run.label_space()
+    with Progress('reading the training documents'):
+      trained = run.read(path, TrainedRows.load)
+    n_features = trained.rows.shape[1]
+    featuriser = open_featuriser(run, n_features)
+    sizes = len(trained.gold), n_features, trained.n_labels
+    expected = space.n_train, featuriser.n_features, space.n_trained
+    if sizes != expected:
+      raise DataError(
+        f'{path}: has {_sizes_text(sizes)}, but the run has '
+        f'{_sizes_text(expected)}; is this a file of another run?'
+      )
+    votes = NeighbourVotes(
+      NearestDocuments(trained.rows, threads=max(1, run.config.data.workers)),
+      trained.gold,
+      trained.n_labels,
+      neighbours=self.neighbours,
+      power=self.power,
+    )
+    return NeighboursScorer(
+      VoteFeaturiser(featuriser, votes),
+      run.folder.digests().get(TRAIN),
+      run.config.eval.batch_size,
+    )
+
+
+def _sizes_text(sizes: tuple[int, int, int]) -> str:
+  nouns = 'document', 'feature', 'label'
+  documents, features, labels = map(plural, sizes, nouns)
+  return f'{documents}, {features} and {labels}'
+
+
+def _file(run: Run) -> pathlib.Path:
+  """Returns the path of the features and labels of the training documents."""
+  return run.folder.model / 'neighbours.npz'

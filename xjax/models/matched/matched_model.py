@@ -1,0 +1,174 @@
+"""Defines X-Transformer: a matcher of clusters, and classifiers of labels."""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import Any
+
+from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.draft import TRAIN
+from xjax.data.label_trees.label_tree import LabelTree
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.schema import Corpus
+from xjax.losses.squared_hinge import SquaredHingeConfig
+from xjax.models.contract import JUDGED, Config, Run, TrainedStage
+from xjax.models.features import Featuriser
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.matched.matched_scorer import MATCHER, MatchedScorer
+from xjax.models.neural.level_stages import (
+  RunLevels,
+  level_corpus,
+  saved_levels,
+)
+from xjax.models.neural.proposals import proposed_nodes, saved_nodes
+from xjax.models.neural.proposer import ClusterMap, Proposer
+from xjax.models.scorer import Scorer
+from xjax.models.stage import Stage
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.training import GivenClusters, fit_tree
+from xjax.models.trees.tree_model import NodesModel
+from xjax.models.trees.tree_search import TreeSearch
+from xjax.models.trees.vectors import (
+  DocumentVectors,
+  JoinedFeaturiser,
+  encoder_faults,
+)
+
+
+def _matcher_stage() -> StageConfig:
+  stage = StageConfig()
+  stage.train.loss = SquaredHingeConfig()
+  return stage
+
+
+@dataclasses.dataclass
+class MatchedModel(NodesModel):
+  """Ranks the labels of clusters that a neural model proposes (X-Transformer).
+
+  The neural model is the matcher, a stage of the run. It learns which clusters
+  of labels a document has. Then each label has a linear classifier, whose
+  features are a document's TF-IDF features and its vector, both of length 1. A
+  document's labels are ranked by their own classifiers, and only labels of
+  proposed clusters are ranked (Chang et al. 2020,
+  https://arxiv.org/abs/1905.02331, Section 3).
+  """
+
+  reads = (TfidfConfig,)
+  chained = False
+
+  levels: LevelsConfig = field(
+    lambda: LevelsConfig(sizes=(64,)), 'One level of clusters of labels.'
+  )
+  matcher: StageConfig = field(
+    _matcher_stage, 'The neural model that proposes clusters.'
+  )
+  kept: int = field(
+    10,
+    'Number of clusters of a document whose labels are ranked.',
+    AT_LEAST_1,
+    may_change=True,
+  )
+  weight: float = field(
+    1.0,
+    "Length to which the matcher's vector of a document is scaled. The TF-IDF "
+    'features of a document have length 1.',
+    POSITIVE,
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    if len(self.levels.sizes) != 1:
+      yield (
+        f'{path}.levels.sizes={self.levels.sizes}: must be one number of '
+        'clusters'
+      )
+    yield from encoder_faults(self.matcher, f'{path}.matcher')
+    if getattr(self.matcher.model, 'head', None) and (
+      self.matcher.model.head.describes
+    ):
+      yield (
+        f'{path}.matcher.model.head: needs a head without label names, because '
+        'clusters have no names'
+      )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks that levels can be built, and the matcher can be trained.
+
+    Raises:
+      ConfigError, DataError: as in SparseModel.check; or the tree cannot be cut
+        to the levels, or the matcher cannot be trained.
+    """
+    super().check(corpus, run)
+    clusters, _ = level_corpus(corpus, self._levels(run).of(corpus))
+    self._matcher(run).check(clusters)
+
+  def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
+    """Returns the featuriser; the matcher is trained if absent."""
+    texts, train = super().fit_featuriser(corpus, run), run.config.train
+    clusters, _ = level_corpus(corpus, self._levels(run).keep(corpus))
+    matcher = self._matcher(run).train(clusters)
+    if train.matched:
+      proposer = Proposer(matcher, train.matched)
+      proposed_nodes(run, proposer, corpus.splits[TRAIN])
+    return self._joined(texts, matcher)
+
+  def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
+    """Returns the featuriser, with the vectors of the matcher."""
+    texts = super().open_featuriser(run, n_features)
+    return self._joined(texts, run.open_stage(MATCHER))
+
+  def _joined(self, texts: Featuriser, matcher: Scorer) -> JoinedFeaturiser:
+    return JoinedFeaturiser(texts, DocumentVectors(matcher, self.weight))
+
+  def scorer(
+    self, searches: list[TreeSearch], featuriser: JoinedFeaturiser, run: Run
+  ) -> MatchedScorer:
+    """Returns the scorer of labels of proposed clusters."""
+    clusters = ClusterMap.above_labels(saved_levels(run))
+    proposer = Proposer(featuriser.vectors.encoder, self.kept, clusters)
+    kind, block = self.score_kind(run.config), run.config.eval.batch_size
+    return MatchedScorer(searches[0], kind, featuriser, proposer, block)
+
+  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    own, (size,) = self.matcher.run_config(config), self.levels.sizes
+    return (TrainedStage(own, MATCHER, 'model.matcher', size),)
+
+  def open_stages(self, run: Run) -> tuple[str, ...]:
+    return (MATCHER,)
+
+  def record_search(self, run: Run) -> None:
+    """Writes search.json. If it has changed, the model will be judged again."""
+    run.folder.record_search({'kept': self.kept}, JUDGED)
+
+  def train_file(
+    self, number: int, data: TreeData, parts: PartFiles, run: Run
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Trains the classifiers of all labels."""
+    del number  # there is one file
+    train, levels = run.config.train, saved_levels(run)
+    n_clusters, matcher = levels.sizes[-2], None
+    if train.matched:
+      nodes_NK = saved_nodes(run, len(data.gold), n_clusters)
+      matcher = GivenClusters(nodes_NK)
+    tree = LabelTree.of_clusters(levels.parents[-1], n_clusters)
+    return tree, fit_tree(
+      data.rows,
+      data.gold,
+      tree,
+      train.solver,
+      seed=run.config.seed,
+      threshold=train.threshold,
+      workers=train.workers,
+      parts=parts,
+      between=run.preemption.check,
+      matcher=matcher,
+      above=False,
+    )
+
+  def _levels(self, run: Run) -> RunLevels:
+    return RunLevels(self.levels, run, 'config.model.levels')
+
+  def _matcher(self, run: Run) -> Stage:
+    return Stage(self.matcher, run, MATCHER, 'config.model.matcher')

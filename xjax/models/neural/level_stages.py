@@ -1,0 +1,230 @@
+"""Builds the levels of clusters that a run goes down, and trains a level.
+
+A level above the labels is trained on a corpus whose labels are clusters.
+"""
+
+import dataclasses
+import functools
+import hashlib
+
+import numpy as np
+
+from xjax.core.progress import Progress
+from xjax.core.types import PAD, Ragged
+from xjax.data.documents import Documents
+from xjax.data.formats.draft import TRAIN
+from xjax.data.label_trees.levels import LabelLevels, load_levels, save_levels
+from xjax.data.label_trees.levels_config import LevelsConfig
+from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.schema import Corpus, Label, Labels, LabelSpace
+from xjax.data.text.tfidf import Tfidf
+from xjax.judge.predictions import labels_sha256
+from xjax.models.contract import Config, Run
+from xjax.models.features import SplitTexts, TextFeaturiser
+from xjax.models.scorer import Scorer
+
+LEVEL = 'level'  # the stage that ranks the clusters of the level above
+# What a run gives to the run of the level above (Run.given): how much each gold
+# cluster of the split train counts, and the levels.
+COSTS, LEVELS = 'costs', 'levels'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunLevels:
+  """Builds the levels of a run only once, and saves them later.
+
+  So a run can check its levels before it writes its first file.
+
+  Attributes:
+    settings: the tree, and where it is cut.
+    run: the run, which may have been given its levels.
+    path: path of the levels in the run's config.
+  """
+
+  settings: LevelsConfig
+  run: Run
+  path: str
+
+  def of(self, corpus: Corpus) -> LabelLevels:
+    """Returns the levels. They are built if they are not saved.
+
+    Args:
+      corpus: corpus of the run.
+
+    Raises:
+      ConfigError: the tree cannot be built, or cannot be cut to the sizes.
+      DataError: the file of levels is damaged.
+    """
+    if self.run.folder.levels.exists():
+      return saved_levels(self.run)
+    if self.run.given.get(LEVELS) is not None:
+      return self.run.given[LEVELS]
+    if LEVELS not in self.run.made:
+      with Progress('building the label tree'):
+        data = _tree_data(self.settings, self.run.config, corpus)
+        self.run.made[LEVELS] = self.settings.cut(data, self.path)
+    return self.run.made[LEVELS]
+
+  def keep(self, corpus: Corpus) -> LabelLevels:
+    """Returns the levels. They are saved if absent.
+
+    The argument and the errors are those of `of`.
+    """
+
+    def build():
+      return functools.partial(save_levels, levels=self.of(corpus))
+
+    return self.run.once(self.run.folder.levels, build, load_levels)
+
+
+def saved_levels(run: Run) -> LabelLevels:
+  """Reads the levels of a run.
+
+  Raises:
+    DataError: the file is missing or damaged.
+  """
+  return run.read(run.folder.levels, load_levels)
+
+
+def level_corpus(
+  corpus: Corpus, levels: LabelLevels, costs: Ragged | None = None
+) -> tuple[Corpus, Ragged]:
+  """Returns the corpus of the level above the labels.
+
+  A document has a cluster if it has a label of the cluster.
+
+  Args:
+    corpus: a corpus.
+    levels: at least two levels. The last level has the labels of the corpus.
+    costs: how much each gold label of the split train counts. None stands for
+      1.
+
+  Returns:
+    The same documents with clusters as labels, and how much each gold cluster
+    of the split train counts, which is the sum over its gold labels.
+  """
+  parent_L, size = levels.parents[-1], levels.sizes[-2]
+  splits, sums = {}, None
+  for name, split in corpus.splits.items():
+    own = costs if name == TRAIN else None
+    gold, counts = _above(split.gold, parent_L, own)
+    splits[name] = dataclasses.replace(split, gold=gold)
+    if name == TRAIN:
+      sums = counts
+  train = splits[TRAIN].gold
+  counts = np.bincount(train.values, minlength=size).astype(np.int32)
+  # A warm start takes rows of labels with the same ids. So the ids of clusters
+  # are the same only if the clusters are.
+  digest = hashlib.sha256(labels_sha256(corpus.label_space.ids).encode())
+  digest.update(parent_L.tobytes())
+  level, clustering = f'level {len(levels) - 2}', digest.hexdigest()[:12]
+  names = (f'{level}, cluster {i} of {clustering}' for i in range(size))
+  labels = Labels.of(Label(name, name) for name in names)
+  space = LabelSpace(labels, counts, len(train), size)
+  changed = dataclasses.replace(corpus, label_space=space, splits=splits)
+  return changed, sums
+
+
+def train_level(
+  run: Run,
+  name: str,
+  corpus: Corpus,
+  levels: LabelLevels,
+  costs: Ragged | None = None,
+) -> Scorer:
+  """Trains the model of the level above the labels, or resumes its training.
+
+  Args:
+    run: a run with LevelShortlist.
+    name: name of the stage.
+    corpus: corpus of the run.
+    levels: at least two levels; the last one has the labels of the corpus.
+    costs: how much each gold label of the split train counts; None stands for
+      1.
+
+  Returns:
+    The best model of the level, whose labels are the clusters.
+
+  Raises:
+    As Run.stage.
+  """
+  clusters, sums = level_corpus(corpus, levels, costs)
+  return run.stage(level_run(run, name, levels, sums), clusters)
+
+
+def level_run(
+  run: Run, name: str, levels: LabelLevels, costs: Ragged | None = None
+) -> Run:
+  """Returns the run of the level above the labels.
+
+  Args:
+    run, name, levels: arguments of train_level.
+    costs: how much each gold cluster counts; None stands for 1.
+  """
+  given = {COSTS: costs, LEVELS: levels.above_labels()}
+  return run.sub(name, level_config(run.config), given)
+
+
+def level_config(config: Config) -> Config:
+  """Returns the config of the stage that ranks the clusters above the labels.
+
+  Args:
+    config: config of a run with LevelShortlist.
+  """
+  shortlist, train = config.model.shortlist, config.train
+  sizes = shortlist.levels.sizes[:-1]
+  above = dataclasses.replace(
+    shortlist,
+    levels=dataclasses.replace(shortlist.levels, sizes=sizes),
+    steps=shortlist.steps[:-1],
+  )
+  steps = shortlist.steps[-1]
+  # Clusters have other slices of labels than the labels have.
+  best_metric = f'all/{train.best_metric.partition("/")[2]}'
+  train = dataclasses.replace(
+    train,
+    steps=steps,
+    warmup=min(train.warmup, steps),
+    best_metric=best_metric,
+  )
+  model = dataclasses.replace(config.model, shortlist=above)
+  return dataclasses.replace(config, model=model, train=train)
+
+
+def _tree_data(
+  levels: LevelsConfig, config: Config, corpus: Corpus
+) -> TreeData:
+  """Computes the TF-IDF features of the split train, and the tree's data."""
+  split, space = corpus.splits[TRAIN], corpus.label_space
+  texts = Tfidf.fit(SplitTexts(split.documents), levels.tokens)
+  rows = TextFeaturiser(config.data, texts).in_chunks(
+    Documents.of(split.documents), f'features of {split.name}'
+  )
+  workers = max(1, config.data.workers)
+  documents = split.documents
+  return TreeData(
+    space, corpus.trained_gold, rows, documents, texts, config.seed, workers
+  )
+
+
+def _above(
+  gold: Ragged, parent_L: np.ndarray, costs: Ragged | None
+) -> tuple[Ragged, Ragged]:
+  """Returns the clusters of gold labels, and the sums of the labels' costs.
+
+  Labels that are not in a cluster are left out.
+  """
+  document = np.repeat(np.arange(len(gold)), gold.lengths)
+  inside = gold.values < len(parent_L)
+  cluster = np.where(inside, parent_L[np.where(inside, gold.values, 0)], PAD)
+  cost = np.ones(len(cluster)) if costs is None else costs.values
+  real = cluster != PAD
+  size = np.int64(max(1, parent_L.max(initial=0) + 1))
+  keys, which = np.unique(
+    document[real] * size + cluster[real], return_inverse=True
+  )
+  document, cluster = np.divmod(keys, size)
+  indptr = np.searchsorted(document, np.arange(len(gold) + 1))
+  sums = np.bincount(which, cost[real], len(keys)).astype(np.int32)
+  starts = indptr.astype(np.int64)
+  return Ragged(starts, cluster.astype(np.int32)), Ragged(starts, sums)

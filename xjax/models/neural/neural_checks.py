@@ -1,0 +1,210 @@
+"""Checks the config, the files and the corpus of a neural run."""
+
+from flax import nnx
+
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
+from xjax.data.label_trees.levels import LabelLevels
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.judge.judge import NOTES, PROTOCOL, Metrics, judge
+from xjax.judge.predict import popularity
+from xjax.models.contract import DEV, Config, Run, load_config
+from xjax.models.neural.neural_plan import plan_neural
+from xjax.networks.heads.chunks import is_label_row
+from xjax.networks.heads.head import DescriptorHeadConfig
+from xjax.networks.text_model import TextModelConfig
+from xjax.train.batches.inputs import check_features, label_features
+from xjax.train.checkpoint import complete_steps, intact_steps
+from xjax.train.initial.encoder import (
+  SOME_WORDS,
+  check_encoder,
+  planned_architecture,
+)
+from xjax.train.initial.warm_start import find_start
+from xjax.train.initial.words import check_word_vectors
+from xjax.train.neural_train import Schedule
+from xjax.train.parameters import by_path, check_groups
+from xjax.train.workdir import Workdir
+
+_LARGE_BATCH = 1024  # a smaller batch may be larger than the split train
+
+
+def check_start(run: Run) -> None:
+  """Checks that the files of a run allow it to start or resume."""
+  config, folder = run.config, run.folder
+  steps = complete_steps(folder.checkpoints)
+  if steps and steps[-1]:
+    _check_steps(config, folder, steps[-1])
+  # Without a complete checkpoint the run starts from the beginning.
+  if not steps:
+    check_word_vectors(config.model.embedding)
+    check_encoder(config.model, config.data, folder)
+    if config.train.init_from:
+      find_start(config.train.init_from)
+
+
+def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
+  """Checks that train.steps suits a run that has taken some steps.
+
+  train.steps must be at least the number of steps taken. If the schedule is not
+  constant, train.steps must be the same as when the run was started.
+  """
+  planned, train = load_config(workdir.config).train.steps, config.train
+  if train.schedule is not Schedule.CONSTANT and train.steps != planned:
+    raise ConfigError(
+      f'config.train.steps={train.steps}: the {train.schedule.value} schedule '
+      f'of this run ends at step {planned}; with another last step its learning'
+      f' rate would jump. Set config.train.steps={planned}, or start a new '
+      'workdir from the parameters of this run: '
+      f'config.train.init_from={workdir.path}'
+    )
+  if train.steps < taken:
+    # Training goes back behind damaged checkpoints. All files of a checkpoint
+    # must be read to verify it, so this is done only here.
+    (taken,) = intact_steps(workdir.checkpoints, newest=1) or (0,)
+  if train.steps < taken:
+    raise ConfigError(
+      f'config.train.steps={train.steps}: the run in {workdir.path} has '
+      f'already taken {taken} steps. Set config.train.steps='
+      f'{max(planned, taken)}, or use another workdir'
+    )
+
+
+def check_batch(size: int, documents: int) -> None:
+  """Checks that a batch for training is not mostly padding.
+
+  Raises:
+    ConfigError: the batch is large, and twice as large as the split or larger.
+  """
+  if size > max(_LARGE_BATCH, 2 * documents):
+    raise ConfigError(
+      f'config.train.batch_size={size}: the split train has only {documents} '
+      'documents; choose a smaller batch'
+    )
+
+
+def check_vectors(
+  model: TextModelConfig, corpus: Corpus, config: Config
+) -> None:
+  """Checks the vectors of documents and labels from an outside encoder.
+
+  If the head uses label descriptors, all labels must have vectors. If the model
+  also reads parents, all concepts of its hierarchy must have vectors too.
+
+  Raises:
+    ConfigError: vectors have another size than the model's.
+    DataError: as in label_features; or the model reads parents, and a label is
+      its own ancestor.
+  """
+  dim = model.embedding.dim
+  for split in corpus.splits.values():
+    if split.features is not None:
+      check_features(split.features, dim)
+  if model.head.describes:
+    space = corpus.label_space
+    nodes = space.labels[: space.n_inside]
+    if model.reads_parents:
+      nodes = model.hierarchy(space).labels
+    label_features(nodes, config.data, dim, model.reads_parents)
+
+
+def check_hierarchy(model: TextModelConfig, space: LabelSpace) -> None:
+  """Checks that a model that reads parents suits the hierarchy of labels.
+
+  Args:
+    model: config of the model.
+    space: label space of the run.
+
+  Raises:
+    ConfigError: no label that the model scores has a parent (for a graph: nor a
+      child), or the hierarchy does not suit the head or the views.
+    DataError: a label is its own ancestor.
+  """
+  hierarchy, head = model.hierarchy(space), model.head
+  n = hierarchy.n_labels
+  is_flat = not hierarchy.parents.lengths[:n].any()
+  parts = [('views', model.views, 'NoViews()', is_flat)]
+  if isinstance(head, DescriptorHeadConfig):
+    # A graph also reads children, which may be concepts.
+    is_flat = is_flat and not hierarchy.children.lengths[:n].any()
+    parts.append(('head.graph', head.graph, 'NoGraph()', is_flat))
+  else:
+    parts.append(('head', head, 'another head', is_flat))
+  for part, config, advice, is_flat in parts:
+    if config.reads_parents and is_flat:
+      path = f'config.model.{part}'
+      raise ConfigError(
+        f'{path}={type(config).__name__}(...): reads the parents of labels, '
+        'but no label that the model scores has a parent; give "parents" to '
+        f'the labels, or set {path} to {advice}'
+      )
+  head.check_hierarchy(hierarchy)
+  model.views.check_hierarchy(hierarchy)
+
+
+def check_model(
+  config: Config, space: LabelSpace, levels: LabelLevels | None
+) -> None:
+  """Checks that a model can be built, without creating arrays.
+
+  Patterns for parameter names are checked too (see check_groups).
+
+  Raises:
+    ConfigError: the sizes of the parts of the model do not suit each other, or
+      as in check_groups.
+  """
+  train = config.train
+  mesh, architecture = (
+    make_mesh(config.mesh),
+    planned_architecture(config.model, config.data),
+  )
+  # Neither checks of sizes nor the paths of parameters depend on the number of
+  # words.
+  plan = plan_neural(config, space, SOME_WORDS, mesh, architecture, levels)
+  if train.rates or train.freeze or train.layer_decay != 1:
+    params = plan.abstract.params
+    trained, _ = plan.split(params)
+    rows = nnx.filter_state(params, is_label_row) if plan.rows else {}
+    check_groups(train, *map(list, map(by_path, (params, trained, rows))))
+
+
+def check_dev_metric(corpus: Corpus, config: Config) -> None:
+  """Checks that train.best_metric has a value on dev.
+
+  Raises:
+    ConfigError: it has none.
+  """
+  prior = popularity(corpus.label_space, corpus.splits[DEV], config.eval.depth)
+  dev = judge(prior, config.eval.criteria())
+  check_best_metric(config.train.best_metric, dev)
+
+
+def check_best_metric(metric: str, dev: Metrics) -> None:
+  """Checks that a metric has a value on dev.
+
+  Args:
+    metric: 'slice/metric'.
+    dev: any metrics of the dev split, such as those of the prior.
+
+  Raises:
+    ConfigError: the metric has no value; the message lists the metrics that
+      have a value.
+  """
+  values = {
+    f'{slice_name}/{name}': value
+    for slice_name, slices in dev[PROTOCOL].items()
+    for name, value in slices.items()
+  }
+  if values.get(metric) is None:
+    slice_name, _, name = metric.partition('/')
+    reason = dev.get(NOTES, {}).get(slice_name, {}).get(name)
+    usable = ', '.join(
+      name
+      for name, value in values.items()
+      if value is not None and '/n_' not in name
+    )
+    raise ConfigError(
+      f'config.train.best_metric={metric} has no value on dev'
+      + f' ({reason})' * bool(reason)
+      + f'; metrics with a value: {usable}'
+    )

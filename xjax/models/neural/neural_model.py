@@ -1,0 +1,400 @@
+"""Defines the neural model: a TextModel that ranks labels, and its training."""
+
+from collections.abc import Iterator
+import dataclasses
+import functools
+import time
+from typing import Any, Self
+
+from absl import logging
+from flax import nnx
+import jax
+
+from xjax.core.config_part import field, kinds_that
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import DATA, make_mesh, share_of
+from xjax.core.mesh_config import LABEL_MULTIPLE, MeshConfig
+from xjax.core.processes.lock import is_locked
+from xjax.data.config import (
+  FeatureFilesConfig,
+  SubwordsConfig,
+  TokensConfig,
+  WordsConfig,
+)
+from xjax.data.schema import Corpus
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import Vocabulary, split_words
+from xjax.models.contract import (
+  DEV,
+  JUDGED,
+  SCORES_NAMES,
+  SCORES_TRAINED,
+  Config,
+  Model,
+  Run,
+  TrainedStage,
+)
+from xjax.models.neural.level_stages import RunLevels, saved_levels
+from xjax.models.neural.neural_checks import (
+  check_batch,
+  check_dev_metric,
+  check_hierarchy,
+  check_model,
+  check_start,
+  check_vectors,
+)
+from xjax.models.neural.neural_plan import (
+  check_label_rows,
+  check_mesh,
+  hidden_labels,
+  label_rows_divide,
+  plan_neural,
+)
+from xjax.models.neural.neural_scorer import NeuralScorer, why_fixed
+from xjax.models.neural.neural_training import NeuralTraining, make_scorer
+from xjax.models.neural.proposals import (
+  check_proposals,
+  new_proposals,
+  saved_proposals,
+)
+from xjax.models.neural.shortlists import AllLabels, ShortlistConfig
+from xjax.models.scorer import Scorer
+from xjax.networks.encoders.encoder import EncoderConfig
+from xjax.networks.heads.ova import OneVsAllConfig
+from xjax.networks.pooling import SelfAttentionConfig
+from xjax.networks.pretrained.descriptors import all_words
+from xjax.networks.text_model import TextModelConfig
+from xjax.train.batches.inputs import (
+  TokenReader,
+  fit_vocabulary,
+)
+from xjax.train.checkpoint import (
+  complete_steps,
+  move_if_damaged,
+  read_meta,
+  read_params,
+  record_best,
+  saved_params,
+)
+from xjax.train.initial.encoder import (
+  keep_encoder,
+)
+from xjax.train.initial.view_names import encoded_labels
+from xjax.train.initial.warm_start import (
+  best_step,
+  check_checkpoint,
+  chosen_step,
+)
+from xjax.train.neural_train import NeuralTrain
+from xjax.train.parameters import from_paths
+from xjax.train.workdir import Workdir
+
+_TRIES = 5  # a second apart
+_FITTED = 'fitted'  # what fit keeps for open (Run.made)
+
+
+@dataclasses.dataclass
+class NeuralModel(TextModelConfig, Model):
+  """Chooses a neural network: its embedding, encoder, pooling and head."""
+
+  reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
+  trained_by = NeuralTrain
+  has_steps = True
+  several_processes = True
+
+  shortlist: ShortlistConfig = field(
+    AllLabels, 'The labels of a document that are scored.'
+  )
+
+  @classmethod
+  def pooled(cls) -> Self:
+    """Returns a model with one vector of a document, for stages."""
+    return cls(pooling=SelfAttentionConfig(), head=OneVsAllConfig())
+
+  def token_faults(self, config: Any) -> Iterator[str]:
+    tokens, encoder = config.data.tokens, self.encoder
+    kind = f'config.data.tokens={type(tokens).__name__}(...)'
+    if tokens.by_zone != encoder.by_zone:
+      yield (
+        f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
+        f'config.model.encoder={kinds_that("by_zone", EncoderConfig)}, and '
+        'False with every other encoder'
+      )
+    if not isinstance(tokens, self.embedding.reads):
+      yield (
+        f'{kind}: config.model.embedding={type(self.embedding).__name__}(...) '
+        f'needs config.data.tokens={self.embedding.reads.__name__}(...)'
+      )
+    if tokens.pretrained != encoder.pretrained:
+      tokens_kinds = kinds_that('pretrained', TokensConfig)
+      encoders = (
+        f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}'
+      )
+      yield (
+        f'{kind}: config.data.tokens={tokens_kinds} and {encoders} can only be '
+        'used together'
+      )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks the run, its files and its corpus; see Model.
+
+    These conditions are checked:
+    - Batches and label rows divide evenly among the devices.
+    - train.steps suits the steps that the run has taken.
+    - A new run can read the files that its parameters start from.
+    - A batch for training is not far larger than the split train.
+    - Vectors of documents and labels have the size that the model reads.
+    - The number, the hierarchy and the frequencies of labels suit the head.
+    - What proposes labels is there, and fits the corpus. All gold labels of a
+      document, or their clusters, can be kept in training.
+    - A new run: the sizes of the parts of the model suit each other, each
+      pattern for parameter names has an effect, and something is trained.
+    - train.best_metric has a value on dev.
+    """
+    config = run.config
+    check_mesh(config, make_mesh(config.mesh))
+    check_start(run)
+    split, space = corpus.split('train'), corpus.label_space
+    check_batch(config.train.batch_size, len(split))
+    if config.data.tokens.dense:
+      check_vectors(self, corpus, config)
+    hidden_labels(config, space.train_counts)
+    self.head.check_labels(self.scored_labels(space))
+    if self.reads_parents:
+      check_hierarchy(self, space)
+    check_proposals(corpus, run)
+    levels = None
+    if self.head.levels is not None:
+      levels = _head_levels(run).of(corpus)
+      self.head.check_gold(levels, corpus.trained_gold, split.ids)
+    if not run.folder.config.exists():
+      check_model(config, space, levels)
+    if DEV in corpus.splits:
+      check_dev_metric(corpus, config)
+    elif is_host0():
+      logging.info(
+        'no dev split: training does not stop early, and the last checkpoint '
+        'is judged'
+      )
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Trains to the last step, from the newest checkpoint if there is one.
+
+    Raises:
+      UserError: the loss or a gradient is not finite.
+      Preempted: SIGTERM or Ctrl-C came; the state is saved.
+    """
+    config, folder = run.config, run.folder
+    if config.data.tokens.dense:
+      vocab = None
+    elif config.data.tokens.pretrained:
+      vocab = keep_encoder(self, config.data, corpus.split('train'), folder)
+    else:
+      vocab = _vocabulary(config, corpus, folder)
+    reader = token_reader(config, vocab, make_mesh(config.mesh))
+    levels = _head_levels(run).keep(corpus) if self.head.levels else None
+    proposals = new_proposals(corpus, run)
+    if proposals.proposer is not None:
+      combination, weight = self.shortlist.combination
+      search = {'combination': combination.value, 'prior': weight}
+      folder.record_search(search, JUDGED)
+    training = NeuralTraining.prepare(run, corpus, reader, proposals, levels)
+    scorer = training.scorer()
+    end = training.train(scorer)
+    best = chosen_step(folder, end.step, end.best_step)
+    if end.best_step not in (None, best):
+      record_best(folder.checkpoints, end.step, best)
+    like = training.plan.abstract.params
+    # Opening the run now needs no new programs.
+    run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like)
+
+  def open(self, run: Run) -> Scorer:
+    """Opens the checkpoint of run.step.
+
+    None stands for the best checkpoint, or for the newest if no step has been
+    judged yet. See Model.
+    """
+    if run.step is None and _FITTED in run.made:
+      return run.made.pop(_FITTED)(*self.steps(run))
+    config, folder = run.config, run.folder
+    space = run.label_space()
+    if config.data.tokens.dense:
+      vocab = None
+    elif config.data.tokens.pretrained:
+      vocab = folder.subwords()
+    else:
+      vocab = folder.vocabulary()
+    mesh = _present_mesh(config)
+    proposals = saved_proposals(run)
+    reader = token_reader(config, vocab, mesh)
+    levels = saved_levels(run) if self.head.levels else None
+    plan = plan_neural(
+      config, space, reader.vocab_size, mesh, folder.architecture(), levels
+    )
+    step, params = _read_best(folder, plan.abstract.params, run.step)
+    scorer = make_scorer(run, space, reader, proposals, plan, mesh)
+    scorer.params, scorer.step = params, step
+    return scorer
+
+  def reads_names(self, config: Config) -> bool:
+    return not why_fixed(config)
+
+  def about_unseen(self, config: Config) -> str:
+    del config
+    return SCORES_NAMES if self.head.describes else SCORES_TRAINED
+
+  def steps(self, run: Run) -> tuple[int, int]:
+    folder = run.folder.checkpoints
+    newest = complete_steps(folder)[-1]
+    best = read_meta(folder, newest)['best_step']
+    return newest, newest if best is None else best
+
+  def size(self, run: Run) -> int:
+    """Returns the size of the parameters in bytes."""
+    params = saved_params(run.folder.checkpoints, self.steps(run)[0])
+    return sum(x.size * x.dtype.itemsize for x in params.values())
+
+  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    return self.shortlist.trained_stages(config)
+
+  def open_stages(self, run: Run) -> tuple[str, ...]:
+    return self.shortlist.stages
+
+
+def token_reader(
+  config: Config, vocab: Vocabulary | Subwords | None, mesh: jax.sharding.Mesh
+) -> TokenReader:
+  """Returns what makes the batches of a run.
+
+  Args:
+    config: config of the run.
+    vocab: vocabulary or tokenizer of the run; None if it reads vectors.
+    mesh: the devices.
+  """
+  size = config.eval.batch_size
+  dim = config.model.embedding.dim if config.data.tokens.dense else 0
+  return TokenReader(config.data, vocab, dim, size, share_of(mesh))
+
+
+def _fitted(
+  folder: Workdir, scorer: NeuralScorer, like: nnx.State, end: int, best: int
+) -> NeuralScorer:
+  """Returns the scorer of a run that was just fitted, with its best parameters.
+
+  Args:
+    folder: workdir of the run.
+    scorer: the scorer that has judged dev.
+    like: structure of the parameters.
+    end, best: the last step, and the best step.
+  """
+  step = best
+  # The newest checkpoint needs no check here. It was verified when the run
+  # started, or it was written later.
+  if step != end and move_if_damaged(folder.checkpoints, step):
+    step = chosen_step(folder, end, best)
+    record_best(folder.checkpoints, end, step)
+  params = read_params(folder.checkpoints, step, like, verified=True)
+  scorer.params, scorer.step = from_paths(like, params), step
+  return scorer
+
+
+def _head_levels(run: Run) -> RunLevels:
+  """Returns what builds the levels of a head with levels."""
+  levels = run.config.model.head.levels
+  return RunLevels(levels, run, 'config.model.head.levels')
+
+
+def _read_best(
+  folder: Workdir, like: nnx.State, step: int | None
+) -> tuple[int, nnx.State]:
+  """Reads the parameters of the best checkpoint, or of a given step.
+
+  While the run trains, a better checkpoint may replace the one that is read. If
+  so, the function reads again.
+
+  Returns:
+    The step of the checkpoint, and its parameters.
+
+  Raises:
+    DataError: there is no intact checkpoint, or the best one is damaged.
+  """
+  # All processes must read equally often, so several processes read once.
+  trains = jax.process_count() == 1 and is_locked(folder.path)
+  for left in reversed(range(_TRIES if trains else 1)):
+    try:
+      if step is not None:
+        check_checkpoint(folder, step)
+      chosen = best_step(folder) if step is None else step
+      if chosen is None:
+        raise DataError(f'{folder.checkpoints}: no complete checkpoint')
+      params = read_params(folder.checkpoints, chosen, like, verified=True)
+      return chosen, from_paths(like, params)
+    except Exception:  # Orbax raises any type if a file vanishes
+      if not left:
+        raise
+      time.sleep(1)
+  raise AssertionError  # the last try returns or raises
+
+
+def _present_mesh(config: Config) -> jax.sharding.Mesh:
+  """Returns a mesh of this machine's devices for a loaded model.
+
+  - The mesh of the run is used if the devices fit it.
+  - Otherwise all devices share the documents of a batch.
+  - If batches do not divide evenly among the devices, the devices share the
+    labels instead.
+  - If label rows do not divide evenly among the devices, the last devices are
+    left out.
+
+  Raises:
+    ConfigError: label rows do not divide evenly among the devices of several
+      processes.
+  """
+  count = jax.device_count()
+  if jax.process_count() > 1:
+    check_label_rows(config, count)
+  while not label_rows_divide(config, count):
+    count -= 1
+  try:
+    mesh = make_mesh(config.mesh, count)
+  except ConfigError:
+    mesh = make_mesh(MeshConfig(), count)
+  if config.eval.batch_size % mesh.shape[DATA]:
+    # A label axis works with any batch size; its size must divide
+    # LABEL_MULTIPLE.
+    while jax.process_count() == 1 and LABEL_MULTIPLE % count:
+      count -= 1
+    mesh = make_mesh(MeshConfig(data=1, label=-1), count)
+  return mesh
+
+
+def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
+  """Reads the vocabulary of a workdir; builds and saves it first if absent."""
+  if is_host0() and not folder.vocab.exists():
+    vocab = first_vocabulary(config, corpus)
+    vocab.save(folder.vocab)
+    logging.info('vocabulary: %d words', len(vocab.words))
+  barrier('xjax:vocabulary')
+  vocab = folder.vocabulary()
+  folder.record_vocabulary(vocab)
+  return vocab
+
+
+def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
+  """Builds the vocabulary of a new run from the train split.
+
+  If the head knows labels by descriptors, the words of all label names are
+  added. If it reads parents too, so are the words of the other concepts. If the
+  model has views that read names, the words of these names are added.
+  """
+  vocab = fit_vocabulary(corpus.split('train'), config.data)
+  space, model = corpus.label_space, config.model
+  if model.head.describes:
+    vocab = vocab.with_words(all_words(space.labels))
+  if model.head.describes and model.reads_parents:
+    vocab = vocab.with_words(all_words(model.hierarchy(space).labels))
+  if model.views.reads_parents:
+    names = (label.name for label in encoded_labels(space))
+    vocab = vocab.with_words(w for name in names for w in split_words(name))
+  return vocab

@@ -1,0 +1,149 @@
+"""Plans the state of a neural run, and checks that it fits the devices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import DATA
+from xjax.core.mesh_config import LABEL_MULTIPLE
+from xjax.core.rng import host_generator
+from xjax.data.label_trees.levels import LabelLevels
+from xjax.data.labels import draw_labels
+from xjax.data.schema import LabelSpace
+from xjax.models.contract import Config
+from xjax.networks.pretrained.architecture import Architecture
+from xjax.networks.text_model import build, initial_biases, smoothed_priors
+from xjax.train.fused_rows import fused_rows
+from xjax.train.optimizer import make_optimizer
+from xjax.train.state import StatePlan, plan_state, with_label_start
+
+HIDDEN_RANGE = (1, 20)  # numbers of training documents of hidden labels
+
+
+def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
+  """Checks that batches and label rows divide evenly among the devices.
+
+  Raises:
+    ConfigError: a batch or the label rows do not divide evenly; the message
+      says which sizes are possible.
+  """
+  check_label_rows(config, mesh.size)
+  devices = mesh.shape[DATA]
+  batches = {
+    'train.batch_size': (config.train.batch_size, config.train.accumulate),
+    'eval.batch_size': (config.eval.batch_size, 1),
+  }
+  for name, (size, micro) in batches.items():
+    if size % (devices * micro):
+      raise ConfigError(
+        f'{name}={size} must be a multiple of {devices * micro}: mesh.data is '
+        f'{devices}' + (f', train.accumulate is {micro}' if micro > 1 else '')
+      )
+
+
+def label_rows_divide(config: Config, devices: int) -> bool:
+  """Returns whether a run's label rows divide evenly among the devices.
+
+  Args:
+    config: config of the run.
+    devices: int, number of devices.
+  """
+  return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
+
+
+def check_label_rows(config: Config, devices: int) -> None:
+  """Checks that label rows divide evenly among the devices.
+
+  Raises:
+    ConfigError: label rows do not divide evenly; the message says which numbers
+      of devices are possible.
+  """
+  if not label_rows_divide(config, devices):
+    head = type(config.model.head).__name__
+    raise ConfigError(
+      f'mesh: label rows of {head}(...) are spread over all {devices} devices, '
+      f'so the number of devices must divide {LABEL_MULTIPLE}'
+    )
+
+
+def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
+  """Draws the labels that a unified head treats as unseen, to calibrate scores.
+
+  Only labels with 1 to 20 training documents are drawn, so that training loses
+  little. These rare labels are ranked by frequency, and the drawn labels are
+  spread evenly over this ranking.
+
+  Returns:
+    bool [L], True for hidden labels.
+
+  Raises:
+    ConfigError: the corpus has too few labels to hide.
+  """
+  hidden = np.zeros(len(train_counts), bool)
+  head = config.model.head
+  if head.hidden_labels:
+    rng = host_generator(config.seed, 'hidden_labels')
+    n, field = head.hidden_labels, 'model.head.hidden_labels'
+    drawn = draw_labels(train_counts, n, HIDDEN_RANGE, rng, field)
+    hidden[drawn] = True
+  return hidden
+
+
+def plan_neural(
+  config: Config,
+  space: LabelSpace,
+  vocab_size: int,
+  mesh: jax.sharding.Mesh,
+  architecture: Architecture | None = None,
+  levels: LabelLevels | None = None,
+) -> StatePlan:
+  """Plans the structure of a run's state, without creating arrays.
+
+  Args:
+    config: config of the run.
+    space: label space of the run.
+    vocab_size: number of word ids; 0 if the run reads no words.
+    mesh: the devices.
+    architecture: sizes of the pretrained encoder; None if there is none.
+    levels: the levels of clusters, if the head has levels.
+
+  Raises:
+    ConfigError: as in hidden_labels.
+    DataError: the model reads parents, and a label is its own ancestor.
+  """
+  train = config.train
+  n_labels = config.model.scored_labels(space)
+  counts = space.train_counts[:n_labels]
+  unseen = counts == 0
+  hidden = hidden_labels(config, counts)
+
+  hierarchy = None
+  if config.model.reads_parents:
+    hierarchy = config.model.hierarchy(space)
+  priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
+  row_biases = config.model.head.row_biases
+  plan = plan_state(
+    lambda rngs: build(
+      config.model,
+      vocab_size=vocab_size,
+      n_labels=n_labels,
+      architecture=architecture,
+      # If the run does not set the first biases, the head decides how they
+      # start, and may compute them from the priors.
+      label_priors=None if row_biases else priors,
+      unseen=unseen,
+      hidden=hidden,
+      train_counts=counts,
+      levels=levels,
+      hierarchy=hierarchy,
+      dtype=jnp.dtype(train.compute_dtype.value),
+      rngs=rngs,
+    ),
+    make_optimizer(train),
+    mesh,
+    train.freeze,
+    train.average,
+    fused_rows(train, counts),
+  )
+  return with_label_start(plan, initial_biases(priors) if row_biases else None)

@@ -1,0 +1,168 @@
+"""Defines the contract of trained models: they rank labels for documents."""
+
+import abc
+from collections.abc import Callable
+
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.mesh_config import WHOLE, own_share
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.data.schema import LabelSpace
+from xjax.models.explanations import LabelExplanations
+
+
+class Scorer(abc.ABC):
+  """Ranks labels for documents: a trained model.
+
+  A class overrides the methods for what its kind of model can do, and sets the
+  two reasons to ''. It owns what turns documents into features.
+
+  Attributes:
+    n_labels: only labels with an index below this number are ranked.
+    score_kind: the meaning of the scores.
+    assigned_above: a label is assigned if its score is above this number. If
+      this is None, a label is assigned if its probability is above 0.5 (margins
+      have no probability).
+    selected_by: how the best labels are searched for: `exact`, `beam=10`,
+      `recall=0.95`, `shortlist=500`, `clusters=10`, `runs=3` or `proposers=3`.
+    step: step of the model's checkpoint; 0 for models without steps.
+    unexplained: why words cannot explain the labels; '' if they can.
+    fixed_labels: why new labels cannot be scored by name; '' if they can.
+    attends: whether the weights of words that explain a label are attention.
+    reads_vectors: whether the model reads the vectors of documents. Other
+      models refuse documents with vectors.
+    stages: the models that this model uses, by the name of their stage.
+  """
+
+  n_labels: int
+  score_kind: ScoreKind
+  assigned_above: float | None = None
+  selected_by: str = 'exact'
+  step: int = 0
+  unexplained: str = 'labels of this kind of model cannot be explained by words'
+  fixed_labels: str = (
+    'this kind of model cannot score new labels: it can only learn a label '
+    'from training documents of that label'
+  )
+  attends: bool = False
+  reads_vectors: bool = False
+
+  @abc.abstractmethod
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Returns the best labels of each document, among all labels and per slice.
+
+    The documents are ranked block by block, so memory holds only the lists and
+    a block. A label has one score for a document, whichever list it is in. With
+    several processes, all of them call this method with the same arguments, and
+    all get the lists of all documents.
+
+    Args:
+      documents: N documents.
+      query: the lists that are wanted.
+
+    Raises:
+      ConfigError: the model does not read such documents, or the lists do not
+        fit into memory.
+      DataError: a document has a fault.
+    """
+
+  def explain(
+    self,
+    documents: Documents,
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> LabelExplanations:
+    """Finds the words that explain labels of documents.
+
+    Args:
+      documents: N documents.
+      ids_NK: int32, the labels of each document, PAD after the last label.
+      words: how many words to show for each label.
+      n_first: for the first n_first documents, the weights of all words are
+        kept.
+
+    Raises:
+      ConfigError: words cannot explain the labels.
+    """
+    del documents, ids_NK, words, n_first
+    raise ConfigError(self.unexplained)
+
+  def with_labels(self, space: LabelSpace) -> 'Scorer':
+    """Returns a scorer that also scores new labels, by their names.
+
+    Args:
+      space: labels of the run; the new labels follow those that the scorer
+        knows.
+
+    Raises:
+      ConfigError: the model does not read label names.
+      DataError: a new label has a fault.
+    """
+    del space
+    raise ConfigError(self.fixed_labels)
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    """Compiles all programs that later calls need.
+
+    Args:
+      query: a query as later ones, on documents of any number and length.
+      explain: whether to compile the programs of `explain` too.
+    """
+    del explain
+    self.rank(Documents(['']), query)
+
+  @property
+  def stages(self) -> 'dict[str, Scorer]':
+    return {}
+
+
+def documents_for(scorer: Scorer, documents: Documents) -> Documents:
+  """Returns documents, without their vectors if a model does not read them."""
+  return documents if scorer.reads_vectors else documents.without_vectors()
+
+
+def rank_blocks(
+  documents: Documents,
+  query: Query,
+  size: int,
+  rank: Callable[[Documents, Query], Lists],
+) -> Lists:
+  """Ranks documents block by block.
+
+  With several processes, each ranks a part of each block.
+
+  Args:
+    documents: N documents.
+    query: the lists that are wanted.
+    size: number of documents of a block, over all processes.
+    rank: returns the lists of a block.
+  """
+  lists = Lists.none(query.n_lists, len(documents), query.k)
+  share = own_share()
+  for rows, block in documents.blocks(size):
+    if share == WHOLE:
+      lists.put(rows, rank(block, query.for_rows(rows)))
+    else:
+      own = np.arange(share.parts[0], len(rows), share.of)
+      part = rank(block.part(own), query.for_rows(rows[own]))
+      lists.put(*_of_length(rows[own], part, -(-len(rows) // share.of)))
+    if query.on_block:
+      query.on_block(len(rows))
+  return lists
+
+
+def _of_length(
+  rows: np.ndarray, part: Lists, n: int
+) -> tuple[np.ndarray, Lists]:
+  """Adds rows and lists of no document, so that there are n of them."""
+  more = n - len(rows)
+  rows = np.append(rows, np.full(more, PAD, rows.dtype))
+  arrays = part.ids_GNK, part.scores_GNK, *part.kept.values()
+  ids, scores, *kept = (
+    np.pad(x, [(0, 0), (0, more), *[(0, 0)] * (x.ndim - 2)]) for x in arrays
+  )
+  return rows, Lists(ids, scores, dict(zip(part.kept, kept)))

@@ -1,0 +1,359 @@
+"""Lists labels of training documents by models that have not seen them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import enum
+import functools
+import pathlib
+import shutil
+
+from absl import logging
+import numpy as np
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.errors import DataError
+from xjax.core.progress import Progress
+from xjax.core.ranking import Query
+from xjax.core.rng import host_generator
+from xjax.core.types import PAD, Ragged
+from xjax.data.documents import Documents
+from xjax.data.files.faults import plural
+from xjax.data.folds import Fold, make_folds, part_of
+from xjax.data.formats.draft import TRAIN
+from xjax.data.schema import Corpus, LabelSpace, Split
+from xjax.judge.label_lists import list_length
+from xjax.models.contract import DEV, Run
+from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.pair_features import (
+  LabelFacts,
+  PairFeatures,
+  feature_names,
+)
+from xjax.models.stack.proposers import ProposerConfig
+from xjax.models.stack.ranker import RankerData
+from xjax.models.stack.stack_pairs import (
+  Proposer,
+  StackPairs,
+  with_empty_list,
+)
+from xjax.models.stage import Stage
+
+_CHUNK = 2048  # documents whose pairs are made at a time
+
+ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
+
+
+class Lesson(enum.Enum):
+  """Says from which documents the ranker of a stack learns.
+
+  Attributes:
+    FOLDS: training documents. They are divided into folds, and each proposer is
+      trained once without each fold. So the ranker sees documents that its
+      proposers have not seen.
+    DEV: the documents of dev. Proposers are trained once. Metrics on dev are
+      then too high, and labels known by name only are rare in the lesson.
+  """
+
+  FOLDS = 'folds'
+  DEV = 'dev'
+
+
+def proposer_stage(run: Run, number: int, fold: int | None = None) -> Stage:
+  """Returns the stage of a proposer.
+
+  Args:
+    run: the run of the stack.
+    number: number of the proposer in config.model.proposers.
+    fold: number of the fold that the proposer does not learn from; None if it
+      learns from all training documents.
+  """
+  proposer = run.config.model.proposers[number]
+  path, name = f'config.model.proposers[{number}]', proposer.name
+  if fold is None:
+    return Stage(proposer, run, name, path)
+  # A fold may have no document with some zone.
+  return Stage(proposer, run, _of_fold(fold, name), path, checks_zones=False)
+
+
+def _of_fold(fold: int, proposer: str) -> str:
+  """Returns the name of the stage and the lists of a proposer and a fold."""
+  return f'fold_{fold}_{proposer}'
+
+
+def train_proposer(
+  stage: Stage, others: Sequence[Stage], corpus: Corpus
+) -> Scorer:
+  """Trains a proposer, or resumes its training.
+
+  Args:
+    stage: the stage of the proposer.
+    others: finished stages. If one of them reads the same features, its files
+      that do not depend on labels are copied first.
+    corpus: the corpus of the stage.
+  """
+  folder, model = stage.own.folder, stage.config.model
+  for name in model.label_independent_files:
+    path = folder.path / name
+    for other in others:
+      source = other.own.folder.path / name
+      alike = model.same_files(stage.config, other.config)
+      if not path.exists() and alike and source.exists():
+        with folder.recording(path):
+          _copy(source, path)
+  return stage.train(corpus)
+
+
+def _copy(source: pathlib.Path, path: pathlib.Path) -> None:
+  """Copies a file; the copy appears only when it is complete."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_name(f'.{path.name}.copy')
+  shutil.copyfile(source, temporary)
+  temporary.replace(path)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lessons:
+  """Makes and reads the lists that the ranker of a stack learns from.
+
+  Attributes:
+    run: the run of the stack.
+    corpus: corpus of the run.
+    numbers: numbers of the proposers in config.model.proposers, without those
+      that are left out.
+  """
+
+  run: Run
+  corpus: Corpus
+  numbers: Sequence[int]
+
+  @property
+  def proposers(self) -> list[ProposerConfig]:
+    """Returns the proposers, without those that are left out."""
+    return [self.run.config.model.proposers[number] for number in self.numbers]
+
+  def data(self, members: Mapping[str, Scorer]) -> RankerData:
+    """Returns the pairs that the ranker learns from.
+
+    Lists of folds that an earlier start has made are read again.
+
+    Args:
+      members: models that were trained on the whole split train, by name.
+
+    Raises:
+      DataError: no listed label is gold, or all are; or a file is damaged.
+    """
+    model = self.run.config.model
+    n_labels = max(member.n_labels for member in members.values())
+    labels = LabelFacts.of(self.corpus.label_space, n_labels)
+    parts = list(self._parts(members, labels))
+    names = feature_names(model.features, [x.name for x in self.proposers])
+    gold_X = np.concatenate([np.zeros(0, bool), *(x.gold_X for x in parts)])
+    if not 0 < gold_X.sum() < len(gold_X):
+      raise DataError(
+        f'the ranker has nothing to learn: {gold_X.sum()} of the '
+        f'{len(gold_X)} labels that the proposers list are gold; give more '
+        'documents, or proposers that list more labels '
+        '(config.model.proposers, depth)'
+      )
+    return RankerData(
+      np.concatenate([part.features_XF for part in parts]),
+      gold_X,
+      np.concatenate([part.lengths_N for part in parts]),
+      names,
+    )
+
+  def _parts(
+    self, members: Mapping[str, Scorer], labels: LabelFacts
+  ) -> Iterator[RankerData]:
+    """Yields the pairs of some documents after the other."""
+    # No training document has the labels that are not trained. So their pairs
+    # say nothing about how often such labels are right in other documents.
+    judged = labels.documents > 0
+    if self.run.config.model.lesson is Lesson.DEV:
+      split, space = self.corpus.split(DEV), self.corpus.label_space
+      judged = np.ones(len(judged), bool)
+      judged[space.held_out[space.held_out < len(judged)]] = False
+      lists = [
+        self._propose(x, members[x.name], self._cut(n, split), space, x.name)
+        for n, x in zip(self.numbers, self.proposers)
+      ]
+      yield from self._pairs(lists, split.gold, labels, judged)
+      return
+    for fold in self._folds():
+      rows = self._rows(fold)
+      lists = self._fold_lists(fold, rows)
+      gold = self.corpus.trained_gold.take(rows)
+      seen = dataclasses.replace(labels, documents=self._seen(fold, labels))
+      yield from self._pairs(lists, gold, seen, judged)
+
+  def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
+    """Returns in how many documents the models of a fold have seen a label.
+
+    The documents of the fold do not count, because the count would say whether
+    a rare label is gold. Counts are scaled to the size of the split train.
+    """
+    gold = self.corpus.trained_gold
+    in_fold = np.zeros(len(gold), bool)
+    in_fold[fold.rows] = True
+    outside = gold.values[~np.repeat(in_fold, gold.lengths)]
+    counts = np.bincount(outside, minlength=len(labels.documents))
+    counts = counts[: len(labels.documents)] * len(gold) / (~in_fold).sum()
+    counts[fold.hidden] = 0
+    return counts
+
+  def _folds(self) -> list[Fold]:
+    model = self.run.config.model
+    # Hidden labels teach the ranker nothing if no proposer can list them.
+    readable = any(map(self._reads_names, self.proposers))
+    share = model.hidden if readable else None
+    folds = make_folds(self.corpus, model.folds, share, self.run.config.seed)
+    hidden = plural(len(folds[0].hidden), 'label')
+    logging.info('%d folds; %s hidden in each', len(folds), hidden)
+    return folds
+
+  def _rows(self, fold: Fold) -> np.ndarray:
+    """Returns the documents of a fold that the ranker learns from."""
+    most = -(-self.run.config.model.documents // self.run.config.model.folds)
+    if len(fold.rows) <= most:
+      return fold.rows
+    rng = host_generator(self.run.config.seed, 'ranked', fold.number)
+    return np.sort(rng.choice(fold.rows, most, replace=False))
+
+  def _fold_lists(self, fold: Fold, rows: np.ndarray) -> list[ProposedLists]:
+    """Returns the lists of a fold's documents, by proposer."""
+    run, lists = self.run, []
+    corpus = functools.cache(lambda: fold.corpus(self.corpus))
+    read = functools.partial(self._read, len(rows))
+    for number, proposer in zip(self.numbers, self.proposers):
+      name = _of_fold(fold.number, proposer.name)
+      build = functools.partial(self._list_fold, number, fold, rows, corpus)
+      lists.append(run.once(run.folder.model / f'{name}.npz', build, read))
+      shutil.rmtree(run.folder.stage(name).path, ignore_errors=True)
+    return lists
+
+  def _list_fold(
+    self,
+    number: int,
+    fold: Fold,
+    rows: np.ndarray,
+    corpus: Callable[[], Corpus],
+  ) -> Callable[[pathlib.Path], None]:
+    """Trains a proposer without a fold, and lists labels of the fold.
+
+    Returns:
+      A function that writes the lists to a path.
+    """
+    stage = proposer_stage(self.run, number, fold.number)
+    whole = proposer_stage(self.run, number)
+    member = train_proposer(stage, [whole], corpus())
+    no_gold = Ragged.of([()] * len(rows))
+    part = part_of(self.corpus.splits[TRAIN], rows, no_gold)
+    part, space = self._cut(number, part), corpus().label_space
+    proposer = self.run.config.model.proposers[number]
+    ids, scores = self._propose(proposer, member, part, space, stage.name)
+    ids = np.where(ids == PAD, PAD, fold.order[ids]).astype(np.int32)
+    arrays = {'ids': ids, 'scores': scores}
+    return functools.partial(write_npz, arrays=arrays, packed=True)
+
+  def _propose(
+    self,
+    proposer: ProposerConfig,
+    scorer: Scorer,
+    split: Split,
+    space: LabelSpace,
+    name: str,
+  ) -> ProposedLists:
+    """Lists the labels of documents, among all labels and among unseen labels.
+
+    The second list is empty if the proposer cannot score unseen labels.
+
+    Args:
+      proposer: a proposer.
+      scorer: its model.
+      split: the documents.
+      space: labels of the model, with the counts of its training documents.
+      name: names the lists for the user.
+    """
+    size = list_length(proposer.scored, scorer.n_labels)
+    unseen = [space.train_counts == 0] if self._reads_names(proposer) else []
+    documents = documents_for(scorer, Documents.of_split(split))
+    logging.info('%s lists labels of %d documents', name, len(split))
+    with Progress(f'lists of {name}', len(split), unit='document') as shown:
+      query = Query(size, tuple(unseen), space.allowed, on_block=shown.update)
+      lists = scorer.rank(documents, query)
+    both = lists.ids_GNK, lists.scores_GNK
+    return both if unseen else with_empty_list(*both)
+
+  def _reads_names(self, proposer: ProposerConfig) -> bool:
+    """Returns whether a proposer scores labels by their names."""
+    config = proposer.run_config(self.run.config)
+    return config.model.reads_names(config)
+
+  def _cut(self, number: int, split: Split) -> Split:
+    """Returns a split whose documents have only the zones of a proposer."""
+    stage = dataclasses.replace(
+      proposer_stage(self.run, number), checks_zones=False
+    )
+    parts = self.corpus.label_space, {TRAIN: split}, self.corpus.fingerprint
+    return stage.corpus(Corpus(*parts)).splits[TRAIN]
+
+  def _read(self, n: int, path: pathlib.Path) -> ProposedLists:
+    """Reads the lists of a fold.
+
+    Raises:
+      DataError: the file is missing or damaged.
+    """
+    arrays = Arrays.read(path)
+    ids = arrays.take('ids', np.int32, (2, n, None))
+    scores = arrays.take('scores', np.float32, ids.shape)
+    n_labels = len(self.corpus.label_space)
+    bad = (ids < PAD) | (ids >= n_labels)
+    arrays.check('ids', bad, f'is not a number below {n_labels}')
+    arrays.finish()
+    return ids, scores
+
+  def _pairs(
+    self,
+    lists: Sequence[ProposedLists],
+    gold: Ragged,
+    labels: LabelFacts,
+    judged: np.ndarray,
+  ) -> Iterator[RankerData]:
+    """Yields the pairs of documents, some documents at a time.
+
+    Args:
+      lists: the lists of each proposer.
+      gold: gold labels of the documents.
+      labels: facts of the labels.
+      judged: bool [L], the labels whose pairs the ranker learns from.
+    """
+    features: PairFeatures = self.run.config.model.features
+    proposers = [
+      Proposer(None, x.depth, x.scored, self._reads_names(x))
+      for x in self.proposers
+    ]
+    pairs = StackPairs(proposers, labels, features)
+    n = len(gold)
+    with Progress('features of pairs', n) as shown:
+      for start in range(0, n, _CHUNK):
+        rows = np.arange(start, min(n, start + _CHUNK))
+        part = pairs.of_lists([(ids[:, rows], s[:, rows]) for ids, s in lists])
+        kept = judged[part.keys % pairs.n_labels]
+        keys = part.keys[kept]
+        yield RankerData(
+          part.features[kept],
+          np.isin(keys, _keys(gold, rows, pairs.n_labels)),
+          np.bincount(keys // pairs.n_labels, minlength=len(rows)),
+          (),
+        )
+        shown.update(len(rows))
+
+
+def _keys(gold: Ragged, rows: np.ndarray, n_labels: int) -> np.ndarray:
+  """Returns the pairs of documents and their gold labels."""
+  part = gold.take(rows)
+  document = np.repeat(np.arange(len(rows)), part.lengths)
+  labels = part.values.astype(np.int64)
+  inside = labels < n_labels
+  return document[inside] * np.int64(n_labels) + labels[inside]

@@ -1,0 +1,188 @@
+"""Defines the models that propose labels for a stack."""
+
+from collections.abc import Iterator
+import dataclasses
+from typing import Any
+
+from xjax.core.config_part import AT_LEAST_1, at_most, field
+from xjax.data.config import (
+  TextVectorsConfig,
+  TfidfConfig,
+  TokensConfig,
+  WordsConfig,
+)
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.models.contract import Config, Model
+from xjax.models.lookup.names import NamesModel
+from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.models.stage_config import StageConfig
+from xjax.models.trees.tree_model import TreeModel, TreeTrain
+from xjax.train.train_config import NoTrain, TrainConfig
+
+_ALL_WORDS = 1_000_000  # more words than any document has
+
+
+@dataclasses.dataclass
+class ProposerConfig(StageConfig):
+  """Configures a model that proposes labels for a stack.
+
+  The model is a stage of the run.
+  """
+
+  name: str = field('', 'Name of the proposer, in small letters.')
+  depth: int = field(
+    20,
+    'Number of labels that the model proposes for a document.',
+    AT_LEAST_1,
+    tiny=at_most(4),
+  )
+  scored: int = field(
+    200,
+    'Number of labels whose scores are known to the ranker, at least depth.',
+    AT_LEAST_1,
+    tiny=at_most(8),
+  )
+  optional: bool = field(
+    False,
+    'Whether the proposer is left out if the corpus does not have what it '
+    'needs, such as names of labels.',
+  )
+
+  def run_config(self, config: Config) -> Config:
+    """Returns the config of the proposer's own run.
+
+    An encoder without a folder gets the folder that the stack names.
+
+    Args:
+      config: config of the run that the stack belongs to.
+    """
+    own, folder = super().run_config(config), config.model.encoder
+    data, model = own.data, own.model
+    if self.lacks_folder and isinstance(data.tokens, TextVectorsConfig):
+      tokens = dataclasses.replace(data.tokens, folder=folder)
+      data = dataclasses.replace(data, tokens=tokens)
+    elif self.lacks_folder:
+      encoder = dataclasses.replace(model.encoder, folder=folder)
+      model = dataclasses.replace(model, encoder=encoder)
+    return dataclasses.replace(own, data=data, model=model)
+
+  @property
+  def lacks_folder(self) -> bool:
+    """Returns whether the proposer has an encoder, but names no folder."""
+    if isinstance(self.tokens, TextVectorsConfig):
+      return not self.tokens.folder
+    encoder = getattr(self.model, 'encoder', None)
+    return self.tokens.pretrained and getattr(encoder, 'folder', None) == ''
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    if self.scored < self.depth:
+      yield (
+        f'{path}.scored={self.scored}: must be at least '
+        f'{path}.depth={self.depth}'
+      )
+
+
+def tree_proposer(
+  name: str = 'tree',
+  zones: tuple[str, ...] = (),
+  depth: int = 40,
+  n_trees: int = 1,
+) -> ProposerConfig:
+  """Returns label trees over TF-IDF features, as own_linear trains them."""
+  tree = ClusterTree(arity=100, max_leaf=100)
+  model = TreeModel(tree=tree, n_trees=n_trees)
+  train = TreeTrain(threshold=0.01)
+  return _sparse(TfidfConfig(), zones, model, train, name, depth)
+
+
+def neighbours_proposer(
+  name: str = 'neighbours', zones: tuple[str, ...] = (), depth: int = 20
+) -> ProposerConfig:
+  """Returns the nearest training documents by TF-IDF features."""
+  model = NeighboursModel()
+  return _sparse(TfidfConfig(), zones, model, NoTrain(), name, depth)
+
+
+def names_proposer(
+  name: str = 'names',
+  zones: tuple[str, ...] = (),
+  depth: int = 20,
+  language: str = 'english',
+  optional: bool = False,
+) -> ProposerConfig:
+  """Returns label names that are found in texts."""
+  words = WordsConfig(max_tokens=_ALL_WORDS, buckets=(_ALL_WORDS,))
+  model = NamesModel(language=language)
+  proposer = _sparse(words, zones, model, NoTrain(), name, depth)
+  return dataclasses.replace(proposer, optional=optional)
+
+
+def vector_proposers(
+  zones: tuple[str, ...] = (), max_tokens: int = 128
+) -> tuple[ProposerConfig, ...]:
+  """Returns proposers that compare vectors of texts of a pretrained encoder.
+
+  They are the nearest training documents, the names of labels, and the
+  centroids of labels.
+
+  Args:
+    zones: zones of the text.
+    max_tokens: number of pieces that are read from the start of a text.
+  """
+  tokens = TextVectorsConfig(max_tokens=max_tokens)
+  names = PrototypesModel(centroids=False)
+  centroids = PrototypesModel(names=False)
+  models = {
+    'vector_neighbours': NeighboursModel(),
+    'name_vectors': names,
+    'centroids': centroids,
+  }
+  return tuple(
+    _sparse(tokens, zones, model, NoTrain(), name, 15)
+    for name, model in models.items()
+  )
+
+
+def _sparse(
+  tokens: TokensConfig,
+  zones: tuple[str, ...],
+  model: Model,
+  train: TrainConfig,
+  name: str,
+  depth: int,
+) -> ProposerConfig:
+  return ProposerConfig(
+    tokens, zones, model, train, batch_size=512, name=name, depth=depth
+  )
+
+
+def text_proposers() -> tuple[ProposerConfig, ...]:
+  """Returns a tree, neighbours and, if labels have names, names over texts."""
+  return (
+    tree_proposer(),
+    neighbours_proposer(depth=25),
+    names_proposer(depth=25, optional=True),
+  )
+
+
+def text_and_title_proposers(
+  text: tuple[str, ...], title: tuple[str, ...]
+) -> tuple[ProposerConfig, ...]:
+  """Returns trees, neighbours and names, each by text and by title.
+
+  Titles are short, so three trees over them take less time than one over texts.
+
+  Args:
+    text: zones of the text.
+    title: zones of the title, which may be zones of the text too.
+  """
+  return (
+    tree_proposer('tree', text),
+    tree_proposer('title_tree', title, depth=20, n_trees=3),
+    neighbours_proposer('neighbours', text, depth=25),
+    neighbours_proposer('title_neighbours', title, depth=15),
+    names_proposer('names', text, depth=25),
+    names_proposer('title_names', title, depth=15),
+  )

@@ -1,0 +1,283 @@
+"""Ranks the labels that several models propose: stacks."""
+
+from collections.abc import Iterator, Mapping
+import dataclasses
+import pathlib
+import re
+from typing import Any
+
+from absl import logging
+
+from xjax.core.config_part import AT_LEAST_1, AT_LEAST_2, RATE, field
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import TokensConfig
+from xjax.data.documents import Documents
+from xjax.data.files.faults import plural
+from xjax.data.folds import n_distinct
+from xjax.data.formats.draft import TRAIN
+from xjax.data.quality import check_train_labels
+from xjax.data.schema import Corpus
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.models.contract import (
+  DEV,
+  Config,
+  Model,
+  Run,
+  TrainedStage,
+  check_one_process,
+)
+from xjax.models.features import GIVE_ENCODER
+from xjax.models.lookup.names import FINDS_NAMES
+from xjax.models.scorer import Scorer
+from xjax.models.stack.boosted import BoostedTrees
+from xjax.models.stack.lessons import (
+  Lesson,
+  Lessons,
+  proposer_stage,
+  train_proposer,
+)
+from xjax.models.stack.pair_features import PairFeatures
+from xjax.models.stack.proposers import (
+  ProposerConfig,
+  names_proposer,
+  neighbours_proposer,
+  tree_proposer,
+)
+from xjax.models.stack.ranker import RankerConfig
+from xjax.models.stack.stack_explanations import RunWords
+from xjax.models.stack.stack_pairs import Proposer, StackPairs
+from xjax.models.stack.stack_scorer import StackScorer
+from xjax.models.stage import Stage
+from xjax.train.train_config import TrainConfig
+
+_NAME = re.compile(r'[a-z][a-z0-9_]*')
+_TAKEN = 'label', 'proposers', 'base'  # names of features without proposer
+_CHOSEN = 'proposers'  # key of Run.made
+
+
+@dataclasses.dataclass
+class StackTrain(TrainConfig):
+  """Configures the training of a stack; proposers have their own settings."""
+
+  workers: int = field(
+    2, 'Number of threads of the ranker.', AT_LEAST_1, may_change=True
+  )
+
+
+def _proposers() -> tuple[ProposerConfig, ...]:
+  return tree_proposer(), neighbours_proposer(), names_proposer()
+
+
+@dataclasses.dataclass
+class StackModel(Model):
+  """Ranks the labels that several models propose (stacked generalisation).
+
+  Each proposer lists labels of a document. The features of a pair of document
+  and label are what all proposers say about it, and the ranker computes one
+  score from them (Wolpert 1992). Labels that are known by name only are ranked
+  too, if a proposer reads names. data.tokens is not used.
+  """
+
+  reads = (TokensConfig,)
+  trained_by = StackTrain
+
+  proposers: tuple[ProposerConfig, ...] = field(
+    _proposers, 'The models that propose labels.'
+  )
+  features: PairFeatures = field(PairFeatures, 'What the ranker sees.')
+  ranker: RankerConfig = field(BoostedTrees, 'The model that ranks labels.')
+  lesson: Lesson = field(
+    Lesson.FOLDS, 'From which documents the ranker learns.'
+  )
+  encoder: str = field(
+    '',
+    'Folder of a pretrained encoder (as in TextVectorsConfig), for proposers '
+    'that need an encoder and name no folder themselves.',
+    may_change=True,
+    tiny='',
+  )
+  folds: int = field(4, 'Number of folds.', AT_LEAST_2, tiny=2)
+  hidden: float = field(
+    0.0,
+    'Share of the labels that are hidden from the proposers in each fold. The '
+    'ranker learns from them how to rank labels that are known by name only. '
+    'With 0, this is the share of the labels that have no training documents, '
+    'but at least 2 %.',
+    RATE,
+  )
+  documents: int = field(
+    100_000,
+    'The largest number of documents that the ranker learns from. If there are '
+    'more, they are drawn at random.',
+    AT_LEAST_1,
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    if self.encoder and not any(x.lacks_folder for x in self.proposers):
+      yield (
+        f'{path}.encoder={self.encoder!r}: is not used, because each proposer '
+        'has no encoder or names its folder itself; leave it empty'
+      )
+    names = [proposer.name for proposer in self.proposers]
+    if not names:
+      yield f'{path}.proposers=(): there must be at least one proposer'
+    for number, name in enumerate(names):
+      where = f'{path}.proposers[{number}].name={name!r}'
+      if not _NAME.fullmatch(name):
+        yield (
+          f'{where}: must start with a small letter and have only small '
+          'letters, digits and _'
+        )
+      elif name in _TAKEN or name.startswith('fold_'):
+        yield f'{where}: xjax uses this name itself; choose another one'
+      elif name in names[:number]:
+        yield f'{where}: another proposer has this name'
+    if not any(vars(self.features).values()):
+      yield f'{path}.features: at least one group must be True'
+
+  def token_faults(self, config: Any) -> Iterator[str]:
+    """Yields nothing, because each proposer reads documents in its own way."""
+    yield from ()
+
+  def lacks_encoder(self, config: Config) -> bool:
+    """Returns whether no folder is named for the encoder of a proposer."""
+    lacks = any(proposer.lacks_folder for proposer in self.proposers)
+    return lacks and not self.encoder and not config.data.generated
+
+  def reads_names(self, config: Config) -> bool:
+    stages = [proposer.run_config(config) for proposer in self.proposers]
+    return any(stage.model.reads_names(stage) for stage in stages)
+
+  def about_unseen(self, config: Config) -> str:
+    if self.reads_names(config):
+      return FINDS_NAMES
+    return super().about_unseen(config)
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks that the proposers can be trained, and the ranker has documents.
+
+    Raises:
+      ConfigError, DataError: there are several processes, a proposer cannot be
+        trained, or there are not enough documents.
+    """
+    check_one_process(run.config)
+    if self.lacks_encoder(run.config):
+      raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
+    check_train_labels(corpus)
+    self._check_lesson(corpus)
+    chosen = run.made[_CHOSEN] = []
+    for number, proposer in enumerate(self.proposers):
+      try:
+        proposer_stage(run, number).check(corpus)
+      except DataError as error:
+        if not proposer.optional:
+          raise
+        logging.info('the proposer %s is left out: %s', proposer.name, error)
+      else:
+        chosen.append(number)
+    if not chosen:
+      raise ConfigError(
+        'config.model.proposers: none of them can be trained on this corpus'
+      )
+
+  def _check_lesson(self, corpus: Corpus) -> None:
+    """Checks that there are documents from which the ranker can learn."""
+    if self.lesson is Lesson.DEV:
+      if DEV not in corpus.splits:
+        raise ConfigError(
+          'config.model.lesson=DEV: the corpus has no split dev; use FOLDS'
+        )
+      return
+    n = n_distinct(corpus.splits[TRAIN])
+    if n < 4:
+      raise DataError(
+        f'the split train has {plural(n, "different text")}; folds need at '
+        'least 4'
+      )
+    if n < 2 * self.folds:
+      raise ConfigError(
+        f'config.model.folds={self.folds}: must be at most {n // 2}, half the '
+        'number of different training texts'
+      )
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Trains the proposers and the ranker that are not trained yet."""
+    corpus = _remembering(corpus)
+    numbers = run.made.get(_CHOSEN, range(len(self.proposers)))
+    members: dict[str, Scorer] = {}
+    done: list[Stage] = []
+    for number in numbers:
+      stage = proposer_stage(run, number)
+      members[stage.name] = train_proposer(stage, done, corpus)
+      done.append(stage)
+    path = _ranker_path(run)
+    if not path.exists():
+      self._train_ranker(path, Lessons(run, corpus, tuple(numbers)), members)
+
+  def _train_ranker(
+    self, path: pathlib.Path, lessons: Lessons, members: Mapping[str, Scorer]
+  ) -> None:
+    run = lessons.run
+    data = lessons.data(members)
+    ranker = self.ranker.fit(
+      data, run.config.seed, run.config.train.workers, run.preemption.check
+    )
+    with run.folder.recording(path):
+      ranker.save(path)
+
+  def open(self, run: Run) -> StackScorer:
+    check_one_process(run.config)
+    names = self.open_stages(run)
+    members = {name: run.open_stage(name) for name in names}
+    proposers = [
+      Proposer(
+        members[x.name],
+        x.depth,
+        x.scored,
+        not members[x.name].fixed_labels,
+        x.name,
+      )
+      for x in self.proposers
+      if x.name in members
+    ]
+    space = run.label_space()
+    pairs = StackPairs.over(proposers, space, self.features)
+    path = _ranker_path(run)
+    run.folder.check(path)
+    ranker = self.ranker.load(path, pairs.names)
+    reader = RunWords(run.config.data)
+    return StackScorer(pairs, ranker, reader, run.config.eval.batch_size)
+
+  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    return tuple(
+      TrainedStage(x.run_config(config), x.name, f'model.proposers[{number}]')
+      for number, x in enumerate(self.proposers)
+    )
+
+  def open_stages(self, run: Run) -> tuple[str, ...]:
+    return tuple(
+      x.name
+      for x in self.proposers
+      if not x.optional or run.folder.stage(x.name).config.exists()
+    )
+
+  def size(self, run: Run) -> int:
+    stages = run.folder.stages.rglob('*')
+    # The lists of folds are only read in training.
+    files = _ranker_path(run), *(path for path in stages if path.is_file())
+    return sum(path.stat().st_size for path in files)
+
+
+def _ranker_path(run: Run) -> pathlib.Path:
+  return run.folder.model / 'ranker.txt'
+
+
+def _remembering(corpus: Corpus) -> Corpus:
+  """Returns a corpus whose training documents remember their features."""
+  split = corpus.splits[TRAIN]
+  if isinstance(split.documents, SparseDocuments):
+    return corpus
+  documents = Documents.of(split.documents).remembering()
+  split = dataclasses.replace(split, documents=documents)
+  return dataclasses.replace(corpus, splits={**corpus.splits, TRAIN: split})

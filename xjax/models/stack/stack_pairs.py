@@ -1,0 +1,291 @@
+"""Computes the pairs of documents and labels that models propose."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+from jaxtyping import Bool, Float32, Int32, Int64
+import numpy as np
+
+from xjax.core.ranking import Query
+from xjax.core.types import PAD
+from xjax.data.documents import Documents
+from xjax.data.schema import LabelSpace
+from xjax.judge.label_lists import list_length
+from xjax.models.scorer import Scorer, documents_for
+from xjax.models.stack.pair_features import (
+  LabelFacts,
+  PairFeatures,
+  ScoreLists,
+  feature_names,
+  pair_features,
+)
+
+# Number of labels that each proposer adds for a slice. Proposers that read
+# names add as many labels without training documents to all lists.
+DEPTH_OF_SLICES = 10
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Proposer:
+  """Holds a model that proposes labels.
+
+  Attributes:
+    scorer: the model; None if its lists are given (StackPairs.of_lists).
+    depth: number of labels that it proposes for a document.
+    scored: number of labels whose scores the ranker sees, at least depth.
+    describes: whether it scores labels without training documents by name.
+    name: name of the proposer.
+  """
+
+  scorer: Scorer | None
+  depth: int
+  scored: int
+  describes: bool
+  name: str = ''
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ProposedPairs:
+  """Holds the pairs of some documents that proposers propose, and features.
+
+  Attributes:
+    keys: int64 [X], document * L + label, ascending; see pair_features.
+    usual: bool [X], whether the pair is proposed among all labels, among the
+      labels without training documents, or among all allowed labels. The other
+      pairs are only on lists of slices.
+    features: float32 [X, F].
+  """
+
+  keys: np.ndarray
+  usual: np.ndarray
+  features: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StackPairs:
+  """Computes the pairs of documents, and what the ranker sees of them.
+
+  Attributes:
+    proposers: the models that propose labels. They give the same numbers to the
+      same labels.
+    labels: facts of the L labels.
+    chosen: the groups of features.
+    listed_L: bool [L or more], the labels that proposers list; None for all.
+  """
+
+  proposers: Sequence[Proposer]
+  labels: LabelFacts
+  chosen: PairFeatures
+  listed_L: np.ndarray | None = None
+
+  @property
+  def n_labels(self) -> int:
+    """Returns the number L of labels."""
+    return len(self.labels.words)
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """Returns the names of the features."""
+    return feature_names(self.chosen, [x.name for x in self.proposers])
+
+  def with_labels(self, space: LabelSpace) -> 'StackPairs':
+    """Returns the pairs of proposers that know more labels, if they read names.
+
+    Args:
+      space: the labels.
+    """
+    proposers = [
+      dataclasses.replace(x, scorer=x.scorer.with_labels(space))
+      if x.describes
+      else x
+      for x in self.proposers
+    ]
+    return StackPairs.over(proposers, space, self.chosen)
+
+  @classmethod
+  def over(
+    cls,
+    proposers: Sequence[Proposer],
+    space: LabelSpace,
+    chosen: PairFeatures,
+  ) -> 'StackPairs':
+    """Returns the pairs of proposers that know some first labels of a space."""
+    n_labels = max(x.scorer.n_labels for x in proposers)
+    labels = LabelFacts.of(space, n_labels)
+    return cls(proposers, labels, chosen, space.allowed)
+
+  def of(
+    self,
+    documents: Documents,
+    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
+    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
+  ) -> ProposedPairs:
+    """Returns the pairs of a block of documents.
+
+    A pair that is proposed among all labels has features that depend only on
+    the lists over all labels. So it has one score, whatever lists are asked
+    for. Slices do not change the features of pairs that are proposed among all
+    allowed labels either.
+
+    Args:
+      documents: the documents.
+      slices: masks of labels. The best labels of each mask are proposed too.
+      allowed: labels that may be selected. If it is given, the best allowed
+        labels are proposed too.
+    """
+    lists = self._all_lists(documents, tuple(slices), allowed)
+    return self.of_lists(lists, 2 if allowed is None else 3)
+
+  def features_of(
+    self, documents: Documents, keys: Int64[np.ndarray, ' X']
+  ) -> Float32[np.ndarray, 'X F']:
+    """Returns the features of some pairs of documents, proposed or not."""
+    return self._features(keys, self._all_lists(documents, (), None))
+
+  def query(
+    self,
+    proposer: Proposer,
+    slices: Sequence[np.ndarray] = (),
+    allowed: np.ndarray | None = None,
+    unseen: bool = True,
+  ) -> Query:
+    """Returns what a proposer is asked.
+
+    Args:
+      proposer: a proposer.
+      slices, allowed: as in `of`.
+      unseen: whether to ask for labels without training documents first, if the
+        proposer scores such labels.
+    """
+    size = list_length(proposer.scored, proposer.scorer.n_labels)
+    if unseen and proposer.describes:
+      slices = self._unseen_L, *slices
+    return Query(size, tuple(slices), allowed).only(self.listed_L)
+
+  def _all_lists(
+    self,
+    documents: Documents,
+    slices: tuple[np.ndarray, ...],
+    allowed: np.ndarray | None,
+  ) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the lists of each proposer; see _lists."""
+    return [
+      self._lists(proposer, documents, slices, allowed)
+      for proposer in self.proposers
+    ]
+
+  def of_lists(
+    self, lists: Sequence[tuple[np.ndarray, np.ndarray]], n_usual: int = 2
+  ) -> ProposedPairs:
+    """Returns the pairs that the lists of the proposers propose.
+
+    Args:
+      lists: for each proposer, ids_GNK and scores_GNK. List 0 is over all
+        labels, and list 1 over the labels without training documents.
+      n_usual: the number of lists that are not over slices: 3 if list 2 is over
+        all allowed labels, else 2.
+    """
+    # Scores of labels that a proposer has not learned say nothing.
+    lists = [
+      part if proposer.describes else _without_unseen(*part)
+      for proposer, part in zip(self.proposers, lists, strict=True)
+    ]
+    unseen = self._proposed(lists, slice(1, 2), DEPTH_OF_SLICES)
+    groups = [
+      np.union1d(self._proposed(lists, slice(0, 1)), unseen),
+      self._proposed(lists, slice(2, n_usual)),
+      self._proposed(lists, slice(n_usual, None), DEPTH_OF_SLICES),
+    ]
+    known = np.zeros(0, np.int64)
+    keys, features = [], []
+    for group, n_lists in zip(groups, (2, n_usual, None)):
+      new = np.setdiff1d(group, known, assume_unique=True)
+      known = np.union1d(known, new)
+      keys.append(new)
+      seen = [(ids[:n_lists], scores[:n_lists]) for ids, scores in lists]
+      features.append(self._features(new, seen))
+    order = np.argsort(np.concatenate(keys))
+    is_usual = np.arange(len(order)) < len(keys[0]) + len(keys[1])
+    return ProposedPairs(
+      np.concatenate(keys)[order],
+      is_usual[order],
+      np.concatenate(features)[order],
+    )
+
+  def _lists(
+    self,
+    proposer: Proposer,
+    documents: Documents,
+    slices: tuple[np.ndarray, ...],
+    allowed: np.ndarray | None,
+  ) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
+    """Returns the lists of a proposer, in the order of of_lists."""
+    queries = [self.query(proposer, slices)]
+    if allowed is not None:
+      permitted = self.query(proposer, slices, allowed, unseen=False)
+      queries = [self.query(proposer), permitted]
+    scorer = proposer.scorer
+    documents = documents_for(scorer, documents)
+    lists = [scorer.rank(documents, query) for query in queries]
+    ids = np.concatenate([part.ids_GNK for part in lists])
+    scores = np.concatenate([part.scores_GNK for part in lists])
+    return (ids, scores) if proposer.describes else with_empty_list(ids, scores)
+
+  @functools.cached_property
+  def _unseen_L(self) -> Bool[np.ndarray, ' L']:
+    """The labels without training documents."""
+    return self.labels.documents == 0
+
+  def _proposed(
+    self,
+    lists: Sequence[tuple[np.ndarray, np.ndarray]],
+    which: slice,
+    most: int | None = None,
+  ) -> Int64[np.ndarray, ' X']:
+    """Returns the pairs that some lists propose, ascending.
+
+    Args:
+      lists: the lists of each proposer.
+      which: the lists that propose.
+      most: the largest number of labels from each list; None for `depth`.
+    """
+    parts = [np.zeros(0, np.int64)]
+    for proposer, (ids_GNK, _) in zip(self.proposers, lists, strict=True):
+      depth = min(proposer.depth, most or proposer.depth)
+      ids = ids_GNK[which, :, :depth]
+      _, document, _ = at = np.nonzero(ids != PAD)
+      parts.append(document * np.int64(self.n_labels) + ids[at])
+    return np.unique(np.concatenate(parts))
+
+  def _features(
+    self, keys: np.ndarray, lists: Sequence[tuple[np.ndarray, np.ndarray]]
+  ) -> Float32[np.ndarray, 'X F']:
+    if not len(keys):  # to read the lists would take time for nothing
+      return np.zeros((0, len(self.names)), np.float32)
+    scores = [ScoreLists.of(*part, self.n_labels) for part in lists]
+    return pair_features(keys, scores, self.labels, self.chosen)
+
+
+def with_empty_list(
+  ids_GNK: Int32[np.ndarray, 'G N K'], scores_GNK: Float32[np.ndarray, 'G N K']
+) -> tuple[Int32[np.ndarray, 'H N K'], Float32[np.ndarray, 'H N K']]:
+  """Inserts an empty list 1, for labels without training documents.
+
+  Args:
+    ids_GNK, scores_GNK: the other lists of a proposer.
+
+  Returns:
+    ids_HNK, scores_HNK: one list more, with PAD and -inf in list 1.
+  """
+  ids = np.insert(ids_GNK, 1, PAD, axis=0)
+  return ids, np.insert(scores_GNK, 1, -np.inf, axis=0)
+
+
+def _without_unseen(
+  ids_GNK: Int32[np.ndarray, 'G N K'], scores_GNK: Float32[np.ndarray, 'G N K']
+) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
+  """Returns the lists of a proposer, with list 1 emptied."""
+  ids_GNK, scores_GNK = ids_GNK.copy(), scores_GNK.copy()
+  ids_GNK[1], scores_GNK[1] = PAD, -np.inf
+  return ids_GNK, scores_GNK

@@ -1,0 +1,295 @@
+"""Trains or copies the models that a run uses, its stages.
+
+The files of a stage are a workdir of their own, in stages/ of the run's
+workdir. So the run needs no file of another run, and a killed stage resumes.
+Only one process can train a run with stages.
+"""
+
+from collections.abc import Iterator, Mapping
+import contextlib
+import dataclasses
+import functools
+import re
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.processes.lock import is_locked
+from xjax.data.load import cut_corpus
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.models.contract import (
+  Config,
+  Run,
+  Scorer,
+  check_resumable,
+  open_folder,
+)
+from xjax.models.copies import save_run
+from xjax.models.stage_config import StageConfig, with_stage_paths
+from xjax.train.run_record import RunRecord
+from xjax.train.workdir import Workdir, split_step
+
+
+def check_run(source: str, path: str) -> tuple[str, int | None]:
+  """Checks that a config names a finished run, and returns its workdir.
+
+  Args:
+    source: WORKDIR[@step].
+    path: path of the config's field, for messages.
+
+  Returns:
+    The workdir, and the step, or None for the best checkpoint.
+
+  Raises:
+    ConfigError: there is no run, or it is not finished.
+  """
+  workdir, step = split_step(source)
+  folder = Workdir.at(workdir)
+  if not folder.config.exists():
+    raise ConfigError(
+      f'{path}={source}: there is no run of xjax in this folder; train it '
+      'first, or correct the path'
+    )
+  if is_locked(folder.path):
+    raise ConfigError(
+      f'{path}: another process uses the run in {source}; wait until it ends'
+    )
+  with _damage_as_fault(source, path):
+    run = RunRecord.read(folder)
+    if run and not run.finished:
+      raise DataError('its training was stopped')
+  return workdir, step
+
+
+def open_other(source: str, path: str) -> tuple[Run, Scorer]:
+  """Opens the model of a finished run that a config names.
+
+  Args:
+    source: WORKDIR[@step].
+    path: path of the config's field, for messages.
+
+  Raises:
+    ConfigError: there is no run, or it is not finished or is damaged.
+  """
+  workdir, step = check_run(source, path)
+  with _damage_as_fault(source, path):
+    return open_folder(Workdir.at(workdir), step)
+
+
+@contextlib.contextmanager
+def _damage_as_fault(source: str, path: str) -> Iterator[None]:
+  """Raises a ConfigError for a file that another run lacks or has damaged."""
+  try:
+    yield
+  except DataError as error:
+    raise ConfigError(
+      f'{path}: the run in {source} is not finished or is damaged; train it '
+      f'to its end first ({error})'
+    ) from error
+
+
+def check_zones(config: Config, source: str, theirs: Config) -> None:
+  """Checks that a run's documents have all zones that another run reads.
+
+  Args:
+    config: config of the run.
+    source: workdir of the other run, for the message.
+    theirs: config of the other run.
+
+  Raises:
+    ConfigError: a zone is missing.
+  """
+  ours, others = config.data, theirs.data
+  zones = tuple(ours.zones) or ours.full_text
+  wanted = tuple(others.zones) or others.full_text
+  if zones and not (wanted and set(wanted) <= set(zones)):
+    needed = f'the zones {", ".join(wanted)}' if wanted else 'all zones'
+    raise ConfigError(
+      f'config.data.zones={zones}: the run in {source} reads {needed}; '
+      'choose all zones that a run reads'
+    )
+
+
+def check_labels(
+  source: str,
+  theirs: LabelSpace,
+  n: int,
+  space: LabelSpace,
+  path: str,
+) -> None:
+  """Checks that another run gives the numbers of a corpus to its labels.
+
+  Args:
+    source: WORKDIR[@step] of the other run.
+    theirs: labels of the other run.
+    n: number of labels that its model scores.
+    space: labels of the corpus.
+    path: path of the config's field, for messages.
+
+  Raises:
+    ConfigError: the run has another label; the message names it.
+  """
+  remedy = 'use a run with the same labels, which is trained on the same corpus'
+  if n > space.n_inside:
+    raise ConfigError(
+      f'{path}: the run in {source} has {n} labels, but this corpus has '
+      f'{space.n_inside}; {remedy}'
+    )
+  for number, (our, their) in enumerate(zip(space.ids[:n], theirs.ids)):
+    if our != their:
+      raise ConfigError(
+        f'{path}: label {number} is {their!a} in the run in {source}, but '
+        f'{our!a} in this corpus; {remedy}'
+      )
+  if not np.array_equal(theirs.train_counts[:n], space.train_counts[:n]):
+    logging.warning(
+      '%s was trained on other documents than the split train of this corpus. '
+      'If it was trained on documents of dev or test, the metrics of this run '
+      'are too high',
+      source,
+    )
+
+
+# Fields of a finished stage that decide what the stage gives the run.
+_DECIDING = re.compile(
+  r'train\.steps|model\.(beam|exact|kept)|model\.shortlist\.prior'
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stage:
+  """Checks and trains a model that a run uses, which is a stage of the run.
+
+  Attributes:
+    settings: config of the stage.
+    run: the run.
+    name: name of the stage.
+    path: path of the stage in the run's config.
+    checks_zones: whether to check that training documents have the zones.
+    given: what the run has computed for the stage.
+  """
+
+  settings: StageConfig
+  run: Run
+  name: str
+  path: str
+  checks_zones: bool = True
+  given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @functools.cached_property
+  def own(self) -> Run:
+    """Returns the stage's own run."""
+    return self.run.sub(self.name, self.config, self.given)
+
+  @functools.cached_property
+  def config(self) -> Config:
+    """Returns the config of the stage's own run."""
+    return self.settings.run_config(self.run.config)
+
+  def corpus(self, corpus: Corpus) -> Corpus:
+    """Returns the corpus of the stage, whose documents have only its zones.
+
+    Args:
+      corpus: a corpus with the documents of the run.
+
+    Raises:
+      ConfigError: no training document has one of the zones.
+    """
+    if not self.settings.zones:
+      return corpus
+    try:
+      return cut_corpus(corpus, self.settings.zones, self.checks_zones)
+    except DataError as error:
+      field = f'{self.path}.zones={self.settings.zones}'
+      raise ConfigError(f'{field}: {error}') from error
+
+  def check(self, corpus: Corpus) -> None:
+    """Checks, before the run's first write, that the stage can be trained.
+
+    Args:
+      corpus: the labels of the stage, with the documents of the run.
+
+    Raises:
+      ConfigError, DataError: the stage cannot be trained, or would change
+        although the run has used it already; the message names the field.
+    """
+    cut = self.corpus(corpus)
+    with self.paths():
+      self.check_unchanged()
+      self.config.model.check(cut, self.own)
+
+  def check_unchanged(self) -> None:
+    """Checks that the stage is what the run has used already, if it has.
+
+    Raises:
+      ConfigError: the stage would change.
+    """
+    if not _has_results(self.run.folder):
+      return
+    changes = check_resumable(self.config, self.own.folder)
+    changed = [str(c) for c in changes if _DECIDING.fullmatch(c.path)]
+    if changed:
+      raise ConfigError(
+        f'the run in {self.run.folder.path} was trained with a stage that had '
+        f'another config:\n  config.{changed[0]}\nuse a new workdir, or the '
+        'same config as before'
+      )
+
+  def train(self, corpus: Corpus) -> Scorer:
+    """Trains the model of the stage, or resumes its training.
+
+    Args:
+      corpus: the labels of the stage, with the documents of the run.
+
+    Returns:
+      The best model of the stage.
+
+    Raises:
+      As Run.stage.
+    """
+    cut = self.corpus(corpus)
+    with self.paths():
+      return self.run.stage(self.own, cut)
+
+  @contextlib.contextmanager
+  def paths(self) -> Iterator[None]:
+    """Raises a ConfigError about the stage with the paths of the run."""
+    try:
+      yield
+    except ConfigError as error:
+      raise ConfigError(with_stage_paths(str(error), self.path)) from error
+
+
+def _has_results(folder: Workdir) -> bool:
+  """Returns whether a run has files that its stages have decided."""
+  own = {folder.levels.name, 'search.json'}
+  files = folder.model.iterdir() if folder.model.exists() else ()
+  return folder.checkpoints.exists() or any(f.name not in own for f in files)
+
+
+def copy_other(source: str, run: Run, name: str, path: str) -> Scorer:
+  """Copies what opening the model of another run needs to a stage's folder.
+
+  A copy that exists is kept.
+
+  Args:
+    source: WORKDIR[@step] of the other run.
+    run: the run.
+    name: name of the stage.
+    path: path of the config's field, for messages.
+
+  Returns:
+    The model of the copy.
+
+  Raises:
+    ConfigError: there is no run, or it is not finished or is damaged.
+    DataError: the copy has changed since it was made.
+  """
+  stage = run.folder.stage(name)
+  if not stage.config.exists():
+    other, scorer = open_other(source, path)
+    with run.folder.recording(stage.digest_list):
+      save_run(other, scorer.step, stage.path)
+  return run.open_stage(name)

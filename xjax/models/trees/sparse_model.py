@@ -1,0 +1,311 @@
+"""Defines what all models of linear classifiers over sparse features share."""
+
+import abc
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+import shutil
+import time
+from typing import ClassVar
+
+from absl import logging
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.distributed import barrier, is_host0, process_count
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.progress import Progress
+from xjax.core.types import ScoreKind
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  TextVectorsConfig,
+  TfidfConfig,
+)
+from xjax.data.documents import Documents
+from xjax.data.files.faults import plural
+from xjax.data.formats.draft import TRAIN
+from xjax.data.label_trees.label_tree import LabelTree
+from xjax.data.label_trees.tree_config import TreeData
+from xjax.data.quality import check_train_labels
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.models.contract import Config, Model, Run
+from xjax.models.features import (
+  FEATURE_FILES,
+  Featuriser,
+  check_features,
+  fit_featuriser,
+  open_featuriser,
+)
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import Loss
+from xjax.models.scorer import Scorer
+from xjax.models.trees.tree_scorer import TreeScorer
+from xjax.models.trees.tree_search import Link, TreeSearch
+from xjax.train.workdir import Workdir
+
+_TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
+
+
+@dataclasses.dataclass
+class SparseModel(Model, abstract=True):
+  """Scores labels by linear classifiers over sparse features of documents.
+
+  The classifiers are the nodes of a tree, which is searched for the best
+  labels. The model has a file for each tree. A killed training continues with
+  the first part of a file that is not trained yet.
+
+  Attributes:
+    beam: number of nodes that are opened for a document at each depth. The beam
+      is ignored if exact is True.
+    exact: whether the search opens every node that could have one of the best
+      labels below it. If so, the search misses none of the best labels.
+    chained: whether a label's score combines its own classifier with the
+      classifiers of the nodes above it.
+    n_trees: number of trees of the ensemble; each tree has a file of its own.
+  """
+
+  reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
+  label_independent_files = FEATURE_FILES
+  beam = 1
+  exact = True
+  chained: ClassVar[bool] = True
+  n_trees = 1
+
+  @abc.abstractmethod
+  def train_file(
+    self, number: int, data: TreeData, parts: PartFiles, run: Run
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Trains the contents of one model file: a tree and its weights.
+
+    Args:
+      number: number of the file.
+      data: training data.
+      parts: files of finished parts; these parts are read, not trained again.
+      run: the run. Its preemption is asked after each part.
+    """
+
+  def summary(self, tree: LabelTree) -> str:
+    """Describes the classifiers of a model file, for the log."""
+    return str(tree)
+
+  def trained_together(self, config: Config) -> bool:
+    """Returns whether several processes can train the model of a run."""
+    del config
+    return False
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks the number of processes, the features, and the labels.
+
+    Raises:
+      ConfigError, DataError: there are several processes, but the model can
+        only be trained by one process; or an encoder of texts is missing or has
+        a fault; or no label has training documents.
+    """
+    if process_count() > 1 and not self.trained_together(run.config):
+      raise ConfigError(
+        f'this {type(self).__name__} can only be trained by one process: start '
+        'the run on one host, or use LinearModel with '
+        'config.train.solver=OnDevices(...), which can use several hosts'
+      )
+    check_features(run)
+    check_train_labels(corpus)
+
+  def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
+    """Returns the featuriser of a new or resumed run, which is saved."""
+    return fit_featuriser(corpus.splits[TRAIN], run)
+
+  def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
+    """Returns the featuriser of a fitted run, from the files of its workdir.
+
+    Args:
+      run: the run.
+      n_features: number of features, if documents already have features.
+
+    Raises:
+      DataError: a file is missing or damaged.
+    """
+    return open_featuriser(run, n_features)
+
+  def fit(self, corpus: Corpus, run: Run) -> None:
+    """Trains the parts of the model that are not trained yet."""
+    featuriser = self.fit_featuriser(corpus, run)
+    files = self.files(run.folder)
+    if not all(path.exists() for path in files):
+      start = time.monotonic()
+      data = _tree_data(corpus, featuriser)
+      seconds = time.monotonic() - start
+      # Only trained parts are worth saving. So while features are computed, a
+      # signal stops the run at once.
+      with run.preemption.deferred():
+        self._train(data, run, seconds)
+    for path in files:
+      shutil.rmtree(_parts_of(path), ignore_errors=True)
+    self.record_search(run)
+
+  def record_search(self, run: Run) -> None:
+    """Records the search settings of the model in the workdir.
+
+    If the search settings have changed, the model will be judged again. For
+    models without search settings, the method does nothing.
+    """
+
+  def open(self, run: Run) -> Scorer:
+    """Returns the trained model; only files of the workdir are read.
+
+    Raises:
+      DataError: a file of the workdir is missing or damaged.
+    """
+    searches, space = self._searches(run), run.folder.label_space()
+    n_features = searches[0].weights.n_features
+    featuriser = self.open_featuriser(run, n_features)
+    _check_sizes(self.files(run.folder), searches, featuriser, space)
+    scorer = self.scorer(searches, featuriser, run)
+    scorer.fixed_labels = (
+      f'{type(self).__name__} cannot score new labels: it can only learn a '
+      'label from training documents of that label'
+    )
+    return scorer
+
+  def scorer(
+    self, searches: list[TreeSearch], featuriser: Featuriser, run: Run
+  ) -> Scorer:
+    """Returns the scorer of a run.
+
+    Args:
+      searches: the searches of its model files.
+      featuriser: the featuriser of the run.
+      run: the run.
+    """
+    return TreeScorer(
+      searches,
+      self.score_kind(run.config),
+      featuriser,
+      beam=self.beam,
+      exact=self.exact,
+      workers=max(1, run.config.data.workers),
+      block=run.config.eval.batch_size,
+    )
+
+  def size(self, run: Run) -> int:
+    return sum(path.stat().st_size for path in self.files(run.folder))
+
+  def files(self, folder: Workdir) -> list[pathlib.Path]:
+    """Returns the files of all trees; a linear model is one flat tree."""
+    names = ['labels']
+    if self.chained:
+      names = [f'tree_{number}' for number in range(self.n_trees)]
+    return [folder.model / f'{name}.npz' for name in names]
+
+  def link(self, config: Config) -> Link:
+    """Returns the link of the tree's nodes."""
+    if not self.chained:
+      return Link.NONE
+    logistic = config.train.loss is Loss.LOGISTIC
+    return Link.SIGMOID if logistic else Link.L3_HINGE
+
+  def score_kind(self, config: Config) -> ScoreKind:
+    """Returns the kind of the scores of the classifiers."""
+    logistic = config.train.loss is Loss.LOGISTIC
+    return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
+
+  def _train(self, data: TreeData, run: Run, feature_seconds: float) -> None:
+    run.preemption.check()
+    start = time.monotonic()
+    for number, path in enumerate(self.files(run.folder)):
+      if not path.exists():
+        self._train_and_save(path, number, data, run)
+    logging.info(
+      'time since this start of the run: %.1f s for features, %.1f s for '
+      'training',
+      feature_seconds,
+      time.monotonic() - start,
+    )
+
+  def _train_and_save(
+    self, path: pathlib.Path, number: int, data: TreeData, run: Run
+  ) -> None:
+    parts = PartFiles(_parts_of(path))
+    tree, weights = self.train_file(number, data, parts, run)
+    barrier('xjax:trained')  # wait until no process reads the file or its parts
+    if is_host0():
+      with Progress(f'writing {path.name}'), run.folder.recording(path):
+        save_tree(path, tree, weights)
+    barrier('xjax:saved')
+    count = plural(len(weights.values), 'weight')
+    logging.info('%s: %s; %s', path.name, self.summary(tree), count)
+
+  def _searches(self, run: Run) -> list[TreeSearch]:
+    link, searches = self.link(run.config), []
+    with Progress('reading the model'):
+      for path in self.files(run.folder):
+        searches.append(TreeSearch(*run.read(path, load_tree), link))
+    return searches
+
+
+def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeData:
+  """Computes the features of the split train."""
+  split, space = corpus.splits[TRAIN], corpus.label_space
+  documents = Documents.of(split.documents)
+  rows = featuriser.in_chunks(documents, f'features of {split.name}')
+  # Only featurisers of texts have a function that computes features of texts.
+  texts = getattr(featuriser, 'featurise', None)
+  return TreeData(space, corpus.trained_gold, rows, split.documents, texts)
+
+
+def _parts_of(path: pathlib.Path) -> pathlib.Path:
+  """Returns the folder with the finished parts of a file."""
+  return path.with_suffix('.parts')
+
+
+def _check_sizes(
+  files: Sequence[pathlib.Path],
+  searches: Sequence[TreeSearch],
+  featuriser: Featuriser,
+  space: LabelSpace,
+) -> None:
+  """Checks that files have as many labels and features as the run."""
+  run_sizes = space.n_trained, featuriser.n_features
+  for path, search in zip(files, searches, strict=True):
+    sizes = search.tree.n_labels, search.weights.n_features
+    if sizes != run_sizes:
+      raise DataError(
+        f'{path}: has {_sizes_text(sizes)}, but the run has '
+        f'{_sizes_text(run_sizes)}; is this a file of another run?'
+      )
+
+
+def _sizes_text(sizes: tuple[int, int]) -> str:
+  n_labels, n_features = sizes
+  return f'{plural(n_labels, "label")} and {plural(n_features, "feature")}'
+
+
+def save_tree(
+  path: str | os.PathLike, tree: LabelTree, weights: BlockWeights
+) -> None:
+  """Writes a tree and its classifiers to a compressed .npz file.
+
+  Raises:
+    WriteError: the file cannot be written.
+  """
+  parts = {_TREE: tree.arrays(), _WEIGHTS: weights.arrays()}
+  arrays = {
+    f'{part}/{name}': array
+    for part, arrays in parts.items()
+    for name, array in arrays.items()
+  }
+  write_npz(path, arrays, packed=True)
+
+
+def load_tree(path: str | os.PathLike) -> tuple[LabelTree, BlockWeights]:
+  """Reads a tree and its classifiers from a file that save_tree wrote.
+
+  Raises:
+    DataError: the file is absent or damaged.
+  """
+  arrays = Arrays.read(path)
+  tree = LabelTree.take(arrays, _TREE)
+  weights = BlockWeights.take(arrays, _WEIGHTS, tree.columns)
+  arrays.finish()
+  return tree, weights

@@ -1,0 +1,185 @@
+"""Defines label trees, whose nodes have linear classifiers."""
+
+import dataclasses
+
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_0,
+  AT_LEAST_1,
+  POSITIVE,
+  at_most,
+  field,
+)
+from xjax.core.progress import Progress
+from xjax.data.label_trees.clusters import ClusterTree
+from xjax.data.label_trees.label_tree import LabelTree
+from xjax.data.label_trees.tree_config import TreeConfig, TreeData
+from xjax.data.schema import Corpus
+from xjax.models.contract import JUDGED, Config, Run, TrainedStage
+from xjax.models.features import Featuriser
+from xjax.models.linear.block_weights import BlockWeights
+from xjax.models.linear.dual import Solver
+from xjax.models.linear.part_files import PartFiles
+from xjax.models.linear.problem import Loss
+from xjax.models.trees.sparse_model import SparseModel
+from xjax.models.trees.training import fit_tree
+from xjax.models.trees.tree_matcher import TreeMatcher
+from xjax.models.trees.vectors import ENCODER, NoVectors, VectorsConfig
+from xjax.train.train_config import TrainConfig
+
+
+@dataclasses.dataclass
+class TreeTrain(TrainConfig):
+  """Configures the training of label trees.
+
+  A node of a tree has one classifier for each of its children.
+  """
+
+  loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
+  c: float = field(
+    1.0,
+    'Factor of the sum of all document losses (C in LIBLINEAR). The '
+    'regulariser has the factor 1.',
+    POSITIVE,
+  )
+  positive_weight: float = field(
+    1.0,
+    'Factor of c for the documents that have the label, or a label below the '
+    'node.',
+    POSITIVE,
+  )
+  eps: float = field(
+    0.1,
+    'Training ends when the optimality conditions are violated by at most this '
+    'number, as in LIBLINEAR.',
+    POSITIVE,
+  )
+  max_epochs: int = field(
+    100, 'Largest number of passes over the documents.', AT_LEAST_1
+  )
+  threshold: float = field(
+    0.1, 'Weights with a smaller absolute value are set to 0.', AMOUNT
+  )
+  matched: int = field(
+    0,
+    'Number of deepest clusters that the clusters above the labels predict for '
+    'a training document. The labels of these clusters learn from the document '
+    'too (matcher-aware negatives). With 0, only the labels of clusters with a '
+    'gold label learn from the document.',
+    AT_LEAST_0,
+    tiny=at_most(2),
+  )
+  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
+
+  @property
+  def solver(self) -> Solver:
+    """Returns the objective of the classifiers, and when training stops."""
+    stop = self.eps, self.max_epochs
+    return Solver(self.loss, self.c, *stop, self.positive_weight)
+
+
+@dataclasses.dataclass
+class NodesModel(SparseModel, abstract=True):
+  """Trains linear classifiers at the nodes of a label tree."""
+
+  trained_by = TreeTrain
+
+
+@dataclasses.dataclass
+class TreeModel(NodesModel):
+  """Trains linear classifiers at the nodes of a label tree.
+
+  With the logistic loss the model is a probabilistic label tree (Jasinska et
+  al. 2016); with the squared hinge loss it is XR-Linear (Yu et al. 2022,
+  "PECOS").
+  """
+
+  earlier_kind = 'label_tree'
+
+  tree: TreeConfig = field(ClusterTree, 'The tree over the labels.')
+  n_trees: int = field(
+    1,
+    'Number of trees of the ensemble; each tree has a seed of its own.',
+    AT_LEAST_1,
+  )
+  beam: int = field(
+    10,
+    'Number of nodes that are opened for a document at each depth. The beam is '
+    'ignored if exact=True.',
+    AT_LEAST_1,
+    may_change=True,
+  )
+  exact: bool = field(
+    False,
+    'Whether the search opens every node that could have one of the best '
+    'labels below it. If so, the search misses none of the best labels of a '
+    'tree. In an ensemble, only the labels that the trees find are combined.',
+    may_change=True,
+  )
+  vectors: VectorsConfig = field(
+    NoVectors,
+    'The vectors of an encoder that are joined to the sparse features of '
+    'documents (the ranker of XR-Transformer).',
+  )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks that the tree can be built, and the encoder can be trained.
+
+    Raises:
+      ConfigError, DataError: as in SparseModel.check; or the kind of tree
+        cannot be built for these labels; or the run whose vectors are used is
+        missing or not finished; or the stage of the encoder cannot be trained.
+    """
+    super().check(corpus, run)
+    self.tree.check_labels(corpus.label_space)
+    self.vectors.check(corpus, run)
+
+  def fit_featuriser(self, corpus: Corpus, run: Run) -> Featuriser:
+    """Returns the featuriser; the stage of the encoder is trained if absent."""
+    texts = super().fit_featuriser(corpus, run)
+    return self.vectors.joined(texts, self.vectors.fitted(corpus, run))
+
+  def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
+    """Returns the featuriser, with vectors if the run has them."""
+    texts = super().open_featuriser(run, n_features)
+    encoder = run.open_stage(ENCODER) if self.vectors.stages else None
+    return self.vectors.joined(texts, encoder)
+
+  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    return self.vectors.trained_stages(config)
+
+  def open_stages(self, run: Run) -> tuple[str, ...]:
+    return self.vectors.stages
+
+  def record_search(self, run: Run) -> None:
+    """Writes search.json. If it has changed, the model will be judged again."""
+    beam = None if self.exact else self.beam
+    search = {'beam': beam, 'exact': self.exact}
+    if self.n_trees > 1:
+      search['trees'] = self.n_trees
+    run.folder.record_search(search, JUDGED)
+
+  def train_file(
+    self, number: int, data: TreeData, parts: PartFiles, run: Run
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Builds a label tree and trains its classifiers."""
+    config = run.config
+    train, seed = config.train, config.seed * 1000 + number
+    data = dataclasses.replace(data, seed=seed, workers=train.workers)
+    with Progress('building the label tree'):
+      tree = self.tree.build(data)
+    matcher = None
+    if train.matched:
+      matcher = TreeMatcher(train.matched, self.link(config))
+    return tree, fit_tree(
+      data.rows,
+      data.gold,
+      tree,
+      train.solver,
+      seed=seed,
+      threshold=train.threshold,
+      workers=train.workers,
+      parts=parts,
+      between=run.preemption.check,
+      matcher=matcher,
+    )

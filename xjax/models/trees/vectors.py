@@ -1,0 +1,364 @@
+"""Joins the vectors of an encoder to the TF-IDF features of documents.
+
+This is the input of XR-Transformer's ranker (Zhang et al. 2021, Section 3.3):
+[TF-IDF ; vector], where both parts have length 1.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import functools
+from typing import Any, ClassVar
+
+from jaxtyping import Float32
+import numpy as np
+from scipy import sparse
+
+from xjax.core.config_part import POSITIVE, ConfigPart, field
+from xjax.core.errors import ConfigError
+from xjax.data.documents import Documents
+from xjax.data.schema import Corpus, Document
+from xjax.data.text.word_shares import TextFeatures, WordShares
+from xjax.data.text.words import WordPlace
+from xjax.models.contract import (
+  Config,
+  Model,
+  Run,
+  Scorer,
+  TrainedStage,
+  load_config,
+)
+from xjax.models.features import Featuriser, TextFeaturiser
+from xjax.models.stage import Stage, check_run, check_zones, copy_other
+from xjax.models.stage_config import StageConfig
+from xjax.train.workdir import Workdir
+
+ENCODER = 'encoder'  # the stage whose vectors are joined to sparse features
+_FIELD = 'config.model.vectors.workdir'
+_STAGE = 'config.model.vectors.stage'
+
+
+@dataclasses.dataclass
+class VectorsConfig(ConfigPart, abstract=True):
+  """Chooses the vectors that are joined to the sparse features of documents.
+
+  Attributes:
+    stages: the names of the stages that compute the vectors.
+    weight: length of the vector of a document. The TF-IDF features have
+      length 1.
+  """
+
+  stages: ClassVar[tuple[str, ...]] = (ENCODER,)
+
+  weight: float = field(
+    1.0,
+    'Length to which the vector of a document is scaled. The TF-IDF features '
+    'of a document have length 1.',
+    POSITIVE,
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    if config.data.sparse:
+      yield (
+        f'{path}={type(self).__name__}(...): needs texts, which an encoder can '
+        f'read; config.data={type(config.data).__name__}(...) has none'
+      )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks that the encoder can be trained or copied.
+
+    Args:
+      corpus: corpus of the run.
+      run: a run whose config has these vectors.
+
+    Raises:
+      ConfigError, DataError: the encoder cannot be trained or copied.
+    """
+
+  def fitted(self, corpus: Corpus, run: Run) -> Scorer | None:
+    """Returns the neural model that computes the vectors; None for no vectors.
+
+    The encoder is trained or copied first, if this was not done.
+
+    Args:
+      corpus, run: as in `check`.
+    """
+
+  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    """Returns the stages of a run with these vectors; see Model."""
+    del config
+    return ()
+
+  def joined(self, texts: Featuriser, encoder: Scorer | None) -> Featuriser:
+    """Returns features that also have the vectors of documents.
+
+    Args:
+      texts: computes the TF-IDF features of documents.
+      encoder: the neural model that computes the vectors; None for no vectors.
+    """
+    if encoder is None:
+      return texts
+    return JoinedFeaturiser(texts, DocumentVectors(encoder, self.weight))
+
+
+@dataclasses.dataclass
+class NoVectors(VectorsConfig):
+  """Joins no vector: the features of a document are only its TF-IDF."""
+
+  stages = ()
+  weight = 1.0
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from ()
+
+
+@dataclasses.dataclass
+class RunVectors(VectorsConfig):
+  """Joins the vectors of the encoder of a finished run.
+
+  A document's vector is what the run's pooling computes, or the mean over the
+  document's tokens if the run has no pooling. The files that the encoder needs
+  are copied into the workdir.
+  """
+
+  workdir: str = field(
+    '', 'WORKDIR[@step] of a finished run of a neural model.', tiny=''
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    if not self.workdir:
+      yield (
+        f"{path}.workdir='': set it to the workdir of the run whose encoder "
+        'computes the vectors'
+      )
+
+  def tiny(self) -> 'StageVectors':
+    """Returns vectors of a run without files of other runs, for tests."""
+    return StageVectors(weight=self.weight).tiny()
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    """Checks the other run. A run that was copied is not needed any more.
+
+    Raises:
+      ConfigError: there is no run, or its model has no encoder.
+    """
+    if run.folder.stage(ENCODER).config.exists():
+      return
+    source, _ = check_run(self.workdir, _FIELD)
+    theirs = load_config(Workdir.at(source).config)
+    if not theirs.model.has_steps:
+      raise ConfigError(
+        f'{_FIELD}={source}: is a {type(theirs.model).__name__}, which has no '
+        'encoder; give the workdir of a neural model'
+      )
+    check_zones(run.config, source, theirs)
+
+  def fitted(self, corpus: Corpus, run: Run) -> Scorer:
+    return copy_other(self.workdir, run, ENCODER, _FIELD)
+
+
+@dataclasses.dataclass
+class StageVectors(VectorsConfig):
+  """Joins the vectors of an encoder that is trained as a stage of this run."""
+
+  stage: StageConfig = field(StageConfig, 'The stage that trains the encoder.')
+  labels: bool = field(
+    True,
+    'Whether the encoder learns the labels. Otherwise it learns the levels of '
+    'clusters of stage.model.shortlist=LevelShortlist(...), and not the labels '
+    'below them: for corpora with so many labels that only linear classifiers '
+    'can rank them. stage.train.steps is not used then.',
+  )
+
+  def faults(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().faults(config, path)
+    if config.data.sparse:
+      return
+    yield from encoder_faults(self.stage, f'{path}.stage')
+    if not self.labels and not _levels_of(self.stage.model):
+      yield (
+        f'{path}.labels=False: needs {path}.stage.model.shortlist='
+        'LevelShortlist(...) with at least one level of clusters'
+      )
+
+  def check(self, corpus: Corpus, run: Run) -> None:
+    self._stage(run).check(corpus)
+
+  def fitted(self, corpus: Corpus, run: Run) -> Scorer:
+    return self._stage(run).train(corpus)
+
+  def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
+    own = self.stage.run_config(config)
+    stage = TrainedStage(own, ENCODER)
+    if not self.labels:  # only the levels above the labels are trained
+      (stage,) = own.model.trained_stages(own)
+    return (stage._replace(name=ENCODER, path='model.vectors.stage'),)
+
+  def _stage(self, run: Run) -> Stage:
+    if ENCODER not in run.made:
+      kind = Stage if self.labels else ClustersStage
+      run.made[ENCODER] = kind(self.stage, run, ENCODER, _STAGE)
+    return run.made[ENCODER]
+
+
+def encoder_faults(stage: StageConfig, path: str) -> Iterator[str]:
+  """Yields a fault if the model of a stage has no encoder."""
+  if not stage.model.has_steps:
+    yield (
+      f'{path}.model={type(stage.model).__name__}(...): must be '
+      'NeuralModel(...), which has an encoder'
+    )
+
+
+def _levels_of(model: Model) -> tuple[int, ...]:
+  """Returns the sizes of the levels that a model is trained by, or ()."""
+  levels = getattr(getattr(model, 'shortlist', None), 'levels', None)
+  return levels.sizes if levels else ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DocumentVectors:
+  """Computes the vectors of documents with the encoder of a neural model.
+
+  Attributes:
+    encoder: the neural model.
+    weight: length of each vector.
+  """
+
+  encoder: Scorer
+  weight: float
+
+  @property
+  def dim(self) -> int:
+    """Returns the size D of a vector."""
+    return self.encoder.vector_dim
+
+  def __call__(self, documents: Documents) -> Float32[np.ndarray, 'N D']:
+    """Returns the vectors of N documents, all of the length `weight`."""
+    vectors_ND = self.encoder.vectors(documents)
+    norm_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return vectors_ND * (self.weight / np.maximum(norm_N, 1e-12))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JoinedFeaturiser(Featuriser):
+  """Computes TF-IDF features, and joins a vector of an encoder to them.
+
+  The columns of the vector come after the columns of the TF-IDF features. Words
+  explain only the TF-IDF features.
+
+  Attributes:
+    texts: computes the TF-IDF features.
+    vectors: computes the vectors of documents.
+  """
+
+  texts: TextFeaturiser
+  vectors: DocumentVectors
+
+  @property
+  def n_features(self) -> int:
+    return self.texts.n_features + self.vectors.dim
+
+  @property
+  def unexplained(self) -> str:
+    return self.texts.unexplained
+
+  @property
+  def featurise(self) -> TextFeatures:
+    """Returns what computes the TF-IDF features of other texts."""
+    return self.texts.featurise
+
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    return {ENCODER: self.vectors.encoder}
+
+  def __call__(self, documents: Documents) -> sparse.csr_array:
+    return join(self.texts(documents), self.vectors(documents))
+
+  def example(self) -> Documents:
+    return self.texts.example()
+
+  def warmup(self) -> None:
+    self.texts.warmup()
+    self.vectors.encoder.warmup_vectors()
+
+  def document(self, document: str | Document) -> Document:
+    """Returns a document with only the zones that the run reads."""
+    return self.texts.document(document)
+
+  def words(self, document: str | Document) -> list[WordPlace]:
+    """Returns the words of a document that the run reads, in reading order."""
+    return self.texts.words(document)
+
+  def word_shares(self, document: str | Document) -> WordShares:
+    """Divides the TF-IDF features of a document among its words."""
+    return self.texts.word_shares(document)
+
+
+def join(
+  rows: sparse.csr_array, vectors_ND: Float32[np.ndarray, 'N D']
+) -> sparse.csr_array:
+  """Returns sparse rows with a dense vector at the end of each row.
+
+  Args:
+    rows: float32 [N, F] with sorted columns.
+    vectors_ND: the vectors of the same N documents.
+
+  Returns:
+    float32 [N, F + D] with sorted int32 columns.
+  """
+  joined = sparse.hstack([rows, sparse.csr_array(vectors_ND)], format='csr')
+  joined.sort_indices()
+  return sparse.csr_array(
+    (joined.data, joined.indices.astype(np.int32), joined.indptr), joined.shape
+  )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClustersStage(Stage):
+  """Trains an encoder that learns clusters of labels, and not the labels."""
+
+  # The levels need JAX, which trees without vectors do not need.
+
+  @functools.cached_property
+  def _labels_run(self) -> Run:
+    """The run, with the config of the level of labels, which is not trained."""
+    config = self.settings.run_config(self.run.config)
+    return dataclasses.replace(self.run, config=config)
+
+  @functools.cached_property
+  def _levels(self) -> Any:
+    """The levels of clusters, whose file is in the folder of the run."""
+    from xjax.models.neural.level_stages import RunLevels
+
+    levels = self.settings.model.shortlist.levels
+    path = 'config.model.shortlist.levels'
+    return RunLevels(levels, self._labels_run, path)
+
+  @functools.cached_property
+  def config(self) -> Config:
+    """Returns the config of the level above the labels."""
+    from xjax.models.neural.level_stages import level_config
+
+    return level_config(self._labels_run.config)
+
+  def check(self, corpus: Corpus) -> None:
+    """Checks that the levels can be built and trained; see Stage."""
+    from xjax.models.neural.level_stages import level_corpus, level_run
+
+    cut = self.corpus(corpus)
+    with self.paths():
+      self.check_unchanged()
+      levels = self._levels.of(cut)
+      clusters, _ = level_corpus(cut, levels)
+      run = level_run(self._labels_run, self.name, levels)
+      run.config.model.check(clusters, run)
+
+  def train(self, corpus: Corpus) -> Scorer:
+    """Trains the levels of clusters; see Stage."""
+    from xjax.models.neural.level_stages import train_level
+
+    cut = self.corpus(corpus)
+    with self.paths():
+      levels = self._levels.keep(cut)
+      return train_level(self._labels_run, self.name, cut, levels)

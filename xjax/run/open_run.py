@@ -1,0 +1,357 @@
+"""Opens a finished run, and predicts labels with it."""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+from typing import NamedTuple, Self
+
+from absl import logging
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.ranking import Lists, Query
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.documents import Documents
+from xjax.data.new_labels import add_new_labels
+from xjax.data.schema import Document, Label, LabelSpace
+from xjax.data.vectors.feature_rows import FeatureRows
+from xjax.judge.calibration import Calibration, Method, readable_scores
+from xjax.judge.label_lists import LabelLists
+from xjax.judge.predict import check_scores
+from xjax.judge.prediction_lines import WeightedFeature, WeightedWord
+from xjax.models.contract import Config, Run, open_folder, saved_calibration
+from xjax.models.explanations import LabelExplanations
+from xjax.models.scorer import Scorer
+from xjax.train.workdir import Workdir
+
+Texts = Documents | Sequence[str | Document]
+
+
+class Prediction(NamedTuple):
+  """Holds a label predicted for a document.
+
+  Attributes:
+    id: id of the label.
+    name: name of the label.
+    score: float, the probability of the label, calibrated if the run has a
+      calibration. If the model computes margins and the run has no calibration,
+      the score is the margin of the label.
+  """
+
+  id: str
+  name: str
+  score: float
+
+
+class ExplainedPrediction(NamedTuple):
+  """Holds a label predicted for a document, and the words that explain it.
+
+  Attributes:
+    id, name, score: as in Prediction.
+    why: the words that explain the label, largest weight first. The weight of
+      a word is the label's attention to the word, or, if the model is linear,
+      the contribution of the word to the label's score (see
+      contributions_of). In a label tree, contributions add up to the scores of
+      the classifiers on the label's path, which only approximate the score. In
+      a stack, the words are those of the proposer that adds most to the score.
+    features: in a stack, all features of the document and the label, largest
+      share first. Their weights add up to the score before calibration. ()
+      in other models.
+  """
+
+  id: str
+  name: str
+  score: float
+  why: tuple[WeightedWord, ...]
+  features: tuple[WeightedFeature, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpenRun:
+  """Predicts labels of documents with the trained model of a run.
+
+  Attributes:
+    run: the run.
+    space: label space; new labels may follow those of the run.
+    scorer: the trained model.
+    calibration: calibration of the scores that predict returns; None for
+      uncalibrated scores. The scores of `rank` are never calibrated.
+  """
+
+  run: Run
+  space: LabelSpace
+  scorer: Scorer
+  calibration: Calibration | None = None
+
+  @property
+  def config(self) -> Config:
+    return self.run.config
+
+  @property
+  def workdir(self) -> Workdir:
+    return self.run.folder
+
+  @property
+  def step(self) -> int:
+    return self.scorer.step
+
+  @property
+  def score_kind(self) -> ScoreKind:
+    """Returns the kind of the scores that `rank` computes."""
+    return self.scorer.score_kind
+
+  @property
+  def n_labels(self) -> int:
+    """Returns n; the first n labels of the space are ranked."""
+    return self.scorer.n_labels
+
+  @property
+  def assigned_above(self) -> float | None:
+    return self.scorer.assigned_above
+
+  @property
+  def selected_by(self) -> str:
+    return self.scorer.selected_by
+
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    """Returns the models that this model uses, by the name of their stage."""
+    return self.scorer.stages
+
+  def has_probabilities(self) -> bool:
+    """Returns whether the scores that users see are probabilities."""
+    calibrated = self.calibration and self.calibration.method is not Method.NONE
+    return bool(calibrated) or self.score_kind is not ScoreKind.MARGIN
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    """Returns the best labels of each document; see models.scorer.Scorer.
+
+    Labels that the run leaves out are in no list.
+    """
+    return self.scorer.rank(documents, query.only(self.space.allowed))
+
+  def leaving_out(self, ids: Sequence[str]) -> Self:
+    """Returns a run that leaves out these labels, and no other labels.
+
+    Args:
+      ids: label ids. Ids that are not labels of the run are ignored.
+    """
+    space = dataclasses.replace(self.space, left_out_ids=ids)
+    return dataclasses.replace(self, space=space)
+
+  def predict(
+    self,
+    documents: Texts,
+    k: int = 20,
+    features: Sequence[np.ndarray] | None = None,
+  ) -> list[list[Prediction]]:
+    """Returns the k best labels of each document.
+
+    Args:
+      documents: texts, or documents whose zones are read as in training.
+      k: length of the lists; if the run has fewer labels, the lists are
+        shorter.
+      features: an array per document, float [D] or [tokens, D]; None if the run
+        does not read vectors.
+
+    Returns:
+      A list of labels for each document, best label first.
+
+    Raises:
+      ConfigError: features are missing, have a wrong size, or are not read by
+        the run.
+      DataError: features have a fault, such as another number of documents.
+    """
+    vectors = self.vectors(features, len(documents))
+    return self.predictions(self.lists(documents, k, vectors))
+
+  def vectors(
+    self, features: Sequence[np.ndarray] | None, n: int
+  ) -> FeatureRows | None:
+    """Returns the vectors of n documents; None if there are no features.
+
+    The arguments and errors are those of `predict`.
+    """
+    if features is None:
+      return None
+    self.check_reads_features()
+    ids = [f'documents[{row}]' for row in range(n)]
+    size = self.config.model.embedding.dim
+    return FeatureRows.from_arrays('features', ids, features, size)
+
+  def check_reads_features(self) -> None:
+    """Checks that the run reads vectors of an outside encoder.
+
+    Raises:
+      ConfigError: the run reads words.
+    """
+    if not self.config.data.tokens.dense:
+      raise ConfigError(
+        'this run reads the words of documents; do not give it features'
+      )
+
+  def explain(
+    self, documents: Texts, k: int = 20, words: int = 5
+  ) -> list[list[ExplainedPrediction]]:
+    """Predicts labels, and finds the words that explain each label best.
+
+    Args:
+      documents, k: as in predict.
+      words: maximum number of words for each label.
+
+    Returns:
+      A list of labels with words for each document, best label first.
+
+    Raises:
+      ConfigError: the labels of this run cannot be explained by words.
+    """
+    self.check_explains()
+    lists = self.lists(documents, k)
+    shown = self.explanations(documents, lists.ids, words)
+    explained = []
+    for row, labels in enumerate(self.predictions(lists)):
+      features = shown.features(row) or [()] * len(labels)
+      parts = zip(labels, shown.why(row), features)
+      explained.append([ExplainedPrediction(*x, y, z) for x, y, z in parts])
+    return explained
+
+  def check_explains(self) -> None:
+    """Checks that words can explain the labels of the run.
+
+    Raises:
+      ConfigError: they cannot; the message says why.
+    """
+    if self.scorer.unexplained:
+      raise ConfigError(self.scorer.unexplained)
+
+  def explanations(
+    self, documents: Texts, ids_NK: np.ndarray, words: int, n_first: int = 0
+  ) -> LabelExplanations:
+    """Computes how well the words of documents explain labels; see Scorer."""
+    documents = Documents.of(documents)
+    return self.scorer.explain(documents, ids_NK, words, n_first)
+
+  def with_labels(self, labels: Sequence[Label]) -> Self:
+    """Returns a run that scores new labels too, by their names.
+
+    Args:
+      labels: labels with names, and with ids that the run does not score yet.
+
+    Raises:
+      ConfigError: the model of this run does not read label names.
+      DataError: an id, a name or a parent has a fault.
+    """
+    self.check_reads_names()
+    space = add_new_labels(self.space, labels)
+    scorer = self.scorer.with_labels(space)
+    return dataclasses.replace(self, space=space, scorer=scorer)
+
+  def check_reads_names(self) -> None:
+    """Checks that the model can score new labels by their names.
+
+    Raises:
+      ConfigError: it cannot; the message says why.
+    """
+    if self.scorer.fixed_labels:
+      raise ConfigError(self.scorer.fixed_labels)
+
+  def lists(
+    self, documents: Texts, k: int, features: FeatureRows | None = None
+  ) -> LabelLists:
+    """Returns the k best labels of each document, with uncalibrated scores.
+
+    If the run has fewer than k labels, the lists are shorter than k.
+
+    Args:
+      documents: texts, or documents whose zones are read as in training.
+      k: length of the lists.
+      features: vectors of the documents, if the run reads vectors.
+
+    Raises:
+      ConfigError: the run does not read such documents.
+      DataError: a score is not finite.
+    """
+    k = min(k, self.space.n_inside)
+    documents = Documents.of(documents, features)
+    lists = self.rank(documents, Query(k))
+    ids, scores = lists.ids_GNK, lists.scores_GNK
+    check_scores(ids, scores, range(len(documents)), 'the documents')
+    return LabelLists(ids[0], scores[0])
+
+  def warmup(self, explain: bool = False) -> None:
+    """Compiles all programs that predict needs, so that no later call compiles.
+
+    Args:
+      explain: whether to compile the programs of `explain` too. Models without
+        programs have none to compile.
+
+    Raises:
+      ConfigError: explain is True, but the labels cannot be explained.
+    """
+    if explain:
+      self.check_explains()
+    self.scorer.warmup(Query(1).only(self.space.allowed), explain)
+
+  def predictions(self, lists: LabelLists) -> list[list[Prediction]]:
+    """Returns lists in the form that users see, with calibrated scores."""
+    return [
+      self._predictions(ids_K, scores_K)
+      for ids_K, scores_K in zip(lists.ids, lists.scores, strict=True)
+    ]
+
+  def _predictions(
+    self, ids_K: np.ndarray, scores_K: np.ndarray
+  ) -> list[Prediction]:
+    real = ids_K != PAD
+    scores = self.readable(ids_K[real], scores_K[real])
+    labels = (self.space.labels[i] for i in ids_K[real])
+    return [
+      Prediction(label.id, label.name, float(score))
+      for label, score in zip(labels, scores)
+    ]
+
+  def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns the scores that users see; see calibration.readable_scores.
+
+    Args:
+      ids: int, labels; any number where there is PAD.
+      scores: float, scores of these labels, with the same shape.
+    """
+    counts = np.asarray(self.space.train_counts)[ids]
+    return readable_scores(scores, self.score_kind, self.calibration, counts)
+
+
+def open_run(workdir: str | os.PathLike, step: int | None = None) -> OpenRun:
+  """Opens the model of a run; only files of the workdir are read.
+
+  Args:
+    workdir: folder of the run.
+    step: step of the checkpoint to open; None for the best checkpoint.
+
+  Raises:
+    ConfigError: `step` is set, but the model has no optimizer steps.
+    DataError: the folder has no run, or a file of the run is missing or
+      damaged. If the newest or the best checkpoint is damaged, no other
+      checkpoint is opened instead, unless `step` asks for it.
+  """
+  run, scorer = open_folder(Workdir.at(workdir), step)
+  calibration = load_calibration(
+    run.folder, run.config.eval.calibration, scorer.step, scorer.score_kind
+  )
+  return OpenRun(run, run.label_space(), scorer, calibration)
+
+
+def load_calibration(
+  folder: Workdir, method: Method, step: int, kind: ScoreKind
+) -> Calibration | None:
+  """Returns the calibration of a model that is opened, or warns.
+
+  A warning says why scores are not calibrated, unless `method` is NONE, or
+  there is no calibration because the run has no dev split or is a stage.
+
+  The arguments and errors are those of saved_calibration.
+  """
+  calibration, why = saved_calibration(folder, method, step, kind)
+  if why and not folder.is_stage:
+    logging.warning('scores are not calibrated: %s', why)
+  return calibration

@@ -1,0 +1,26 @@
+"""Defines the base class of the settings of training."""
+
+import dataclasses
+
+from xjax.core.config_part import ConfigPart
+
+
+@dataclasses.dataclass
+class TrainConfig(ConfigPart, abstract=True):
+  """Configures one way to train models.
+
+  Attributes:
+    steps: number of optimizer steps; 0 if training takes no such steps.
+    best_metric: the 'slice/metric' that chooses the best checkpoint; empty if
+      there is only one checkpoint.
+  """
+
+  steps = 0
+  best_metric = ''
+
+
+@dataclasses.dataclass
+class NoTrain(TrainConfig):
+  """Skips training, for models that have nothing to learn."""
+
+  earlier_kind = 'none'

@@ -1,0 +1,483 @@
+"""Gives the paths of a run's files, and records what they must not change."""
+
+from collections.abc import Iterable, Iterator
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from xjax.core.atomic import (
+  atomic_write,
+  remove_temporaries,
+  write_json,
+)
+from xjax.core.distributed import (
+  barrier,
+  host0_says,
+  is_host0,
+)
+from xjax.core.errors import (
+  ConfigError,
+  DataError,
+  UserError,
+)
+from xjax.core.processes.lock import locked
+from xjax.data.files.file_set import (
+  file_digest,
+  read_json,
+)
+from xjax.data.labels import read_left_out
+from xjax.data.schema import Corpus, LabelSpace, load_concepts
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import Vocabulary
+from xjax.judge.files.evaluation import MARK
+from xjax.networks.pretrained.architecture import Architecture, architecture_of
+
+_VOCABULARY, _TAXONOMY = 'vocabulary', 'taxonomy'  # fields of corpus.json
+_STAGES = 'stages'  # folder of the workdirs of stages
+_REMEDY = 'Restore the file from a copy, or train in a new workdir'
+
+
+def split_step(source: str) -> tuple[str, int | None]:
+  """Returns the parts of WORKDIR[@step].
+
+  Args:
+    source: a folder, or a folder and the step of a checkpoint.
+
+  Returns:
+    The folder, and the step; None if there is no step.
+  """
+  path, at, number = source.rpartition('@')
+  if at and number.isdecimal():
+    return path, int(number)
+  return source, None
+
+
+@dataclasses.dataclass(frozen=True)
+class Workdir:
+  """Holds the folder of a run, and gives the paths of its files."""
+
+  path: pathlib.Path
+
+  @classmethod
+  def at(cls, path: str | os.PathLike) -> 'Workdir':
+    """Returns the workdir at a path, which need not exist.
+
+    Raises:
+      ConfigError: the path cannot be a folder, or cannot be read.
+    """
+    workdir = cls(pathlib.Path(os.path.expanduser(path)).absolute())
+    try:
+      workdir.config.exists()
+    except OSError as error:
+      raise ConfigError(
+        f'{workdir.path}: cannot be a workdir: {error.strerror}'
+      ) from error
+    return workdir
+
+  def check_has_run(self) -> None:
+    """Checks that a run was started in the workdir.
+
+    Raises:
+      DataError: the folder has no run.
+    """
+    if not self.config.exists():
+      raise DataError(
+        f'{self.path}: this folder has no run of xjax (no config.json)'
+      )
+
+  def check_still_has_run(self) -> None:
+    """Checks that the workdir of a loaded model is where it was.
+
+    Raises:
+      DataError: the folder has no run.
+    """
+    if not self.config.exists():
+      raise DataError(
+        f'{self.path}: was moved or deleted after the model was loaded; load '
+        'the model again from its new place'
+      )
+
+  @contextlib.contextmanager
+  def locked(self) -> Iterator[None]:
+    """Keeps other runs out of the workdir until the context is left.
+
+    Host 0 holds the lock for all hosts. So all hosts must enter the context.
+    What a killed run has left of unfinished files is removed.
+
+    Raises:
+      ConfigError: another process uses the workdir, and the message says who;
+        or the workdir is a file.
+      WriteError: the workdir cannot be written.
+    """
+    if self.path.exists() and not self.path.is_dir():
+      raise ConfigError(
+        f'{self.path}: the workdir must be a folder, not a file'
+      )
+    with contextlib.ExitStack() as held:
+      fault = None
+      if is_host0():
+        try:
+          held.enter_context(locked(self.path))
+          remove_temporaries(self.path)
+          self._record_the_rest()
+        except UserError as error:
+          fault = error
+      if not host0_says(fault is None):
+        raise fault or ConfigError(f'{self.path}: host 0 cannot lock it')
+      yield
+
+  @property
+  def config(self) -> pathlib.Path:
+    return self.path / 'config.json'
+
+  @property
+  def labels(self) -> pathlib.Path:
+    return self.path / 'labels.jsonl'
+
+  @property
+  def concepts(self) -> pathlib.Path:
+    """Returns the path of the taxonomy's concepts that are not labels."""
+    return self.path / 'concepts.jsonl'
+
+  @property
+  def left_out(self) -> pathlib.Path:
+    """Returns the path of the ids of labels that are left out of judging."""
+    return self.path / 'left_out.txt'
+
+  @property
+  def vocab(self) -> pathlib.Path:
+    return self.path / 'features' / 'vocab.txt'
+
+  @property
+  def word_vectors(self) -> pathlib.Path:
+    """Returns the path of the word vectors that embed label descriptors."""
+    return self.path / 'features' / 'word_vectors.npz'
+
+  @property
+  def encoder(self) -> pathlib.Path:
+    """Returns the path of encoder.json, which has the sizes of the encoder."""
+    return self.path / 'features' / 'encoder.json'
+
+  @property
+  def encoder_weights(self) -> pathlib.Path:
+    """Returns the path of the encoder weights that embed label descriptors."""
+    return self.path / 'features' / 'encoder.npz'
+
+  @property
+  def tokenizer(self) -> pathlib.Path:
+    return self.path / 'features' / 'tokenizer.json'
+
+  @property
+  def tfidf(self) -> pathlib.Path:
+    return self.path / 'features' / 'tfidf.npz'
+
+  @property
+  def text_vectors(self) -> pathlib.Path:
+    """Returns the path of the encoder that computes vectors of texts."""
+    return self.path / 'features' / 'text_vectors.npz'
+
+  @property
+  def model(self) -> pathlib.Path:
+    """Returns the folder of linear models and label trees."""
+    return self.path / 'model'
+
+  @property
+  def levels(self) -> pathlib.Path:
+    """Returns the path of the levels of clusters that a neural model uses."""
+    return self.model / 'levels.npz'
+
+  @property
+  def shortlists(self) -> pathlib.Path:
+    """Returns the path of the nodes that are proposed in training."""
+    return self.model / 'shortlists.npz'
+
+  @property
+  def corpus(self) -> pathlib.Path:
+    return self.path / 'corpus.json'
+
+  @property
+  def checkpoints(self) -> pathlib.Path:
+    return self.path / 'checkpoints'
+
+  def stage(self, name: str) -> 'Workdir':
+    """Returns the workdir of a stage, a model that the run uses."""
+    return Workdir(self.stages / name)
+
+  @property
+  def stages(self) -> pathlib.Path:
+    """Returns the folder of the workdirs of stages."""
+    return self.path / _STAGES
+
+  @property
+  def is_stage(self) -> bool:
+    """Returns whether this is the workdir of a stage of another run."""
+    folder = self.path.parent
+    return folder.name == _STAGES and Workdir(folder.parent).config.exists()
+
+  @property
+  def profile(self) -> pathlib.Path:
+    """Returns the folder of traces that jax.profiler writes."""
+    return self.path / 'profile'
+
+  @property
+  def calibration(self) -> pathlib.Path:
+    return self.path / 'calibration.json'
+
+  @property
+  def record(self) -> pathlib.Path:
+    """Returns the path of the record of what the run has cost."""
+    return self.path / 'run.json'
+
+  @property
+  def digest_list(self) -> pathlib.Path:
+    """Returns the path of the file with the digests of some other files."""
+    return self.path / 'digests.json'
+
+  def drawn(self, name: str) -> pathlib.Path:
+    """Returns the path of the ids of a split that was drawn, one per line."""
+    return self.path / 'splits' / f'{name}.txt'
+
+  def evaluation(self, name: str) -> pathlib.Path:
+    """Returns the folder of a split's predictions and metrics."""
+    return self.path / 'eval' / name
+
+  def judged(self, name: str) -> pathlib.Path:
+    """Returns the path of the record of what an evaluation judged.
+
+    The record has the step of the checkpoint, the digest of the documents, and
+    the digests of the folder's files. It exists only after a complete
+    evaluation.
+    """
+    return self.evaluation(name) / MARK
+
+  def record_search(
+    self, search: dict[str, Any], splits: Iterable[str]
+  ) -> None:
+    """Writes search.json. If it has changed, splits will be judged again.
+
+    Args:
+      search: the settings that decide which labels a finished model lists.
+      splits: names of the splits that are judged.
+    """
+    path = self.model / 'search.json'
+    same = path.exists() and read_json(path) == search
+    barrier('xjax:search')  # wait until no process reads the file
+    if is_host0() and not same:
+      for split in splits:
+        self.judged(split).unlink(missing_ok=True)
+      write_json(path, search)
+    barrier('xjax:searched')
+
+  @contextlib.contextmanager
+  def recording(self, path: pathlib.Path) -> Iterator[None]:
+    """Records the digest of a file after the `with` block has written it.
+
+    While the block runs, digests.json has null for the file. So a process that
+    is killed never leaves the digest of another content. The next start of the
+    run then records the digest.
+
+    Args:
+      path: a file in the workdir. The block replaces it at once, or not at all.
+    """
+    name = path.relative_to(self.path).as_posix()
+    self._record(name, None)
+    yield
+    self._record(name, file_digest(path))
+
+  def _record_the_rest(self) -> None:
+    """Records the digests of files whose writer was killed in `recording`."""
+    listed = read_json(self.digest_list) if self.digest_list.is_file() else {}
+    for name in [name for name, digest in listed.items() if digest is None]:
+      if (self.path / name).is_file():
+        self._record(name, file_digest(self.path / name))
+
+  def check(self, path: pathlib.Path, remedy: str = _REMEDY) -> None:
+    """Checks that a file of the run is as it was written.
+
+    A file without a digest is not checked: earlier versions of xjax wrote no
+    digests.
+
+    Args:
+      path: a file in the workdir.
+      remedy: what the user must do if the file has changed.
+
+    Raises:
+      DataError: the file is missing or has changed, or digests.json is damaged.
+    """
+    if not self.digest_list.is_file():
+      return
+    name = path.relative_to(self.path).as_posix()
+    digest = read_json(self.digest_list).get(name)
+    if digest is not None and digest != file_digest(path):
+      raise DataError(
+        f'{path}: is not the file that this run wrote; it has changed, or is '
+        f'from another run. {remedy}. If the change is intended, remove the '
+        f'field {name!r} from {self.digest_list}'
+      )
+
+  def _record(self, name: str, digest: str | None) -> None:
+    """Replaces the digest of a file in digests.json; None if it is written."""
+    listed = self.digest_list.is_file()
+    digests = read_json(self.digest_list) if listed else {}
+    write_json(self.digest_list, {**digests, name: digest})
+
+  def record_corpus(self, corpus: Corpus) -> None:
+    """Writes labels.jsonl and corpus.json; a resumed run checks corpus.json.
+
+    If splits were drawn, the ids of their documents are written too.
+
+    Raises:
+      DataError: the run was started on another corpus, or with other parents of
+        labels or concepts.
+    """
+    described = {
+      'n_train': corpus.label_space.n_train,
+      'splits': {name: len(split) for name, split in corpus.splits.items()},
+      'digests': {name: s.digest for name, s in corpus.splits.items()},
+      'fingerprint': corpus.fingerprint,
+    }
+    if left_out := corpus.label_space.left_out_ids:
+      text = ''.join(f'{id_}\n' for id_ in left_out)
+      described['left_out'] = hashlib.sha256(text.encode()).hexdigest()
+    # If config.json is absent, these files are from an interrupted start.
+    has_run = self.config.exists() and self.corpus.exists()
+    before = dict(read_json(self.corpus) if has_run else described)
+    before.pop(_VOCABULARY, None)
+    taxonomy = corpus.label_space.taxonomy_digest
+    # Older versions of xjax recorded no taxonomy.
+    taxonomy_before = before.pop(_TAXONOMY, taxonomy)
+    if before != described:
+      raise DataError(
+        f'{self.path}: was started on another corpus (before: '
+        f'{json.dumps(before)}; now: {json.dumps(described)}); use a new '
+        'workdir, or judge this model on other data with xjax evaluate'
+      )
+    if taxonomy_before != taxonomy:
+      raise DataError(
+        f'{self.path}: was started with another taxonomy: since then, parents '
+        'of labels, or concepts that are no labels, have changed in the '
+        'corpus; use a new workdir, or restore the old taxonomy, which is in '
+        f'{self.labels.name} and {self.concepts.name} of the workdir'
+      )
+    if taxonomy is not None:
+      described[_TAXONOMY] = taxonomy
+    barrier('xjax:corpus')
+    if is_host0():
+      space = corpus.label_space
+      if not has_run or not self.labels.exists():
+        with self.recording(self.labels):
+          space.save(self.labels)
+      if len(space.concepts) and not (has_run and self.concepts.exists()):
+        with self.recording(self.concepts):
+          space.save_concepts(self.concepts)
+      if space.left_out_ids and not (has_run and self.left_out.exists()):
+        with self.recording(self.left_out):
+          space.save_left_out(self.left_out)
+      for name in corpus.drawn:
+        if not has_run or not self.drawn(name).exists():
+          with atomic_write(self.drawn(name)) as file:
+            file.writelines(f'{id_}\n' for id_ in corpus.splits[name].ids)
+      if not has_run:
+        self._write_corpus(described)
+
+  def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
+    """Adds a vocabulary's digest to corpus.json if the file has none yet.
+
+    If a run is killed after it has written the vocabulary, the next start adds
+    the digest.
+    """
+    described = self._read_corpus()
+    barrier('xjax:described')  # wait until no process reads the file
+    if is_host0() and _VOCABULARY not in described:
+      self._write_corpus({**described, _VOCABULARY: vocab.digest})
+
+  def _write_corpus(self, described: dict[str, Any]) -> None:
+    with self.recording(self.corpus):
+      write_json(self.corpus, described)
+
+  def _read_corpus(self) -> dict[str, Any]:
+    described = read_json(self.corpus)
+    self.check(self.corpus)
+    return described
+
+  def digests(self) -> dict[str, str]:
+    """Returns the digests that the splits had at the start of the run, by name.
+
+    Raises:
+      DataError: corpus.json is absent or damaged.
+    """
+    digests = self._read_corpus().get('digests', {})
+    if not isinstance(digests, dict):
+      raise DataError(f'{self.corpus}: digests must be a JSON object')
+    return digests
+
+  def label_space(self) -> LabelSpace:
+    """Reads the labels of the run, and the concepts of their taxonomy.
+
+    The labels say which labels are left out of judging.
+
+    Raises:
+      DataError: labels.jsonl or corpus.json is absent, or one of the files is
+        damaged.
+    """
+    n_train = self._read_corpus().get('n_train')
+    if type(n_train) is not int:
+      raise DataError(f'{self.corpus}: n_train is missing or is no integer')
+    space = LabelSpace.load(self.labels, n_train)
+    self.check(self.labels)
+    self.check(self.concepts)
+    self.check(self.left_out)
+    left_out = ()
+    if self.left_out.exists():
+      left_out = read_left_out(str(self.left_out), 'left_out')
+    concepts = load_concepts(self.concepts)
+    return dataclasses.replace(space, concepts=concepts, left_out_ids=left_out)
+
+  def vocabulary(self) -> Vocabulary:
+    """Reads the vocabulary of the run.
+
+    Raises:
+      DataError: vocab.txt or corpus.json is absent or damaged, or vocab.txt
+        has changed since the run was started.
+    """
+    vocab = Vocabulary.load(self.vocab)
+    self._check_digest(self.vocab, vocab.digest)
+    return vocab
+
+  def subwords(self) -> Subwords:
+    """Reads the tokenizer of the run's encoder.
+
+    Raises:
+      DataError: tokenizer.json or corpus.json is absent or damaged, or
+        tokenizer.json has changed since the run was started.
+    """
+    tokenizer = Subwords.load(self.tokenizer)
+    self._check_digest(self.tokenizer, tokenizer.digest)
+    return tokenizer
+
+  def architecture(self) -> Architecture | None:
+    """Reads the sizes of the pretrained encoder; None if the run has none.
+
+    Raises:
+      DataError: encoder.json is damaged, or missing although there is a
+        tokenizer.json.
+    """
+    # encoder.json is written after tokenizer.json. If only encoder.json is
+    # absent, reading it raises the error.
+    if not self.encoder.exists() and not self.tokenizer.exists():
+      return None
+    architecture = architecture_of(read_json(self.encoder), str(self.encoder))
+    self.check(self.encoder)
+    return architecture
+
+  def _check_digest(self, path: pathlib.Path, digest: str) -> None:
+    # Runs of older versions of xjax have no digest and are not checked.
+    if self._read_corpus().get(_VOCABULARY, digest) != digest:
+      raise DataError(
+        f'{path}: is not the vocabulary that this run was started with; the '
+        'file has changed, or this version of xjax splits texts in another way'
+      )
