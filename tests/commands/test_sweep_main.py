@@ -22,7 +22,7 @@ from xjax.networks.encoders.encoder import NoEncoder
 from xjax.networks.encoders.layers import EmbeddingConfig
 from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.pooling import MeanConfig
-from xjax.networks.text_model import NeuralModel
+from xjax.models.neural.neural_model import NeuralModel
 from xjax.sweep.config import Grid, Sweep
 
 

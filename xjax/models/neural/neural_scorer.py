@@ -200,7 +200,9 @@ class NeuralScorer(Scorer):
     size = self.run.config.eval.depth
     while size < k:
       size *= 2
-    return max(k, min(size, self.n_labels))
+    # Lists may be longer than the number of labels that are scored.
+    most = max(self.n_labels, self.run.label_space().n_inside)
+    return max(k, min(size, most))
 
   def explain(
     self,
