@@ -26,8 +26,6 @@ class Documents(Sequence):
       are none.
     split: the split that has these documents, in this order; None if they are
       of no split, or only some of its documents.
-    digest: digest of the split that the documents are from; '' if there is
-      none.
     rows: int [N], rows of `items` that this object has; None for all rows.
     numbers: int [N], rows of the documents in their split; None if they are 0
       to N - 1.
@@ -40,7 +38,6 @@ class Documents(Sequence):
   gold: Ragged | None = None
   vectors: FeatureRows | None = None
   split: Split | None = None
-  digest: str = ''
   rows: np.ndarray | None = None
   numbers: np.ndarray | None = None
   shown: tuple[tuple[Hashable, Show], ...] = ()
@@ -72,7 +69,6 @@ class Documents(Sequence):
       gold=split.gold,
       vectors=split.features,
       split=split,
-      digest=split.digest,
       numbers=None,
     )
 
