@@ -41,6 +41,14 @@ class RowScorer:
     return lists
 
 
+class PlaceScorer(RowScorer):
+  """Ranks label (place mod L) first, the document's place in what it is given."""
+
+  def rank(self, documents, query):
+    places = [str(place) for place in range(len(documents))]
+    return super().rank(Documents.of(places), query)
+
+
 def main(port, process, path):
   jax.config.update('jax_num_cpu_devices', 4)
   connection.start(True, f'localhost:{port}', 2, int(process))
@@ -60,7 +68,7 @@ def main(port, process, path):
     if int(process) == 1:
       assert judge(got, Criteria((1,)))['xjax']['all']['P@1'] == 1
     # The order is the same for both, and so is what covers the labels.
-    documents = RankedDocuments(RowScorer(), Documents.of_split(split))
+    documents = RankedDocuments(PlaceScorer(), Documents.of_split(split))
     covered = choose(CoverageStrategy(), documents, 2)
   np.savez(
     path,

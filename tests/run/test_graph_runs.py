@@ -130,7 +130,7 @@ def before(predictor, split):
 
 def test_all_nodes_have_the_embeddings_of_their_names(predictor, graph):
   assert len(graph) > graph.n_labels == 14
-  vocab = predictor.workdir.vocabulary()
+  vocab = predictor.scorer.reader.vocab
   rows = described(graph.labels, predictor.run, vocab)
   params = by_path(predictor.scorer.params)
   result = np.concatenate([params[DESCRIPTORS][:14], params[CONCEPTS]])

@@ -142,7 +142,7 @@ def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
   write_weights(tmp_path / 'model', True, config, texts)
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
   fit(config, tmp_path / 'run')
-  tokenizer = open_run(tmp_path / 'run').inputs.vocab
+  tokenizer = open_run(tmp_path / 'run').scorer.reader.vocab
   expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
   assert tokenizer.encode('te pa').tolist() == expected
 
