@@ -12,11 +12,7 @@ from xjax.core.errors import ConfigError
 
 
 def main(arguments: list[str]) -> None:
-  """Prints a table of the configs.
-
-  Raises:
-    ConfigError: no config contains the word.
-  """
+  """Prints a table of the configs."""
   from xjax.report.terminal.configs import configs_text, describe
   from xjax.run.named_configs import CONFIGS, config_names
 

@@ -52,11 +52,7 @@ def main() -> None:
 
 
 def run_command(name: str) -> None:
-  """Runs one sub-command with the flags in sys.argv, and exits.
-
-  Args:
-    name: a key of COMMANDS.
-  """
+  """Runs a sub-command, a key of COMMANDS, with sys.argv's flags, and exits."""
   # Messages and model cards show this as the command.
   sys.argv[0] = f'xjax {name}'
   runpy.run_module(f'xjax.commands.{name}', run_name='__main__')

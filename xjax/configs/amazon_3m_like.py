@@ -1,14 +1,12 @@
 r"""Trains BERT-base with a one-vs-all head on Amazon-3M or similar data.
 
 Amazon-3M has 2,812,281 labels and 1,717,899 training documents, with 36 labels
-per document (the Extreme Classification Repository,
-manikvarma.org/downloads/XC/XMLRepository.html). DIR is the folder of Amazon-3M,
-or any folder with trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base
-(Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first 128
-subwords of a document. The head scores all labels at every step (Renee, Jain et
-al. 2023). Each weight of the head takes 2 bytes. The weights of the head are
-updated by plain SGD (no momentum), in the same pass that computes their
-gradient (ELMO, ICML 2025). For weights of 1 byte, set
+per document (manikvarma.org/downloads/XC/XMLRepository.html). DIR is the folder
+of Amazon-3M, or any folder with trn.json[.gz], tst.json[.gz] and the labels'
+names. BERT-base (Devlin et al. 2019, https://aclanthology.org/N19-1423) reads
+the first 128 subwords of a document. The head scores all labels at every step
+(Renee, Jain et al. 2023). Its weights have 2 bytes, and plain SGD updates them
+in the pass that computes their gradient (ELMO, ICML 2025). For 1 byte, set
 --config.model.head.storage=FLOAT8.
 
   xjax train --config=amazon_3m_like \
@@ -18,9 +16,8 @@ gradient (ELMO, ICML 2025). For weights of 1 byte, set
 FOLDER is a copy of the Hugging Face model bert-base-uncased.
 
 Data: text files of the XC repository. Hardware: one GPU, or several GPUs or
-TPUs. With several devices, each device scores a part of the labels. Expected:
-not run yet; the learning rates are guesses. Time: not known; an epoch has 3,356
-steps.
+TPUs, which share the labels. Expected: not run yet; the learning rates are
+guesses. Time: not known; an epoch has 3,356 steps.
 """
 
 from xjax.data.config import SubwordsConfig

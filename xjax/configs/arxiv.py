@@ -36,9 +36,6 @@ DIR has train.jsonl, dev.jsonl and labels.jsonl; each line of a split has id,
 text and labels, and each line of labels.jsonl has id, name and parents. All
 neural systems read the first 128 pieces of a document.
 
-The lists of hbgl and radar have all labels, so that metrics of ranking can be
-compared: the labels that they do not emit come last.
-
 Data: arXiv abstracts, as JSON lines. Hardware: two CPU cores; hgclr needs 12 GB
 of memory. Expected on dev: the table in docs/hierarchies.md; cascadexml and
 radar are not run yet. Time: a step takes 1.1 seconds for flat and 1.9 seconds
@@ -84,7 +81,6 @@ KS = (1, 2, 3, 5, 10, 20)  # the cut-offs of Bertalis et al.
 
 
 def get_config(system: str = 'flat') -> Config:
-  """Returns the config of a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   if system == 'xr_linear':
@@ -125,7 +121,6 @@ def get_config(system: str = 'flat') -> Config:
 
 
 def _tree(vectors: VectorsConfig) -> Config:
-  """Returns a label tree on TF-IDF, and on vectors if there are any."""
   return Config(
     data=JsonlData(labels='all', tokens=TfidfConfig()),
     model=TreeModel(vectors=vectors),
@@ -139,7 +134,6 @@ def _flat(config: Config) -> Config:
 
 
 def _hgclr(config: Config) -> Config:
-  """Returns HGCLR."""
   # The loss is the sum over 136 labels, so this weight is 0.005 for the mean.
   # With 0.05, as for WoS, a small BiGRU was worse than without views.
   views = HierarchyViews(weight=0.7)
@@ -150,7 +144,6 @@ def _hgclr(config: Config) -> Config:
 
 
 def _cascadexml(config: Config) -> Config:
-  """Returns CascadeXML with one level of clusters."""
   model = NeuralModel(
     NoEmbedding(),
     BertConfig(joined=(4, 5, 6)),

@@ -1,25 +1,24 @@
 r"""Trains MiniLM with adaptive label clusters (APLC) on EURLEX57K.
 
-This is the head of Ye et al., "Pretrained Generalized Autoregressive Model with
-Adaptive Probabilistic Label Clusters for Extreme Multi-label Text
-Classification", ICML 2020, https://arxiv.org/abs/2007.02439, but with the small
-encoder all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957)
-instead of XLNet. The half of the labels that is rare has rows of half the
-width. Documents are read as in eurlex57k_minilm.py (header and recitals).
+This is the head of Ye et al., ICML 2020 (https://arxiv.org/abs/2007.02439), but
+with the small encoder all-MiniLM-L6-v2 (Wang et al. 2020,
+https://arxiv.org/abs/2002.10957) instead of XLNet. The half of the labels that
+is rare has rows of half the width. Documents are read as in eurlex57k_minilm.py
+(header and recitals).
 
   xjax train --config=eurlex57k_aplc \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_aplc
 
-FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: all labels that occur in train, dev or test. If you have no test split,
-write the ids of these labels to a file and set --config.data.labels=FILE.
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. Without a test
+split, write the ids of all 4,271 labels to a file and set
+--config.data.labels=FILE.
 
 Differs from the paper: there is no pooler, a dense layer with tanh, and the
 loss is a sum over labels instead of a mean. The head has no biases, so all
 probabilities start at .5, and the first gradients are large. Those of the sum
-are clipped. Those of the mean are not, Adam remembers them for hundreds of
-steps, and so the model learnt nothing but the labels' frequencies.
+are clipped. Those of a mean would not be, and Adam would remember them for
+hundreds of steps.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: the table "Two stages" in
 docs/results.md. Time: about that of eurlex57k_minilm.

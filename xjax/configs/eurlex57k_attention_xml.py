@@ -1,12 +1,10 @@
 r"""Trains AttentionXML on header and recitals of EURLEX57K, on two CPU cores.
 
-This is the flat system of You et al., "AttentionXML: Label Tree-based
-Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
-Classification", NeurIPS 2019, https://arxiv.org/abs/1811.01727: a BiLSTM whose
-first state is learnt, attention of each label, an MLP that all labels share,
-and a mean of the weights over the second half of training. Sizes are smaller
-than in the paper. It reads the first 128 words. It starts from the word vectors
-of eurlex57k_small, which the first command trains on the corpus.
+This is the flat system of You et al., NeurIPS 2019
+(https://arxiv.org/abs/1811.01727): a BiLSTM, attention of each label, an MLP
+that all labels share, and a mean of the weights. Sizes are smaller than in the
+paper. It starts from the word vectors of eurlex57k_small, which the first
+command trains on the corpus.
 
   xjax embeddings --config=eurlex57k_bigru_lwan_l2v \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin

@@ -1,17 +1,14 @@
 r"""Trains BERT-BASE with a dense [CLS] layer on EURLEX57K, as in the paper.
 
-This is BERT-BASE of Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
-It reads the first 512 WordPieces of a document. It is trained with dropout 0.1,
-Adam with a constant rate of 5e-5, batches of 8, eight to nine epochs, and early
-stopping without patience (Appendix B).
+This is BERT-BASE of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). It is trained as in Appendix B.
 
   xjax train --config=eurlex57k_bert \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_bert
 
-FOLDER is a copy of the Hugging Face model bert-base-uncased. There are 4,271
-labels: all labels that occur in train, dev or test.
+FOLDER is a copy of the Hugging Face model bert-base-uncased.
+There are 4,271 labels: all labels that occur in train, dev or test.
 
 Data: EURLEX57K. Hardware: a GPU (add --config.train.compute_dtype=bfloat16).
 Expected: not run yet; the paper has RP@5 .796 and nDCG@5 .823 on test. Time:

@@ -1,12 +1,11 @@
 r"""Trains the best system without a neural part on EURLEX57K.
 
 Six proposers list labels of a document: label trees (eurlex57k_xr_linear), the
-nearest training documents, and label names that are found in the document,
-each by full text and by title. Gradient-boosted trees (LightGBM, Ke et al.
-2017) rank the listed labels. They learn from training documents that the
-proposers have not seen, in four folds. In each fold some labels are hidden
-from the proposers, so that labels without training documents are ranked well
-too.
+nearest training documents, and label names that are found in the document, each
+by full text and by title. Gradient-boosted trees (LightGBM, Ke et al. 2017)
+rank the listed labels. They learn from training documents that the proposers
+have not seen, in four folds. In each fold some labels are hidden, so that
+labels without training documents are ranked well too.
 
   xjax train --config=eurlex57k_best_cpu \
     --config.data.dir=DIR --config.data.labels=LIST --workdir=runs/best_cpu

@@ -1,11 +1,8 @@
 r"""Trains BIGRU-ATT on full documents of EURLEX57K, as in the paper.
 
-This is row BIGRU-ATT of Table 2 in Chalkidis et al., "Large-Scale Multi-Label
-Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of 300
-units per direction, dropout 0.2, word dropout 0.02, batches of 12, Adam with
-gradients clipped to +-5. The embeddings are trained from random values here;
-the paper uses frozen GloVe vectors.
+This is row BIGRU-ATT of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. The embeddings
+are trained from random values here; the paper uses frozen GloVe vectors.
 
   xjax train --config=eurlex57k_bigru_att \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_att

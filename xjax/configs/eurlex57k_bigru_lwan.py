@@ -1,10 +1,8 @@
 r"""Trains BiGRU-LWAN on full documents of EURLEX57K, as in the paper.
 
-This is BIGRU-LWAN of Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636:
-one layer of 300 units per direction, 200-dimensional embeddings, dropout 0.4,
-batches of 16, Adam with gradients clipped to +-5. The embeddings are trained
-from random values here; the paper uses frozen GloVe vectors.
+This is BIGRU-LWAN of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). The embeddings are trained from random
+values here; the paper uses frozen GloVe vectors.
 
   xjax train --config=eurlex57k_bigru_lwan \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan

@@ -1,8 +1,7 @@
 r"""Trains a small BiGRU-LWAN on the header zone of EURLEX57K, on a CPU.
 
-The system can be compared with row H in Table 4 of Chalkidis et al.,
-"Large-Scale Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636.
+The system can be compared with row H in Table 4 of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636).
 
   xjax train --config=eurlex57k_bigru_lwan_header \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_header

@@ -1,12 +1,9 @@
 r"""Trains BiGRU-LWAN with in-domain word vectors on full EURLEX57K documents.
 
-This is row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
-Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of 300
-units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. The word vectors are trained first and then frozen. Here the word vectors
-are trained on the corpus itself; the paper uses vectors that were trained on
-more legislation (Chalkidis & Kampas 2018).
+This is row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. The word vectors
+are trained first, on the corpus itself, and then frozen; the paper uses vectors
+that were trained on more legislation (Chalkidis & Kampas 2018).
 
   xjax embeddings --config=eurlex57k_bigru_lwan_l2v \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin

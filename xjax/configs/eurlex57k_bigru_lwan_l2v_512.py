@@ -1,11 +1,9 @@
 r"""Trains BiGRU-LWAN with in-domain word vectors on 512 words per document.
 
 The documents are those of EURLEX57K. The model is row "BIGRU-LWAN (L2V) *" (the
-first 512 words) of Table 2 in Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
-with the sizes of Table 5: one layer of 300 units per direction, dropout 0.4,
-batches of 16, Adam with gradients clipped to +-5. The word vectors are trained
-first and then frozen. Here the word vectors are trained on the corpus itself.
+first 512 words) of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. The word vectors
+are trained first, on the corpus itself, and then frozen.
 
   xjax embeddings --config=eurlex57k_bigru_lwan_l2v_512 \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin

@@ -3,8 +3,7 @@ r"""Trains LightXML or CascadeXML with MiniLM on EURLEX57K.
 The systems are by Jiang et al. 2021 (https://arxiv.org/abs/2101.03305) and
 Kharbanda et al. 2022 (https://arxiv.org/abs/2211.00640), as in xc_lightxml.py
 and xc_cascadexml.py, but with the small encoder all-MiniLM-L6-v2 (Wang et al.
-2020, https://arxiv.org/abs/2002.10957). Clusters of labels are scored first,
-and then the labels of the best clusters, in one model. Documents are read as in
+2020, https://arxiv.org/abs/2002.10957). Documents are read as in
 eurlex57k_minilm.py (header and recitals).
 
   xjax train --config=eurlex57k_cascade \

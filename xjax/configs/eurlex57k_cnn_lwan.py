@@ -1,12 +1,10 @@
 r"""Trains CNN-LWAN on full documents of EURLEX57K, as in the paper.
 
-This is row CNN-LWAN of Table 2 in Chalkidis et al., "Large-Scale Multi-Label
-Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, with the sizes of Table 5: 200 filters,
-dropout 0.1, word dropout 0.01, batches of 12, Adam with gradients clipped to
-+-5. The model is by Mullenbach et al. 2018. A filter sees three words, as in
-the code of Chalkidis et al. The embeddings are trained from random values here;
-the paper uses frozen GloVe vectors.
+This is row CNN-LWAN of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. The model is by
+Mullenbach et al. 2018. A filter sees three words, as in the code of Chalkidis
+et al. The embeddings are trained from random values here; the paper uses frozen
+GloVe vectors.
 
   xjax train --config=eurlex57k_cnn_lwan \
     --config.data.dir=DIR --workdir=runs/eurlex57k_cnn_lwan

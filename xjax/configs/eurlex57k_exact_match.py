@@ -1,12 +1,10 @@
 r"""Predicts the labels whose names occur in full documents of EURLEX57K.
 
-This is the system Exact Match of Chalkidis et al., "Large-Scale Multi-Label
-Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, Table 2. Nothing is trained, so a label
-without training documents is predicted like any other label. A label ranks
-higher if its name occurs more often. If two names occur equally often, the
-label with the longer name ranks higher. The paper does not say how it ranks
-labels.
+This is the system Exact Match of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), Table 2. Nothing is trained, so a label
+without training documents is predicted like any other label. Labels whose names
+occur more often, and then those with longer names, rank higher; the paper does
+not say how it ranks.
 
   xjax train --config=eurlex57k_exact_match \
     --config.data.dir=DIR --workdir=runs/eurlex57k_exact_match

@@ -1,12 +1,10 @@
 r"""Trains HAN on full documents of EURLEX57K, as in the paper.
 
-This is row HAN of Table 2 in Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
-with the sizes of Table 5: one layer over the words of a zone, one layer over
-the zones, 300 units per direction in each layer, dropout 0.3, word dropout
-0.02, batches of 16. The model reads the first 2,000 words of each zone.
-Gradients are clipped to +-2, as in the authors' code for HAN. The embeddings
-are trained from random values here; the paper uses frozen GloVe vectors.
+This is row HAN of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. It reads the
+first 2,000 words of each zone. Gradients are clipped to +-2, as in the authors'
+code for HAN. The embeddings are trained from random values here; the paper uses
+frozen GloVe vectors.
 
   xjax train --config=eurlex57k_han \
     --config.data.dir=DIR --workdir=runs/eurlex57k_han

@@ -1,18 +1,16 @@
 r"""Trains MiniLM with a dense [CLS] layer on EURLEX57K (header and recitals).
 
-This is the system BERT-BASE of Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
-but with the small encoder all-MiniLM-L6-v2 (Wang et al. 2020,
-https://arxiv.org/abs/2002.10957), which has six layers of width 384.
+This is the system BERT-BASE of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), but with the small encoder all-MiniLM-L6-v2
+(Wang et al. 2020, https://arxiv.org/abs/2002.10957).
 
   xjax train --config=eurlex57k_minilm \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm
 
-FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: all labels that occur in train, dev or test. If you have no test split,
-write the ids of these labels to a file and set --config.data.labels=FILE. On a
-GPU, use full documents (with data.zones empty, the full text is read):
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. Without a test
+split, write the ids of all 4,271 labels to a file and set
+--config.data.labels=FILE. On a GPU, use full documents:
 
   --config.data.zones= --config.data.tokens.max_tokens=512 \
   --config.data.tokens.buckets=128,256,512 \

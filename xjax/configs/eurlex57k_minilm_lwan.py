@@ -1,8 +1,7 @@
 r"""Trains MiniLM with label-wise attention on EURLEX57K (header and recitals).
 
-The head is taken from BIGRU-LWAN of Chalkidis et al., "Large-Scale Multi-Label
-Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636. Here the head attends to the tokens of the
+The head is taken from BIGRU-LWAN of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). Here the head attends to the tokens of the
 pretrained encoder all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957). Chalkidis et al. 2020 use the same head with
 BERT (https://aclanthology.org/2020.emnlp-main.607).
@@ -11,9 +10,9 @@ BERT (https://aclanthology.org/2020.emnlp-main.607).
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm_lwan
 
-FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: all labels that occur in train, dev or test. If you have no test split,
-write the ids of these labels to a file and set --config.data.labels=FILE.
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. Without a test
+split, write the ids of all 4,271 labels to a file and set
+--config.data.labels=FILE.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: 40 minutes of training and a few minutes of judging.

@@ -1,14 +1,14 @@
 r"""Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
-The head can also score labels that have no training documents. The head uses
-label-wise attention. Each label has an embedding of its name. A label with
-training documents also has trained weights, except 50 rare labels that training
-treats as unseen (model.head.hidden_labels). The pretrained sentence encoder
+The head, with label-wise attention, also scores labels without training
+documents. Each label has an embedding of its name. A label with training
+documents also has trained weights, except 50 rare labels that training treats
+as unseen (model.head.hidden_labels). The pretrained sentence encoder
 all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957; Reimers
 and Gurevych 2019, https://aclanthology.org/D19-1410) embeds documents and
-names. The initial vectors of a label are the embedding of its name. So a name
-can be compared with a document even before training. The documents are those of
-Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
+names. A label starts from the embedding of its name, so names can be compared
+with documents even before training. The documents are those of Chalkidis et
+al., ACL 2019, https://aclanthology.org/P19-1636.
 
   xjax train --config=eurlex57k_minilm_unified \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
@@ -19,12 +19,10 @@ al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.607): the vector of a
 label also depends on the names of its parents and children in EUROVOC. With it,
 the RP@5 of hidden labels is .628; without it, it is .595 in the same version.
 
-FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. There are 4,271
-labels: all labels that occur in train, dev or test. Without a test split,
-labels that occur only in test are left out. To add them, write the ids of all
-4,271 labels to a file and set --config.data.labels=FILE. To judge the model on
-unseen labels, hide 300 labels from training with
---config.data.hold_out_labels=300.
+FOLDER is a copy of the Hugging Face model all-MiniLM-L6-v2. Without a test
+split, write the ids of all 4,271 labels to a file and set
+--config.data.labels=FILE. To judge the model on unseen labels, hide 300 labels
+from training with --config.data.hold_out_labels=300.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: 40 minutes of training and a few minutes of judging.
@@ -46,7 +44,6 @@ SYSTEMS = ('names', 'graph')
 
 
 def get_config(system: str = 'names') -> Config:
-  """Returns the config of a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   graph = GraphLayers() if system == 'graph' else NoGraph()

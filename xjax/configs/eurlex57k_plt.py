@@ -2,15 +2,14 @@ r"""Trains a probabilistic label tree (PLT) on full documents of EURLEX57K.
 
 Features are TF-IDF of words and pairs of words. Labels are clustered by
 balanced k-means, as in eurlex57k_xr_linear.py. Every node has a logistic
-regression. This is the PLT of Jasinska et al., "Extreme F-measure Maximization
-using Sparse Probability Estimates", ICML 2016. The model has one tree, and is
-trained as in Schultheis et al. 2022, Section 5.5.
+regression. This is the PLT of Jasinska et al., ICML 2016. It is trained as in
+Schultheis et al. 2022, Section 5.5.
 
   xjax train --config=eurlex57k_plt \
     --config.data.dir=DIR --workdir=runs/eurlex57k_plt
 
-The search for the best labels is exact. --config.model.n_trees=3 trains an
-ensemble of three trees; the search in each tree is exact.
+--config.model.n_trees=3 trains an ensemble of three trees. The search for the
+best labels of each tree is exact.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: RP@5 0.796, nDCG@5 0.820 on
 dev. Time: 6 minutes.

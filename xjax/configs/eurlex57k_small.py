@@ -1,22 +1,19 @@
 r"""Trains one of seven small neural systems on EURLEX57K.
 
-The systems read the first 128 words of header and recitals (HAN reads the first
-64 words of each of the two zones). The systems are the unified system and the
-word-based systems in Table 2 of Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
-Each system is small enough to train in about ten minutes on two CPU cores. All
-systems except bigru_lwan start from the same word vectors. The first command
-trains these vectors on the corpus; run this command only once.
+The systems read 128 words of header and recitals. They are the unified system
+and the word-based systems in Table 2 of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). All systems except bigru_lwan start from
+the same word vectors. The first command trains these vectors; run it only once.
 
   xjax embeddings --config=eurlex57k_bigru_lwan_l2v \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
   xjax train --config=eurlex57k_small:SYSTEM \
     --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
-SYSTEM is a key of SYSTEMS below. There are 4,271 labels: all labels that occur
-in train, dev or test. If you have no test split, write the ids of these labels
-to a file and set --config.data.labels=FILE. To judge the model on unseen
-labels, hide 300 labels from training with --config.data.hold_out_labels=300.
+SYSTEM is a key of SYSTEMS below. Without a test split, write the ids of all
+4,271 labels to a file and set --config.data.labels=FILE. To judge the model on
+unseen labels, hide 300 labels from training with
+--config.data.hold_out_labels=300.
 
 Data: EURLEX57K. Hardware: two CPU cores. Expected: the tables in
 docs/results.md. Time: ten minutes of training and one minute of judging per
@@ -54,7 +51,6 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'unified') -> Config:
-  """Returns the config of a system, which is a key of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   tokens = WordsConfig(max_tokens=128, buckets=(32, 64, 96, 128))

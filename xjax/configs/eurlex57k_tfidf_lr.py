@@ -1,8 +1,7 @@
 r"""Trains a logistic regression per label on TF-IDF of EURLEX57K n-grams.
 
-This is the baseline in Section 4 and Table 2 of Chalkidis et al., "Large-Scale
-Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636. The features are the 200,000 most frequent
+This is the baseline in Section 4 and Table 2 of Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). The features are the 200,000 most frequent
 n-grams of full documents, with n from 1 to 5.
 
   xjax train --config=eurlex57k_tfidf_lr \

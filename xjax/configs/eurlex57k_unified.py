@@ -1,15 +1,12 @@
 r"""Trains BiGRU-LWAN with the unified head on full documents of EURLEX57K.
 
-The model extends BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
-Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636. The sizes are those of Table 5: one layer of
-300 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped
-to +-5. Every label has an embedding of its descriptor (its name). A label with
-training documents also has trained weights, except 50 rare labels that training
-treats as unseen (model.head.hidden_labels). The first command trains word
-vectors. The label embeddings are computed from these vectors and stay fixed.
-The second command trains the model, and trains the vectors of document words
-further.
+The model extends BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). The sizes are those of Table 5. Every label
+has an embedding of its descriptor (its name). A label with training documents
+also has trained weights, except 50 rare labels that training treats as unseen
+(model.head.hidden_labels). The first command trains word vectors. The label
+embeddings are computed from these vectors and stay fixed; the vectors of
+document words are trained further.
 
   xjax embeddings --config=eurlex57k_unified \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin

@@ -1,8 +1,7 @@
 r"""Trains X-Transformer with MiniLM on EURLEX57K.
 
-The system is by Chang et al., "Taming Pretrained Transformers for Extreme
-Multi-label Text Classification", KDD 2020, https://arxiv.org/abs/1905.02331,
-but with the small encoder all-MiniLM-L6-v2 (Wang et al. 2020,
+The system is by Chang et al., KDD 2020 (https://arxiv.org/abs/1905.02331), but
+with the small encoder all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957). The encoder chooses clusters of labels. The
 labels of these clusters are ranked by linear classifiers on TF-IDF features and
 the encoder's vectors.

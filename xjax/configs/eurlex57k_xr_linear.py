@@ -3,8 +3,7 @@ r"""Trains XR-Linear, a label tree of linear classifiers, on EURLEX57K.
 Features are TF-IDF of the words and word pairs in full documents. Labels are
 clustered by balanced k-means over the features of their documents. The loss is
 squared hinge, and the search is a beam search. This is the linear model of Yu
-et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
-2022, https://jmlr.org/papers/v23/20-1085.html.
+et al., JMLR 2022 (https://jmlr.org/papers/v23/20-1085.html).
 
   xjax train --config=eurlex57k_xr_linear \
     --config.data.dir=DIR --workdir=runs/eurlex57k_xr_linear

@@ -1,10 +1,8 @@
 r"""Trains XR-Transformer, a label tree on TF-IDF and an encoder's vectors.
 
-The system is by Zhang et al., "Fast Multi-Resolution Transformer Fine-tuning
-for Extreme Multi-label Text Classification", NeurIPS 2021,
-https://arxiv.org/abs/2110.00685. The features of a document are its TF-IDF
-features and its vector, each of length 1. The tree of linear classifiers on
-these features ranks the labels.
+The system is by Zhang et al., NeurIPS 2021 (https://arxiv.org/abs/2110.00685).
+The features of a document are its TF-IDF features and its vector, each of
+length 1. The tree of linear classifiers on these features ranks the labels.
 
   xjax train --config=eurlex57k_xr_transformer \
     --config.data.dir=DIR --config.model.vectors.workdir=runs/eurlex57k_minilm \
@@ -23,8 +21,8 @@ the pretrained encoder instead:
 
 The tree is as in eurlex57k_xr_linear:large. In training, the negatives of a
 classifier are documents with labels of the same cluster. The paper adds
-documents for which the tree predicts the cluster: --config.train.matched=20. It
-improves frequent labels, but not rare labels.
+documents for which the tree predicts the cluster: --config.train.matched=20.
+This helps frequent labels only.
 
 Differs from the paper: the encoder is smaller. The classifiers of the tree have
 C = 1 for all documents, instead of 2 for documents with the label and 4 for
@@ -71,7 +69,6 @@ def get_config(system: str = 'ranker') -> Config:
 
 
 def _trained_vectors() -> VectorsConfig:
-  """Returns the stage that trains the encoder level by level."""
   shortlist = LevelShortlist(
     levels=LevelsConfig(
       sizes=(16, 256), tree=ClusterTree(arity=16, max_leaf=17)

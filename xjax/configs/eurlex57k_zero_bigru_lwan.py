@@ -1,22 +1,18 @@
 r"""Trains ZERO-BIGRU-LWAN on EURLEX57K; it scores labels by their names.
 
-This is row ZERO-BIGRU-LWAN of Table 2 in Chalkidis et al., "Large-Scale
-Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of 100
-units per direction, dropout 0.1, batches of 16, Adam with gradients clipped to
-+-5. The model reads full documents. The word vectors are first trained on the
-corpus itself and then frozen. (The paper uses GloVe vectors instead.) The label
-embeddings are computed from the word vectors, and are frozen too.
+This is row ZERO-BIGRU-LWAN of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. The word vectors
+are trained first, on the corpus itself (the paper uses GloVe vectors), and then
+frozen. So are the label embeddings, which are computed from them.
 
   xjax embeddings --config=eurlex57k_zero_bigru_lwan \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
   xjax train --config=eurlex57k_zero_bigru_lwan \
     --config.data.dir=DIR --workdir=runs/eurlex57k_zero_bigru_lwan
 
-The variant eurlex57k_zero_bigru_lwan:graph adds a graph of labels, so that the
-vector of a label also depends on its parents and children. Chalkidis et al.,
-EMNLP 2020 (https://aclanthology.org/2020.emnlp-main.607) call its scores
-"concat". The variant is not measured yet.
+The variant eurlex57k_zero_bigru_lwan:graph adds a graph of labels, as the
+scores "concat" of Chalkidis et al., EMNLP 2020
+(https://aclanthology.org/2020.emnlp-main.607). It is not measured yet.
 
 Data: EURLEX57K. Hardware: one GPU. Expected (the paper, on test): RP@5 0.718,
 nDCG@5 0.752, micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
@@ -39,7 +35,6 @@ _EPOCH = 2813  # steps of 16 documents; train has 45,000 documents
 
 
 def get_config(system: str = 'names') -> Config:
-  """Returns the config of a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   graph = NoGraph()

@@ -1,12 +1,9 @@
 r"""Trains ZERO-CNN-LWAN on EURLEX57K; it scores labels by their names.
 
-This is row ZERO-CNN-LWAN of Table 2 in Chalkidis et al., "Large-Scale
-Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, with the sizes of Table 5: 200 filters of
-width 3, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. The
-model reads full documents. The word vectors are first trained on the corpus
-itself and then frozen. (The paper uses GloVe vectors instead.) The label
-embeddings are computed from the word vectors, and are frozen too.
+This is row ZERO-CNN-LWAN of Table 2 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636), with the sizes of Table 5. The word vectors
+are trained first, on the corpus itself (the paper uses GloVe vectors), and then
+frozen. So are the label embeddings, which are computed from them.
 
   xjax embeddings --config=eurlex57k_zero_cnn_lwan \
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin

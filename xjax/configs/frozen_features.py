@@ -2,12 +2,12 @@ r"""Trains a dense layer on one fixed vector per document.
 
 Compute a vector for each document with any encoder. Save the vectors as
 DIR/{split}.npy and the document ids as DIR/{split}.ids.txt (see docs/data.md),
-next to {split}.jsonl. `xjax embed` can compute and save the vectors. Only the
-output layer is trained. Chalkidis et al. 2019
-(https://aclanthology.org/P19-1636, Section 4) use the same output layer on top
-of BERT-BASE. To use label-wise attention and a vector per token, edit this
-file: set max_tokens and buckets of FeatureFilesConfig, replace MeanConfig()
-with NoPooling(), and replace OneVsAllConfig() with LabelAttentionConfig().
+next to {split}.jsonl, or let `xjax embed` do so. Only the output layer is
+trained. Chalkidis et al. 2019 (https://aclanthology.org/P19-1636, Section 4)
+use the same output layer on top of BERT-BASE. To use label-wise attention and a
+vector per token, edit this file: set max_tokens and buckets of
+FeatureFilesConfig, replace MeanConfig() with NoPooling(), and replace
+OneVsAllConfig() with LabelAttentionConfig().
 
   xjax train --config=frozen_features --config.data.dir=DIR \
     --config.model.embedding.dim=768 --workdir=runs/frozen

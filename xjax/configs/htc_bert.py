@@ -20,21 +20,17 @@ are wos, nyt and rcv1. The systems are:
   (Yousef et al. 2025, https://arxiv.org/abs/2501.13598; Bertalis et al. 2025).
   Its encoder is RoBERTa.
 
-Differs from the authors' code of HGCLR: the products are bfloat16, and the best
-checkpoint is chosen by micro-F1 alone.
+HGCLR, HBGL and RADAr++ differ from the authors' code: the products are
+bfloat16, and the best checkpoint is chosen by micro-F1 on dev alone.
 
-Differs from the authors' code of HBGL: the products are bfloat16, the best
-checkpoint is chosen by micro-F1 alone, a label can be emitted only at its own
-level, and the vectors of RCV1's labels start at random, because its files have
-no names.
+HBGL also differs: a label can be emitted only at its own level, and the vectors
+of RCV1's labels start at random, because its files have no names.
 
-Differs from the authors' code of RADAr++:
+RADAr++ also differs:
 
-- The products are bfloat16, not float32.
 - The learning rates are constant. The code divides them by 10 after 3 epochs
   without a lower loss on dev.
-- The best checkpoint and the end of training are chosen by micro-F1 on dev, not
-  by the loss on dev.
+- The end of training is chosen by micro-F1 on dev too, not by the loss.
 - The loss of a document is the sum over its symbols. The code divides the sum
   by the padded length, and clips gradients to 1; here they are clipped to 10.
 - Input vectors of labels have weight decay too.
@@ -88,7 +84,6 @@ DATASETS = {'wos': 30_070, 'nyt': 23_345, 'rcv1': 20_833}  # documents of train
 
 
 def get_config(system: str = 'wos_flat') -> Config:
-  """Returns the config of a dataset and a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   dataset, name = system.split('_', 1)

@@ -8,9 +8,8 @@ of memory.
     --config.data.dir=DIR --workdir=runs/mine
 
 Data: your own documents. Hardware: two CPU cores for small label sets, else a
-GPU. Expected: metrics well above the metrics of the popularity prior, which
-always ranks the most frequent labels first (both sets of metrics are printed).
-Time: depends on the corpus.
+GPU. Expected: metrics well above those of the popularity prior (both are
+printed). Time: depends on the corpus.
 """
 
 from xjax.data.config import WordsConfig

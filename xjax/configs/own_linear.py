@@ -9,15 +9,13 @@ pairs, from all columns of text.
   xjax train --config=own_linear \
     --config.data.dir=DIR --workdir=runs/mine
 
-The variant `:small` has more clusters and removes more weights. Its model is
-about ten times smaller than the default model. Use this variant for hundreds of
-thousands of documents or labels.
+For hundreds of thousands of documents or labels, use the variant `:small`,
+whose model is about ten times smaller.
 
 Data: your own documents. Hardware: two CPU cores. Expected: metrics well above
-the metrics of the popularity prior, which always ranks the most frequent labels
-first (both are printed). For the 45,000 documents of EURLEX57K, RP@5 is 0.810
-on dev (0.801 for small). Time: less than a minute for a few thousand documents,
-minutes for 50,000.
+those of the popularity prior (both are printed). For the 45,000 documents of
+EURLEX57K, RP@5 is 0.810 on dev (0.801 for small). Time: less than a minute for
+a few thousand documents, minutes for 50,000.
 """
 
 from xjax.data.config import TfidfConfig

@@ -2,12 +2,12 @@ r"""Trains a pretrained encoder with the unified head on your own documents.
 
 The encoder is all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957) or any other encoder of the BERT family. It
-reads the first 256 word pieces of a document. It also embeds the names and
-alternative names of labels, so that labels with few training documents or none
-are scored too. The head is the unified form of BIGRU-LWAN's head (Chalkidis et
-al. 2019, https://aclanthology.org/P19-1636). The sizes suit TIB-SID, library
-records with 26,976 labels (D'Souza et al., "SemEval-2025 Task 5:
-LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
+reads the first 256 word pieces of a document. It also embeds the names of
+labels, so that labels with few training documents or none are scored too. The
+head is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
+https://aclanthology.org/P19-1636). The sizes suit TIB-SID, library records with
+26,976 labels (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
+https://aclanthology.org/2025.semeval-1).
 
   xjax train --config=own_minilm \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
@@ -15,10 +15,9 @@ LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
 
 FOLDER is a copy of the Hugging Face model.
 
-The head scores seen labels by learned weights and by their names. It scores
-unseen labels only by their names. To make the scores of seen and unseen labels
-comparable, training treats 200 rare labels (1 to 20 training documents) as
-unseen. If you have fewer such labels, set a smaller number:
+Unseen labels are scored only by their names. To make their scores comparable,
+training treats 200 rare labels (1 to 20 training documents) as unseen. If you
+have fewer such labels, set a smaller number:
 --config.model.head.hidden_labels=20.
 
 Data: your own documents. Hardware: a GPU; two CPU cores are slow. Expected: not

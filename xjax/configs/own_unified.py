@@ -12,15 +12,13 @@ labels. Half of these labels have one training document (D'Souza et al.,
   xjax train --config=own_unified \
     --config.data.dir=DIR --workdir=runs/own_unified
 
-Labels without training documents are unseen: they have no trained weights and
-are scored only by their names. To make the scores of seen and unseen labels
-comparable, training treats 200 rare labels (1 to 20 training documents) as
-unseen. If you have fewer such labels, set a smaller number:
+Labels without training documents are scored only by their names. To make their
+scores comparable, training treats 200 rare labels (1 to 20 training documents)
+as unseen. If you have fewer such labels, set a smaller number:
 --config.model.head.hidden_labels=20.
 
 Data: your own documents. Hardware: a GPU; two CPU cores are slow. Time: 1 to 2
-s per step on two CPU cores. Expected: no metrics yet, because the config has
-not been run to the end.
+s per step on two CPU cores. Expected: not run to the end yet.
 """
 
 from xjax.data.config import WordsConfig

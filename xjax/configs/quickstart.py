@@ -99,7 +99,6 @@ SYSTEMS = (
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
-  """Returns the config of a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   if system == 'xr_transformer':
@@ -140,11 +139,8 @@ def _train(steps: int = 600) -> NeuralTrain:
 
 
 def _hbgl() -> Config:
-  """Returns a system that generates labels level by level.
-
-  Its encoder is tiny and starts from random weights, so it needs more steps
-  than other systems, and no dropout.
-  """
+  # The tiny encoder starts from random weights, so it needs more steps than
+  # other systems, and no dropout.
   head = HBGLConfig(
     ranking=Ranking.FULL, pretraining=LabelPretraining(steps=50)
   )
@@ -160,10 +156,6 @@ def _hbgl() -> Config:
 
 
 def _xr_transformer() -> Config:
-  """Returns a label tree on TF-IDF and the vectors of an encoder.
-
-  A stage trains the encoder level by level.
-  """
   shortlist = LevelShortlist(
     _levels(), steps=(100,), kept=8, counted=True, bootstrap=True
   )
@@ -185,7 +177,6 @@ def _xr_transformer() -> Config:
 
 
 def _x_transformer() -> Config:
-  """Returns linear classifiers of labels below the clusters of a matcher."""
   train = _train(steps=300)
   train.loss = SquaredHingeConfig()
   matcher = StageConfig(
@@ -209,7 +200,6 @@ def _tree() -> Config:
 
 
 def _best() -> Config:
-  """Returns a stack: a tree, nearest documents and names, and a ranker."""
   tree = dataclasses.replace(
     tree_proposer(), model=_tree().model, train=_tree().train
   )

@@ -8,8 +8,7 @@ small BiGRU with label-wise attention (Chalkidis et al. 2019, Figure 1c).
 
 Data: none, it is generated. Hardware: two CPU cores. Expected: the best trial
 has dev RP@5 0.877, and quickstart without changes has 0.871. With several
-workers, the trials of two sweeps may differ, because their values depend on
-which earlier trial ends first. Time: three minutes.
+workers, the trials of two sweeps may differ. Time: three minutes.
 """
 
 from xjax.configs import quickstart

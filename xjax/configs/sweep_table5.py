@@ -1,24 +1,20 @@
 r"""Searches for the best hyper-parameters of a model on EURLEX57K.
 
-The searched values are those of Table 5 in Chalkidis et al., "Large-Scale
-Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636: one or two layers, 200, 300 or 400 hidden
-units, dropout 0.1 to 0.5, word dropout 0, 0.01 or 0.02, batches of 8, 12 or 16.
-The search uses a tree-structured Parzen estimator (HYPEROPT in the paper). The
-paper chooses the trial with the lowest loss on dev; this sweep chooses the
-trial with the best RP@5. The paper does not give the number of trials.
+The searched values are those of Table 5 in Chalkidis et al., ACL 2019
+(https://aclanthology.org/P19-1636). The search uses a tree-structured Parzen
+estimator (HYPEROPT in the paper). The paper chooses the trial with the lowest
+loss on dev; this sweep chooses the trial with the best RP@5. The paper does not
+give the number of trials.
 
 For HAN, the paper searches layers and units separately for words and zones.
-Here words and zones always have the same number of units, because the paper
-reports only equal numbers. The number of layers is searched only for words.
-Zones have one layer, as in the paper's best model. Embeddings and encoder have
-the same dropout.
+Here both have the same number of units, as all that the paper reports, and
+zones have one layer, as in its best model. Embeddings and encoder have the same
+dropout.
 
   xjax sweep --config=sweep_table5:SYSTEM \
     --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
 
-SYSTEM is a key of SYSTEMS below. Each trial trains this system with different
-values.
+SYSTEM is a key of SYSTEMS below.
 
 Data: EURLEX57K. Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3).
 Expected (the paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4,
@@ -54,14 +50,12 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
-  """Returns the config of a system, which is a key of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   return SYSTEMS[system][0].get_config()
 
 
 def get_sweep(system: str = 'bigru_lwan') -> Sweep:
-  """Returns the sweep of a system, which is a key of SYSTEMS."""
   return Sweep(
     search=Tpe(space=_space(system), n_trials=40),
     pruning=MedianPruning(startup_trials=5, warmup_judgings=2),

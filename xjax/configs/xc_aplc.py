@@ -1,29 +1,26 @@
 r"""Trains adaptive label clusters (APLC) on texts of the XC repository.
 
-APLC-XLNet is the system of Ye et al., "Pretrained Generalized Autoregressive
-Model with Adaptive Probabilistic Label Clusters for Extreme Multi-label Text
-Classification", ICML 2020, https://arxiv.org/abs/2007.02439. The variants
-whose names end in _xlnet have its encoder, XLNet-base. The other variants are
-APLC-BERT: their encoder is BERT-base (Devlin et al. 2019,
-https://aclanthology.org/N19-1423). The head, the sizes and the three learning
-rates (of the encoder, the pooler and the head) are those of the authors' code
-for the dataset.
+APLC-XLNet is the system of Ye et al., ICML 2020
+(https://arxiv.org/abs/2007.02439). The variants whose names end in _xlnet have
+its encoder, XLNet-base. The other variants are APLC-BERT: their encoder is
+BERT-base (Devlin et al. 2019, https://aclanthology.org/N19-1423). The head, the
+sizes and the three learning rates (of the encoder, the pooler and the head) are
+those of the authors' code for the dataset.
 
   xjax train --config=xc_aplc:SYSTEM \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/xc_aplc
 
-SYSTEM is one of the names in SYSTEMS below; the default is eurlex_4k. DIR is
-the folder of the dataset, with trn.json[.gz], tst.json[.gz], and the labels'
-names in lbl.json[.gz] or Y.txt. FOLDER is a copy of the Hugging Face model
+SYSTEM is one of SYSTEMS below (default: eurlex_4k). DIR is the folder of the
+dataset, with trn.json[.gz], tst.json[.gz], and the labels' names in
+lbl.json[.gz] or Y.txt. FOLDER is a copy of the Hugging Face model
 bert-base-uncased or xlnet-base-cased. The rare half of the labels has rows of
 half the width; amazon_670k_xlnet and wiki_500k_xlnet cut the labels into more
 parts. The learning rates of these two are those of amazoncat_13k.
 
 Differs from the paper: the authors chose the best checkpoint on test. Here, it
 is chosen on dev.json[.gz] if there is such a file; if not, the last checkpoint
-is used. The learning rate falls linearly, as in the authors' code; the paper
-has slanted triangles.
+is used. The learning rate falls linearly, as in the authors' code.
 
 Data: text files of the XC repository. Hardware: a GPU (add
 --config.train.compute_dtype=bfloat16). Expected: not run yet; the paper has
@@ -62,8 +59,6 @@ _XLNET = '_xlnet'
 
 
 class _Sizes(NamedTuple):
-  """Holds the sizes of a dataset in the authors' code."""
-
   documents: int  # of train
   epochs: int
   batch_size: int
@@ -95,7 +90,6 @@ _SIZES = {
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
-  """Returns the config for a dataset and an encoder, one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   sizes = _SIZES[system.removesuffix(_XLNET)]

@@ -1,25 +1,20 @@
 r"""Trains AttentionXML on raw text of the Extreme Classification Repository.
 
-This is the system of You et al., "AttentionXML: Label Tree-based
-Attention-Aware Deep Model for High-Performance Extreme Multi-Label Text
-Classification", NeurIPS 2019, https://arxiv.org/abs/1811.01727, with the sizes
-and the training of its public code: a BiLSTM whose first state is learnt,
-attention of each label, and an MLP that all labels share; Adam, clipping of
-outliers, a mean of the weights, and dev nDCG@5 of this mean every 100 steps. It
-reads the first 500 words.
+This is the system of You et al., NeurIPS 2019
+(https://arxiv.org/abs/1811.01727), with the sizes and the training of its
+public code: a BiLSTM, attention of each label, an MLP that all labels share,
+and a mean of the weights.
 
   xjax train --config=xc_attention_xml \
     --config.data.dir=DIR --workdir=runs/attention_xml
   xjax train --config=xc_attention_xml:amazoncat_13k \
     --config.data.dir=DIR --workdir=runs/attention_xml_amazoncat
 
-The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k,
-amazon_670k, wiki_500k and amazon_3m. The last three are trained level by level,
-from clusters of labels to the labels. DIR has trn.json, dev.json and tst.json,
-and the labels' names in lbl.json or Y.txt, as raw text of the Extreme
-Classification Repository has. Move some documents from trn.json to dev.json:
-the public code takes 200 (amazoncat_13k: 4,000). The word vectors are GloVe's
-840B vectors of size 300; give their file as
+The variants are the keys of SYSTEMS below. The last three are trained level by
+level, from clusters of labels to the labels. DIR has trn.json, dev.json and
+tst.json, and the labels' names in lbl.json or Y.txt. Move some documents from
+trn.json to dev.json: the public code takes 200 (amazoncat_13k: 4,000). The word
+vectors are GloVe's 840B vectors of size 300; give their file as
 --config.model.embedding.vectors=FILE.
 
 Differs from the paper: one run has one tree. The paper adds up the scores of
@@ -56,31 +51,18 @@ from xjax.train.optimizer_config import Adam, SWAConfig
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Holds the sizes of a dataset's system.
+  """Holds the sizes of a dataset's system."""
 
-  Attributes:
-    epoch: number of steps of an epoch.
-    epochs: number of epochs.
-    mean_from: epoch after which the mean of the weights starts.
-    batch_size: documents of a step.
-    units: size of one direction of the BiLSTM.
-    mlp: sizes of the MLP's hidden layers.
-    frozen: whether word vectors are left as they are.
-    levels: numbers of clusters of the levels above the labels.
-    leaf: largest number of labels of a cluster.
-    kept: clusters of a document whose labels are scored.
-  """
-
-  epoch: int
+  epoch: int  # steps
   epochs: int = 30
-  mean_from: int = 10
+  mean_from: int = 10  # epoch after which the mean of the weights starts
   batch_size: int = 40
-  units: int = 256
-  mlp: tuple[int, ...] = (256,)
-  frozen: bool = True
-  levels: tuple[int, ...] = ()
-  leaf: int = 8
-  kept: int = 160
+  units: int = 256  # of one direction
+  mlp: tuple[int, ...] = (256,)  # hidden layers
+  frozen: bool = True  # whether word vectors stay as they are
+  levels: tuple[int, ...] = ()  # numbers of clusters, from the top
+  leaf: int = 8  # labels of a cluster, at most
+  kept: int = 160  # clusters of a document whose labels are scored
 
 
 _LARGE = {
@@ -107,7 +89,6 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
-  """Returns the config of a dataset, which is a key of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   sizes = SYSTEMS[system]

@@ -1,19 +1,17 @@
 r"""Trains CascadeXML on raw text of the Extreme Classification Repository.
 
-This is the system of Kharbanda et al., "CascadeXML: Rethinking Transformers for
-End-to-end Multi-resolution Training in Extreme Multi-label Classification",
-NeurIPS 2022, https://arxiv.org/abs/2211.00640, with the sizes of its public
-code. Coarse clusters of labels read the token [CLS] of lower layers, and labels
-that of the last layer. In training, each level scores only the children of the
-best clusters of the level above. All levels are trained at once.
+This is the system of Kharbanda et al., NeurIPS 2022
+(https://arxiv.org/abs/2211.00640), with the sizes of its public code. Coarse
+clusters of labels read the token [CLS] of lower layers, and labels that of the
+last layer. In training, each level scores only the children of the best
+clusters of the level above. All levels are trained at once.
 
   xjax train --config=xc_cascadexml \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/cascadexml
 
-The variants are wiki10_31k (the default), amazon_670k and wiki_500k. DIR is as
-in xc_attention_xml.py. FOLDER is a copy of a BERT model such as
-bert-base-uncased.
+SYSTEMS below has the variants. DIR is as in xc_attention_xml.py. FOLDER is a
+copy of a BERT model such as bert-base-uncased.
 
 Differs from the paper: after one epoch of warm-up, the learning rate falls
 along a cosine. In the paper, it also stays constant before it falls in the last
@@ -48,8 +46,6 @@ SYSTEMS = ('wiki10_31k', 'amazon_670k', 'wiki_500k')
 
 
 class _Sizes(NamedTuple):
-  """Holds the sizes of a dataset in the authors' code."""
-
   documents: int  # of train
   max_tokens: int
   clusters: tuple[int, ...]
@@ -92,7 +88,6 @@ _SIZES = {
 
 
 def get_config(system: str = 'wiki10_31k') -> Config:
-  """Returns the config for a dataset, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   sizes = _SIZES[system]

@@ -1,8 +1,7 @@
 r"""Trains LightXML on raw text of the Extreme Classification Repository.
 
-This is the system of Jiang et al., "LightXML: Transformer with Dynamic Negative
-Sampling for High-Performance Extreme Multi-label Text Classification", AAAI
-2021, https://arxiv.org/abs/2101.03305, with the sizes of its public code. The
+This is the system of Jiang et al., AAAI 2021
+(https://arxiv.org/abs/2101.03305), with the sizes of its public code. The
 document's vector joins the token [CLS] of the last five layers. On small
 datasets a dense layer scores all labels. On large datasets, clusters of labels
 are scored first, and then the labels of the best clusters, in one model.
@@ -11,12 +10,11 @@ are scored first, and then the labels of the best clusters, in one model.
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/lightxml
 
-The variants are eurlex_4k (the default), wiki10_31k and amazoncat_13k, which
-are small, and amazon_670k and wiki_500k, which are large. DIR is as in
-xc_attention_xml.py. FOLDER is a copy of a BERT model such as bert-base-uncased;
-for RoBERTa or XLNet, edit the config file. The paper averages the probabilities
-of three encoders, or of three clusterings: train several runs, and average them
-with --config=ensemble.
+SYSTEMS below has the variants; amazon_670k and wiki_500k are large. DIR is as
+in xc_attention_xml.py. FOLDER is a copy of a BERT model such as
+bert-base-uncased; for RoBERTa or XLNet, edit the config file. The paper
+averages the probabilities of three encoders, or of three clusterings: train
+several runs, and average them with --config=ensemble.
 
 Differs from the paper: the public code switches dropout off in a part of each
 epoch, and chooses the best epoch on test. This config does neither: give a
@@ -56,8 +54,6 @@ SYSTEMS = (
 
 
 class _Sizes(NamedTuple):
-  """Holds the sizes of a dataset in the authors' code."""
-
   documents: int  # of train
   epochs: int
   batch_size: int
@@ -78,7 +74,6 @@ _SIZES = {
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
-  """Returns the config for a dataset, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   sizes = _SIZES[system]

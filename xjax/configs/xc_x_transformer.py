@@ -1,7 +1,6 @@
 r"""Trains X-Transformer on raw text of the Extreme Classification Repository.
 
-This is the system of Chang et al., "Taming Pretrained Transformers for Extreme
-Multi-label Text Classification", KDD 2020, https://arxiv.org/abs/1905.02331,
+This is the system of Chang et al., KDD 2020 (https://arxiv.org/abs/1905.02331),
 with the sizes of the paper. An encoder, the matcher, chooses the ten best
 clusters of labels. Linear classifiers on TF-IDF features and the encoder's
 vectors rank the labels of these clusters.
@@ -11,10 +10,10 @@ vectors rank the labels of these clusters.
     --config.model.matcher.model.encoder.folder=FOLDER \
     --workdir=runs/x_transformer
 
-The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k and
-wiki_500k. DIR is as in xc_attention_xml.py. FOLDER is a copy of a BERT model;
-the paper has large models such as bert-large-uncased-whole-word-masking. Labels
-are clustered by the TF-IDF features of their documents.
+SYSTEMS below has the variants. DIR is as in xc_attention_xml.py. FOLDER is a
+copy of a BERT model; the paper has large models such as
+bert-large-uncased-whole-word-masking. Labels are clustered by the TF-IDF
+features of their documents.
 
 The paper averages 1 / rank over nine runs: three encoders, each with three
 clusterings. Edit the config file for other encoders (RobertaConfig,
@@ -72,7 +71,6 @@ _SIZES = {
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
-  """Returns the config for a dataset, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   sizes = _SIZES[system]

@@ -1,8 +1,7 @@
 r"""Trains XR-Transformer on raw text of the Extreme Classification Repository.
 
-This is the system of Zhang et al., "Fast Multi-Resolution Transformer
-Fine-tuning for Extreme Multi-label Text Classification", NeurIPS 2021,
-https://arxiv.org/abs/2110.00685, with the sizes of the authors' parameter
+This is the system of Zhang et al., NeurIPS 2021
+(https://arxiv.org/abs/2110.00685), with the sizes of the authors' parameter
 files. An encoder is trained level by level, from coarse clusters of labels down
 to the labels. Its vectors are joined to TF-IDF features, and a tree of linear
 classifiers on these features ranks the labels.
@@ -12,10 +11,9 @@ classifiers on these features ranks the labels.
     --config.model.vectors.stage.model.encoder.folder=FOLDER \
     --workdir=runs/xr_transformer
 
-The variants are eurlex_4k (the default), wiki10_31k, amazoncat_13k,
-amazon_670k, amazon_3m and wiki_500k. The encoder of the last three learns
-clusters only: at most 32,768 of them. DIR is as in xc_attention_xml.py. FOLDER
-is a copy of bert-base-uncased; for RoBERTa or XLNet, edit the config file.
+SYSTEMS below has the variants. The encoder of the last three learns clusters
+only: at most 32,768 of them. DIR is as in xc_attention_xml.py. FOLDER is a copy
+of bert-base-uncased; for RoBERTa or XLNet, edit the config file.
 
 The paper averages three runs: three encoders, or three seeds. Train them, and
 average them with --config=ensemble --config.model.combine=softmax
@@ -69,14 +67,10 @@ SYSTEMS = (
 
 
 class _Sizes(NamedTuple):
-  """Holds the sizes of a dataset in the authors' parameter files."""
-
   levels: tuple[int, ...]  # largest numbers of clusters that the encoder learns
   arity: int  # children of a node of the encoder's tree
   max_leaf: int  # labels of a cluster of the encoder's tree
-  steps: tuple[
-    int, ...
-  ]  # of these levels, and of the labels if they are learnt
+  steps: tuple[int, ...]  # of these levels, then of the labels if learnt
   warmup: int
   learning_rate: float
   max_tokens: int
@@ -109,7 +103,6 @@ _SIZES = {
 
 
 def get_config(system: str = 'eurlex_4k') -> Config:
-  """Returns the config for a dataset, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   sizes = _SIZES[system]
@@ -136,7 +129,6 @@ def get_config(system: str = 'eurlex_4k') -> Config:
 
 
 def _stage(sizes: _Sizes) -> StageConfig:
-  """Returns the stage that trains the encoder level by level."""
   tree = ClusterTree(arity=sizes.arity, max_leaf=sizes.max_leaf)
   n = len(sizes.levels)
   shortlist = LevelShortlist(

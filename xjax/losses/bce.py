@@ -35,17 +35,6 @@ class BCE(LabelLoss):
   def __call__(
     self, logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
-    """Returns the loss of each label and its derivative.
-
-    Args:
-      logits_BC: float32 z. A label that is not gold and has logit -inf has
-        loss 0.
-      targets_BC: y, whether the label is gold.
-
-    Returns:
-      loss_BC: float32 nats.
-      dlogits_BC: float32, sigmoid(z) - y.
-    """
     loss_BC = jax.nn.softplus(logits_BC) - jnp.where(targets_BC, logits_BC, 0.0)
     return loss_BC, jax.nn.sigmoid(logits_BC) - targets_BC
 
@@ -54,7 +43,6 @@ class BCE(LabelLoss):
     logits_BC: Float32[Array, 'B C'],
     weight_C: Float32[Array, ' C'] | None = None,
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns the loss of labels that are not gold; see ChunkLoss.absent."""
     if weight_C is not None:
       return super().absent(logits_BC, weight_C)
     return _softplus_sum(logits_BC), jax.nn.sigmoid(logits_BC)
@@ -62,7 +50,6 @@ class BCE(LabelLoss):
   def summed(
     self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns the sum of the losses of all labels; see LabelLoss.summed."""
     # The loss of a gold label is softplus(-z).
     loss = _softplus_sum(jnp.where(targets_BC, -logits_BC, logits_BC))
     return loss, jax.nn.sigmoid(logits_BC) - targets_BC

@@ -41,13 +41,9 @@ class Focal(LabelLoss):
 
   The formula is eq. 5 of Lin et al. (2017), or eq. 4 if a_t is 1. p_t is the
   probability of the correct decision: sigmoid(z) for a gold label, and
-  1 - sigmoid(z) for any other label. With gamma 0 and alpha 0, the loss is
-  binary cross entropy.
-
-  Attributes:
-    gamma: exponent of 1 - p_t, at least 0.
-    alpha: a_t of gold labels; a_t of all other labels is 1 - alpha. If alpha is
-      0, a_t is 1 for all labels.
+  1 - sigmoid(z) for any other label. a_t is alpha for a gold label and
+  1 - alpha for any other label, or always 1 if alpha is 0. With gamma 0 and
+  alpha 0, the loss is binary cross entropy.
   """
 
   gamma: float
@@ -56,17 +52,6 @@ class Focal(LabelLoss):
   def __call__(
     self, logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
-    """Returns the loss of each label and its derivative.
-
-    Args:
-      logits_BC: float32 z. A label that is not gold and has logit -inf has
-        loss 0.
-      targets_BC: whether the label is gold.
-
-    Returns:
-      loss_BC: float32 nats.
-      dlogits_BC: float32, the derivative of loss_BC with respect to the logits.
-    """
     # p_t = sigmoid(m), where the margin m is z for gold labels and -z for other
     # labels. Formulas in m are accurate even if p_t is nearly 0 or nearly 1.
     sign_BC = jnp.where(targets_BC, 1.0, -1.0)

@@ -85,13 +85,6 @@ def class_balanced(
   These are the weights of Cui et al. 2019; see ClassBalancedWeights. The mean
   is over labels with training documents. A label without training documents
   gets the weight of a label with one training document.
-
-  Args:
-    train_counts: n_l, number of training documents of each label.
-    beta: from 0 to below 1.
-
-  Returns:
-    float64 [L].
   """
   counts_L = np.maximum(np.asarray(train_counts, np.float64), 1)
   weights_L = (1 - beta) / (1 - beta**counts_L)
@@ -109,11 +102,5 @@ def unbiased_positives(
   with probability p_l, binary cross entropy with these weights is the convex
   upper bound of the unbiased binary cross entropy. The same is true for the
   squared hinge (Qaraei et al. 2021, Section 3).
-
-  Args:
-    inverse_propensities: 1 / p_l, at least 1.
-
-  Returns:
-    float64 [L].
   """
   return 2 * inverse_propensities - 1

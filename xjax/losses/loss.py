@@ -57,19 +57,13 @@ class LossConfig(ConfigPart, abstract=True):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns a probability for each label.
+    """Returns the probability whose logit is the label's score before training.
 
-    Its logit is the score of the label before training. By default, the
-    probability is the label's prior. If a model must give all documents the
-    same scores, the logits of the priors minimise binary cross entropy without
-    label weights, and nearly minimise softmax cross entropy. These logits do
-    not minimise focal loss, or a loss with label weights.
-
-    Args:
-      priors_L: float64, priors of the labels, strictly between 0 and 1.
-
-    Returns:
-      float64 [L], strictly between 0 and 1.
+    By default, the probability is the label's prior. If a model must give all
+    documents the same scores, the logits of the priors minimise binary cross
+    entropy without label weights, and nearly minimise softmax cross entropy.
+    They do not minimise focal loss, or a loss with label weights. Priors and
+    results are strictly between 0 and 1.
     """
     return priors_L
 
@@ -90,13 +84,9 @@ class LabelLossConfig(LossConfig, abstract=True):
 
 @dataclasses.dataclass
 class LabelWeightsConfig(ConfigPart, abstract=True):
-  """Chooses the label weights, which can be combined with any loss.
+  """Chooses the label weights, which can be combined with any loss."""
 
-  Attributes:
-    even: whether all labels have the same weight. If so, build returns None.
-  """
-
-  even: ClassVar[bool] = False
+  even: ClassVar[bool] = False  # all weights are equal, so build returns None
 
   @abc.abstractmethod
   def build(
@@ -108,8 +98,7 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
     """Returns the weights of the labels, or None if all labels have weight 1.
 
     Args:
-      train_counts: integers, number of training documents of each scored label.
-      n_train: number of training documents.
+      train_counts: number of training documents of each scored label.
       propensity: the parameters A and B of the propensity formula.
 
     Raises:
@@ -122,11 +111,8 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
 class LabelWeights:
   """Holds the factors by which the loss of each label of a head is multiplied.
 
-  Attributes:
-    positive_L: float32 or float64 [L], at least 0: the factor of a label in
-      documents where it is gold. Padding rows may have any finite value.
-    negative_L: float32 or float64 [L], at least 0: the factor of a label in
-      documents where it is not gold. Padding rows may have any finite value.
+  positive_L applies to documents where the label is gold, and negative_L to
+  other documents. Both are at least 0; padding rows may have any finite value.
   """
 
   positive_L: jax.Array
@@ -154,15 +140,7 @@ class ChunkLoss:
   def gold(
     self, logits_BP: Float32[Array, 'B P']
   ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:
-    """Returns the loss of gold labels and its derivative.
-
-    Args:
-      logits_BP: float32, the finite logits of gold labels.
-
-    Returns:
-      loss_BP: float32.
-      dlogits_BP: float32.
-    """
+    """Returns the loss of gold labels (finite logits), and its derivative."""
     raise NotImplementedError
 
   def absent(
@@ -173,16 +151,15 @@ class ChunkLoss:
     """Returns the loss of labels that are not gold, and its derivative.
 
     Args:
-      logits_BC: float32. The value -inf marks padding labels, rows that only
-        fill the batch, and gold labels; the loss of these entries is 0. But if
-        the loss is normalised, gold labels keep their logits, because the
-        derivative also depends on these logits.
-      weight_C: float32, factor of each label's loss, or None if all are 1.
+      logits_BC: The value -inf marks padding labels, rows that only fill the
+        batch, and gold labels; the loss of these entries is 0. But if the loss
+        is normalised, gold labels keep their logits, because the derivative
+        also depends on these logits.
+      weight_C: factor of each label's loss, or None if all are 1.
 
     Returns:
-      loss: float32, the sum over documents and labels, which is 0 if the loss
-        is normalised.
-      dlogits_BC: float32, the derivative, which is 0 where logits are -inf.
+      The sum over documents and labels, which is 0 if the loss is normalised,
+      and the derivative, which is 0 where logits are -inf.
     """
     raise NotImplementedError
 
@@ -192,9 +169,8 @@ class ChunkLoss:
     """Returns the loss for the second pass, if the loss is normalised.
 
     Args:
-      normaliser_B: float32, the logarithm of the sum of exp(logit) over all
-        labels.
-      gold_B: float32, the sum of the weights of a document's gold labels.
+      normaliser_B: the logarithm of the sum of exp(logit) over all labels.
+      gold_B: the sum of the weights of a document's gold labels.
     """
     raise NotImplementedError
 
@@ -210,32 +186,20 @@ class LabelLoss(ChunkLoss):
   ) -> tuple[Float32[Array, 'B C'], Float32[Array, 'B C']]:
     """Returns the loss of each label and its derivative.
 
-    Args:
-      logits_BC: float32.
-      targets_BC: whether the label is gold.
-
-    Returns:
-      loss_BC: float32, 0 where the logit is -inf and the label is not gold.
-      dlogits_BC: float32, also 0 where the logit is -inf and the label is not
-        gold.
+    Both are 0 where the logit is -inf and the label is not gold.
     """
     raise NotImplementedError
 
   def summed(
     self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns the sum of the losses of all labels, and its derivative.
-
-    Args:
-      logits_BC, targets_BC: arguments of __call__.
-    """
+    """Returns the sum of the losses of all labels, and its derivative."""
     loss_BC, dlogits_BC = self(logits_BC, targets_BC)
     return total(loss_BC), dlogits_BC
 
   def gold(
     self, logits_BP: Float32[Array, 'B P']
   ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:
-    """Returns the loss of gold labels; see ChunkLoss.gold."""
     return self(logits_BP, jnp.ones_like(logits_BP, bool))
 
   def absent(
@@ -243,7 +207,6 @@ class LabelLoss(ChunkLoss):
     logits_BC: Float32[Array, 'B C'],
     weight_C: Float32[Array, ' C'] | None = None,
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns the loss of labels that are not gold; see ChunkLoss.absent."""
     loss_BC, dlogits_BC = self(logits_BC, jnp.zeros_like(logits_BC, bool))
     if weight_C is not None:
       loss_BC, dlogits_BC = loss_BC * weight_C, dlogits_BC * weight_C

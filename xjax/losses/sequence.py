@@ -58,10 +58,6 @@ class SequenceLoss(ChunkLoss):
 
   The loss is not computed in chunks of labels, so the methods `gold` and
   `absent` are missing.
-
-  Attributes:
-    gamma: exponent of the focal factor, at least 0.
-    smoothing: e, from 0 to below 1.
   """
 
   gamma: float = 2.0
@@ -74,9 +70,7 @@ class SequenceLoss(ChunkLoss):
   ) -> Float32[Array, '*symbols']:
     """Returns the loss of each symbol.
 
-    Args:
-      right: log p, the log probability of the right symbol.
-      mean: the mean of the log probabilities of all symbols.
+    `right` is log p. `mean` is the mean log probability of all symbols.
     """
     nats = -(1 - self.smoothing) * right - self.smoothing * mean
     wrong = jnp.maximum(-jnp.expm1(-nats), _LEAST)
@@ -88,13 +82,8 @@ class SequenceLoss(ChunkLoss):
     mean: Float32[Array, 'B steps'],
     real: Bool[Array, 'B steps'],
   ) -> Float32[Array, ' B']:
-    """Returns the loss of each document.
+    """Returns each document's loss, the sum over the symbols with real True.
 
-    Args:
-      right, mean: as in of_symbols; any finite values where `real` is False.
-      real: True for the symbols of a document, False beyond them.
-
-    Returns:
-      float32 nats, 0 for documents without symbols.
+    `right` and `mean` may have any finite values where `real` is False.
     """
     return jnp.where(real, self.of_symbols(right, mean), 0).sum(axis=1)

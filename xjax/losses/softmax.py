@@ -45,10 +45,6 @@ class Softmax(ChunkLoss):
   labels; this is the normalised form of the same reduction. If gold label p has
   a label weight, a_p is also multiplied by this weight. Label weights of other
   labels are ignored. A document without gold labels has loss 0.
-
-  Attributes:
-    averaged: whether all documents count equally, however many gold labels they
-      have.
   """
 
   averaged: bool = True
@@ -57,7 +53,6 @@ class Softmax(ChunkLoss):
   def with_normaliser(
     self, normaliser_B: Float32[Array, ' B'], gold_B: Float32[Array, ' B']
   ) -> 'NormalisedSoftmax':
-    """Returns the loss for the second pass; see ChunkLoss.with_normaliser."""
     share_B = jnp.ones_like(gold_B)
     if self.averaged:
       share_B = jnp.where(gold_B > 0, 1 / jnp.where(gold_B > 0, gold_B, 1), 0)
@@ -66,23 +61,16 @@ class Softmax(ChunkLoss):
 
 @struct.dataclass
 class NormalisedSoftmax(ChunkLoss):
-  """Computes the softmax loss from the known sum over all labels.
+  """Computes the softmax loss from the known sum over all labels."""
 
-  Attributes:
-    normaliser_B: float32, log sum_l exp(z_l).
-    share_B: float32, a_p of a gold label whose label weight is 1.
-    gold_B: float32, the sum of a_p over a document's gold labels.
-  """
-
-  normaliser_B: jax.Array
-  share_B: jax.Array
-  gold_B: jax.Array
+  normaliser_B: jax.Array  # log sum_l exp(z_l)
+  share_B: jax.Array  # a_p of a gold label whose label weight is 1
+  gold_B: jax.Array  # the sum of a_p over a document's gold labels
   normalised = True
 
   def gold(
     self, logits_BP: Float32[Array, 'B P']
   ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:
-    """Returns the loss of gold labels; see ChunkLoss.gold."""
     share_BP = jnp.broadcast_to(self.share_B[:, None], logits_BP.shape)
     return share_BP * (self.normaliser_B[:, None] - logits_BP), -share_BP
 
@@ -91,7 +79,7 @@ class NormalisedSoftmax(ChunkLoss):
     logits_BC: Float32[Array, 'B C'],
     weight_C: Float32[Array, ' C'] | None = None,
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns loss 0, and derivatives for all labels; see ChunkLoss.absent."""
+    # Gold labels have loss 0 here too, but all labels have derivatives.
     del weight_C
     share_BC = jnp.exp(logits_BC - self.normaliser_B[:, None])
     return jnp.float32(0), self.gold_B[:, None] * share_BC

@@ -26,10 +26,9 @@ class SquaredHingeConfig(LabelLossConfig):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns a probability for each label; see LossConfig.first_priors.
+    """Returns probabilities whose logits are the margins 2 p - 1 of priors p.
 
-    The logit of this probability is the margin 2 p - 1 for a label with prior
-    p. If a label must have the same margin in all documents, the margin 2 p - 1
+    If a label must have the same margin in all documents, the margin 2 p - 1
     minimises the squared hinge.
     """
     return 1 / (1 + np.exp(1 - 2 * priors_L))
@@ -48,17 +47,6 @@ class SquaredHinge(LabelLoss):
   def __call__(
     self, margins_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
-    """Returns the loss of each label and its derivative.
-
-    Args:
-      margins_BC: float32 z. A label that is not gold and has margin -inf has
-        loss 0.
-      targets_BC: whether the label is gold.
-
-    Returns:
-      loss_BC: float32.
-      dmargins_BC: float32, -2 y max(0, 1 - y z).
-    """
     sign_BC = jnp.where(targets_BC, 1.0, -1.0)
     short_BC = jnp.maximum(0.0, 1.0 - sign_BC * margins_BC)
     return short_BC**2, -2.0 * sign_BC * short_BC

@@ -11,17 +11,13 @@ class Shortlist:
 
   In training, all gold labels of a document should be among them.
 
-  Attributes:
-    ids_BA: int32 label indices in any order, and PAD in the other entries. A
-      document has each label at most once.
-    gold_BA: bool, True for gold labels. It is read only in training, and only
-      where ids_BA is not PAD.
-    weights_BA: float32, how much each entry counts in the loss. None if all
-      entries count equally.
+  PAD fills ids_BA, and a document has each label at most once, in any order.
+  gold_BA is read only in training, and only where ids_BA is not PAD.
   """
 
-  ids_BA: jax.Array
-  gold_BA: jax.Array
+  ids_BA: jax.Array  # int32
+  gold_BA: jax.Array  # bool
+  # float32, how much each entry counts in the loss; None: all count equally
   weights_BA: jax.Array | None = dataclasses.field(default=None, kw_only=True)
 
 

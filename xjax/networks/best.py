@@ -19,15 +19,10 @@ _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
 class Best(NamedTuple):
-  """Holds lists of labels, sorted by descending score, then ascending index.
+  """Holds lists of labels, sorted by descending score, then ascending index."""
 
-  Attributes:
-    ids: int32 [..., K], PAD where labels run out.
-    scores: float32 [..., K], -inf where ids are PAD.
-  """
-
-  ids: jax.Array
-  scores: jax.Array
+  ids: jax.Array  # int32 [..., K], PAD where labels run out
+  scores: jax.Array  # float32 [..., K], -inf where ids are PAD
 
   @classmethod
   def none(cls, *shape: int) -> 'Best':
@@ -52,20 +47,14 @@ def with_chunk(
 ) -> Best:
   """Returns the lists [B, K] after a chunk of labels has been added.
 
-  All labels of the chunk must have higher indices than the labels in the lists.
-  A chunk of 1024 labels or more needs at most one more array as large as the
-  scores. This array is a padded copy of the scores. It is needed if the number
-  of labels is not a multiple of 16.
+  The chunk's first label has index `first`, and all labels of the chunk must
+  have higher indices than the labels in the lists. Labels with score -inf are
+  not listed. A chunk of 1024 labels or more needs at most one more array as
+  large as the scores (a padded copy, unless the size is a multiple of 16).
 
-  Args:
-    best: lists so far.
-    scores_BC: -inf where a label must not be listed. NaN is ranked as in
-      jax.lax.top_k.
-    first: index of the chunk's first label.
-    recall: on TPUs, the expected share of a chunk's K best labels that are
-      found (jax.lax.approx_max_k; Chern et al. 2022). If `recall` is below 1,
-      labels with equal scores may come in any order. On other devices, the
-      lists are always exact.
+  On TPUs, `recall` is the expected share of a chunk's K best labels that are
+  found (jax.lax.approx_max_k; Chern et al. 2022). If it is below 1, labels with
+  equal scores may come in any order. On other devices, the lists are exact.
   """
   # top_k ranks 0.0 above -0.0, but both must have the same rank.
   scores_BC = jnp.where(scores_BC == 0, 0.0, scores_BC)
@@ -117,15 +106,7 @@ def _add_few_blocks(
   first: Int[Array, ''],
   new_by_block: jax.Array,
 ) -> Best:
-  """Adds the labels of at most _FEW blocks per document to the lists.
-
-  Args:
-    best: lists so far.
-    scores_BC: scores of all labels of the chunk.
-    first: index of the chunk's first label.
-    new_by_block: bool [B, blocks], whether a block has labels that enter the
-      list.
-  """
+  """Adds the labels of at most _FEW blocks per document to the lists."""
   documents, blocks = new_by_block.shape
   earliest = -jnp.arange(blocks, dtype=jnp.float32)
   _, chosen_blocks = lax.top_k(
@@ -159,14 +140,7 @@ def _merge(
   place_BC: Int32[Array, 'B C'],
   first: Int[Array, ''],
 ) -> Best:
-  """Merges some labels of a chunk into the lists, and keeps the best labels.
-
-  Args:
-    best: lists so far.
-    scores_BC: scores of some labels of the chunk.
-    place_BC: places of these labels in the chunk.
-    first: index of the chunk's first label.
-  """
+  """Merges some labels of a chunk into the lists, and keeps the best labels."""
   both = Best(
     jnp.concatenate([best.ids, first + place_BC], axis=1),
     jnp.concatenate([best.scores, scores_BC], axis=1),

@@ -1,6 +1,6 @@
 """Defines graph layers, which add a label's parents and children to its vector.
 
-A head that knows labels by descriptors (heads.contract.DescriptorHeadConfig)
+A head that knows labels by descriptors (heads.head.DescriptorHeadConfig)
 can have a graph. The graph computes one vector of each label from descriptors
 alone, so labels without training documents have such vectors too.
 """
@@ -36,15 +36,10 @@ from xjax.networks.heads.head import (
 
 
 class Joining(enum.Enum):
-  """Defines how the graph's vector g of a label joins its descriptor e.
+  """Defines how the graph's vector g of a label joins its descriptor e."""
 
-  Attributes:
-    ADD: g is added to e.
-    CONCAT: the score is a product with e and g side by side.
-  """
-
-  ADD = 'add'
-  CONCAT = 'concat'
+  ADD = 'add'  # g is added to e
+  CONCAT = 'concat'  # the score is a product with e and g side by side
 
 
 @dataclasses.dataclass
@@ -123,18 +118,6 @@ class LabelGraph(nnx.Module):
   R g, with a kernel R that starts at zero. So the head starts as without a
   graph, and the scaled descriptors, which are aligned with the vectors of
   tokens, are not disturbed.
-
-  Attributes:
-    concepts: e of the nodes that are no labels, float32 [V - L, E], frozen. If
-      all nodes are labels, there is one row of zeros, because arrays without
-      entries cannot be saved. No node reads this row.
-    parents, children: int32 [2, edges], frozen: nodes and their parents, and
-      nodes and their children.
-    layers: the two layers.
-    kernel: R, float32 [E, E], if `unit`, else None.
-    n_labels: L.
-    rate: dropout rate of f and g.
-    unit: whether e is scaled to length 1, and g is multiplied by R.
   """
 
   def __init__(
@@ -147,21 +130,11 @@ class LabelGraph(nnx.Module):
     unit: bool = False,
     rngs: nnx.Rngs,
   ):
-    """Draws the kernels of both layers by Glorot's rule.
-
-    The embeddings of concepts are zero until they are computed.
-
-    Args:
-      hierarchy: the labels, in model order, and the other concepts.
-      size: size E of the descriptors' embeddings.
-      width: size of f.
-      rate: dropout rate of f and g.
-      unit: whether e is scaled to length 1, and g is multiplied by R.
-      rngs: stream `params`.
-    """
     self.n_labels = hierarchy.n_labels
     self.rate = rate
     self.unit = unit
+    # The embeddings of concepts are zero until they are computed. There is at
+    # least one row, because arrays without entries cannot be saved.
     others = max(len(hierarchy) - hierarchy.n_labels, 1)
     self.concepts = Frozen(jnp.zeros((others, size)))
     self.parents = Frozen(jnp.asarray(edges_of(hierarchy.parents)))
@@ -173,12 +146,7 @@ class LabelGraph(nnx.Module):
   def rows(
     self, descriptors_LE: Float32[Array, 'L E'], rngs: nnx.Rngs | None
   ) -> Float32[Array, 'L E']:
-    """Returns the vectors of all labels; the rows of padding are 0.
-
-    Args:
-      descriptors_LE: float32, embeddings of the labels, with padding rows.
-      rngs: stream `dropout`, or None for no dropout.
-    """
+    """Returns the vectors of all labels; the rows of padding are 0."""
     x_VE = jnp.concatenate(
       [descriptors_LE[: self.n_labels], self.concepts[...]]
     )
@@ -197,16 +165,9 @@ class LabelGraph(nnx.Module):
 
 
 class GraphLayer(nnx.Module):
-  """Computes a layer of LabelGraph.
-
-  Attributes:
-    own_kernel, parent_kernel, child_kernel: W_s, W_p and W_c, float32
-      [inputs, outputs].
-    bias: b, float32 [outputs].
-  """
+  """Computes a layer of LabelGraph."""
 
   def __init__(self, inputs: int, outputs: int, *, rngs: nnx.Rngs):
-    """Draws the kernels by Glorot's rule; the bias starts at zero."""
     glorot = nnx.initializers.glorot_uniform()
     shape = (inputs, outputs)
     self.own_kernel = nnx.Param(glorot(rngs.params(), shape))
@@ -220,7 +181,6 @@ class GraphLayer(nnx.Module):
     parents_2X: Int32[Array, '2 X'],
     children_2X: Int32[Array, '2 Y'],
   ) -> Float32[Array, 'V H']:
-    """Returns the vectors of all nodes, from the vectors of the last layer."""
     total_VH = self.bias[...] + product(x_VE, self.own_kernel[...], (1, 0))
     for kernel, edges in (
       (self.parent_kernel, parents_2X),
@@ -233,12 +193,7 @@ class GraphLayer(nnx.Module):
 def neighbour_means(
   x_VE: Float32[Array, 'V E'], edges_2X: Int32[Array, '2 X']
 ) -> Float32[Array, 'V E']:
-  """Returns the mean vector of each node's neighbours; 0 if it has none.
-
-  Args:
-    x_VE: float32, the vectors of the nodes.
-    edges_2X: int32, nodes and their neighbours.
-  """
+  """Returns the mean vector of each node's neighbours; 0 if it has none."""
   nodes_X, neighbours_X = edges_2X
   total_VE = jnp.zeros_like(x_VE).at[nodes_X].add(x_VE[neighbours_X])
   count_V = jnp.zeros(len(x_VE), x_VE.dtype).at[nodes_X].add(1)
@@ -252,11 +207,7 @@ def unit_rows(x_CE: jax.Array) -> jax.Array:
 
 
 def edges_of(neighbours: Ragged) -> Int32[np.ndarray, '2 X']:
-  """Returns the nodes and their neighbours, int32 [2, edges].
-
-  Args:
-    neighbours: V rows of nodes, the neighbours of each node.
-  """
+  """Returns the nodes and their neighbours, int32 [2, edges]."""
   nodes = np.repeat(np.arange(len(neighbours)), neighbours.lengths)
   return np.stack([nodes, neighbours.values]).astype(np.int32)
 
@@ -267,18 +218,11 @@ def edges_with(
   """Returns the edges after labels are added, which change no other label.
 
   The new labels become the nodes after the L labels of the hierarchy. A new
-  label reads its parents, but its parents do not read it. So all other vectors
-  stay as they are. If the id of a new label is that of a concept, the new label
-  also reads the children of the concept, and, if the new label names no
-  parents, the concept's parents. A parent that is a node of the run is that
-  node, also if a new label has the same id.
-
-  Args:
-    hierarchy: the hierarchy of the run.
-    added: the new labels. Each parent is a node or a new label.
-
-  Returns:
-    The values of LabelGraph.parents and LabelGraph.children.
+  label reads its parents (nodes or new labels), but its parents do not read it.
+  So all other vectors stay as they are. If the id of a new label is that of a
+  concept, the new label also reads the children of the concept, and, if the new
+  label names no parents, the concept's parents. A parent that is a node of the
+  run is that node, also if a new label has the same id.
   """
   first, n = hierarchy.n_labels, len(added)
   node_of = {label.id: first + i for i, label in enumerate(added)}
@@ -312,31 +256,18 @@ def edges_with(
 class DescriptorHead(AttentionHead):
   """Scores labels by descriptors, and by a graph of labels if there is one.
 
-  Attributes:
-    descriptors: float32 [L, E], frozen, the embeddings of descriptors.
-    unit_descriptors: whether the head scales descriptors to length 1.
-    graph: the graph, or None if the head reads neither parents nor children.
-    graph_rows: float32 [L, E], the graph's vectors of the labels. Only the head
-      that `ready` returns has them.
-    graph_queries: whether labels attend with the sum of descriptor and graph
-      vector.
+  `descriptors` are float32 [L, E], frozen. The head that `ready` returns has
+  the graph's vectors of the labels, graph_rows [L, E], instead of the graph.
   """
 
-  unit_descriptors = False
+  unit_descriptors = False  # whether the head scales descriptors to length 1
   graph: LabelGraph | None = None
-  graph_queries: bool = False
+  graph_queries: bool = False  # labels attend with descriptor and graph vector
 
   def start_graph(
     self, joining: Joining, dim: int, size: int, rngs: nnx.Rngs
   ) -> None:
-    """Adds the parameters with which the head reads the graph's vectors.
-
-    Args:
-      joining: how the vectors join the descriptors.
-      dim: size D of the token features.
-      size: size E of the descriptors' embeddings.
-      rngs: stream `params`.
-    """
+    """Adds the parameters with which the head reads the graph's vectors."""
 
   def ready(self, rngs: nnx.Rngs | None = None) -> 'DescriptorHead':
     """Returns the head with the graph's vectors in place of the graph."""

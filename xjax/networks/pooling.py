@@ -24,29 +24,14 @@ from xjax.networks.heads.head import TokenFeatures
 
 @dataclasses.dataclass
 class PoolingConfig(ConfigPart, abstract=True):
-  """Chooses how the vectors of a document's tokens become one vector.
+  """Chooses how the vectors of a document's tokens become one vector."""
 
-  Attributes:
-    pools: whether a document gets one vector. If False, the head reads the
-      tokens.
-    pooler: whether the pooling has a dense layer. This layer can start from
-      pretrained weights.
-  """
-
-  pools: ClassVar[bool] = True
-  pooler = False
+  pools: ClassVar[bool] = True  # if False, the head reads the tokens
+  pooler = False  # a dense layer, which can start from pretrained weights
 
   @abc.abstractmethod
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module | None:
-    """Makes the pooling, with fresh parameters.
-
-    Args:
-      dim: size D of a token's vector, and of the document's vector.
-      rngs: stream `params`.
-
-    Returns:
-      A module (TokenFeatures, rngs) -> document_BD, or None for no pooling.
-    """
+    """Makes a module (TokenFeatures, rngs) -> document_BD; None: no pooling."""
 
 
 @dataclasses.dataclass
@@ -71,29 +56,14 @@ class MeanConfig(PoolingConfig):
 
 
 class Mean(nnx.Module):
-  """Computes document = sum_t h_t / T, the mean over a document's T tokens.
-
-  Attributes:
-    dim: size D of a token's vector, and of the document's vector.
-  """
+  """Computes the mean over a document's tokens, 0 if there is none."""
 
   def __init__(self, dim: int):
-    """Makes a pooling of vectors of size dim."""
     self.dim = dim
 
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None = None
   ) -> Float[Array, 'B {self.dim}']:
-    """Returns the mean vector of each document's tokens.
-
-    Args:
-      features: encoded tokens.
-      rngs: ignored.
-
-    Returns:
-      document_BD in the features' dtype. The vector of a document without
-      tokens is 0.
-    """
     del rngs
     hidden_BTD = features.hidden_BTD
     # The vectors at padding are 0, so the sum may include them.
@@ -141,20 +111,9 @@ class Cls(nnx.Module):
   Without a pooler, the result is the vector h of the token [CLS]. With a
   pooler, the result is tanh(W h + b). XLNet's summary of a text is computed in
   the same way.
-
-  Attributes:
-    dim: size D of a token's vector, and of the document's vector.
-    dense: the pooler (a dense layer with W and b), or None.
   """
 
   def __init__(self, dim: int, config: ClsConfig, *, rngs: nnx.Rngs):
-    """Makes the pooling, with fresh weights.
-
-    Args:
-      dim: size D of the vectors.
-      config: dropout rate, and whether there is a pooler.
-      rngs: stream `params`.
-    """
     self.dim = dim
     self.rate = config.dropout
     self.dense = (
@@ -164,15 +123,6 @@ class Cls(nnx.Module):
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None
   ) -> Float[Array, 'B {self.dim}']:
-    """Returns the vector of each document's token [CLS].
-
-    Args:
-      features: encoded tokens.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      document_BD in the features' dtype.
-    """
     summary_BD = features.summary_BD
     if self.dense is not None:
       summary_BD = jnp.tanh(self.dense(summary_BD))
@@ -204,23 +154,9 @@ class SelfAttention(nnx.Module):
   code of Chalkidis et al. computes s = tanh(u . h + b) instead. This s is
   between -1 and 1, so the weight of a token would be at most e^2 times the
   weight of another token.
-
-  Attributes:
-    dim: size D of a token's vector, and of the document's vector.
-    kernel: W, float32 [D, D].
-    bias: b, float32 [D].
-    query: u, float32 [D].
   """
 
   def __init__(self, dim: int, *, rngs: nnx.Rngs):
-    """Draws the kernel by Glorot's rule, and a query of length about 1.
-
-    The bias is zero.
-
-    Args:
-      dim: size D of the vectors.
-      rngs: stream `params`.
-    """
     self.dim = dim
     glorot = nnx.initializers.glorot_uniform()
     normal = nnx.initializers.normal(dim**-0.5)
@@ -231,18 +167,10 @@ class SelfAttention(nnx.Module):
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None = None
   ) -> Float[Array, 'B {self.dim}']:
-    """Returns the weighted sum of each document's tokens.
+    """Returns the weighted sum of each document's tokens, 0 if it has none.
 
     The pooling runs on the context mesh (`jax.set_mesh`). Documents are divided
     over the data axis.
-
-    Args:
-      features: encoded tokens.
-      rngs: ignored.
-
-    Returns:
-      document_BD in the features' dtype. The vector of a document without
-      tokens is 0.
     """
     del rngs
     return self._pool(features.hidden_BTD, features.real_BT, 1)
@@ -250,15 +178,7 @@ class SelfAttention(nnx.Module):
   def over_time(
     self, h_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
   ) -> Float[Array, 'B D']:
-    """Pools vectors whose first axis is time, as encoders return them.
-
-    Args:
-      h_TBD: vectors, 0 at padding.
-      real_TB: bool, False at padding.
-
-    Returns:
-      document_BD in h's dtype. The vector of a document without tokens is 0.
-    """
+    """Pools vectors whose first axis is time, as encoders return them."""
     return self._pool(h_TBD, real_TB, 0)
 
   def _pool(
@@ -267,10 +187,9 @@ class SelfAttention(nnx.Module):
     real: Bool[Array, 'first second'],
     axis: int,
   ) -> Float[Array, 'B D']:
-    """Pools vectors along their time axis, which is axis 0 or 1."""
     spec = P(None, DATA) if axis == 0 else BATCH
-    # Shards are explicit, as in bigru.py, because XLA's partitioner may gather
-    # the whole batch on every device.
+    # Shards are explicit, as in recurrent.py, because XLA's partitioner may
+    # gather the whole batch on every device.
     run = jax.shard_map(
       functools.partial(_pool_shard, axis),
       in_specs=(spec, spec, P()),

@@ -71,7 +71,6 @@ class TextModelConfig(ConfigPart, abstract=True):
 
   @property
   def reads_parents(self) -> bool:
-    """Returns whether the model reads the parents of labels."""
     return self.head.reads_parents or self.views.reads_parents
 
   def scored_labels(self, space: LabelSpace) -> int:
@@ -111,11 +110,9 @@ class TextModel(nnx.Module):
     encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
     pooling: (TokenFeatures, rngs) -> document_BD, or None if the head reads
       tokens.
-    head: computes the scores of labels.
     views: makes further views of training documents, or None.
     dtype: dtype of activations and products. Softmax, loss, sums and parameters
-      are float32. Only the label rows (the head's parameters with one row per
-      label) may be stored in another format.
+      are float32. Only label rows may be stored in another format.
     summary_last: whether the token [CLS] is a document's last token.
   """
 
@@ -141,35 +138,22 @@ class TextModel(nnx.Module):
   def features(self, batch: TokenBatch, rngs: nnx.Rngs | None = None) -> Any:
     """Computes the input of the head from a batch, on the context mesh.
 
-    Args:
-      batch: documents. Rows that only fill the batch may have length 0.
-      rngs: stream `dropout`, or None for no dropout, as in evaluation.
-
-    Returns:
-      The result of head.prepare, a pytree of arrays whose first axis is
-      documents. head.prepare gets document_BD if there is a pooling, else the
-      encoded tokens, or a Prefix if the head reads it.
+    The result is that of head.prepare, a pytree of arrays whose first axis is
+    documents. head.prepare gets document_BD if there is a pooling, else the
+    encoded tokens, or a Prefix if the head reads it. rngs have the stream
+    `dropout`, or are None in evaluation.
     """
     return self.head.prepare(self._head_input(batch, rngs))
 
   def loss_features(self, pooled: Any, batch: TokenBatch) -> Any:
-    """Computes what the head's loss reads, the result of head.prepare_loss.
-
-    Args:
-      pooled: document_BD if there is a pooling, else the encoded tokens.
-      batch: the documents.
-    """
+    """Computes what the head's loss reads, the result of head.prepare_loss."""
     return self._gathered(self.head.prepare_loss(pooled), batch)
 
   def vectors(self, batch: TokenBatch) -> jax.Array:
-    """Computes one vector of each document, on the context mesh.
+    """Computes one vector of each document, float32, on the context mesh.
 
-    Args:
-      batch: documents. Rows that only fill the batch may have length 0.
-
-    Returns:
-      document_BD, float32: the result of the pooling. If there is no pooling,
-      it is the mean over the document's encoded tokens.
+    It is the result of the pooling. If there is no pooling, it is the mean over
+    the document's encoded tokens.
     """
     pooled = self._pooled(batch, None)
     if self.pooling is None:
@@ -182,12 +166,6 @@ class TextModel(nnx.Module):
     rngs: nnx.Rngs | None,
     kept_BT: jax.Array | None = None,
   ) -> Any:
-    """Returns what head.prepare gets (see `features`).
-
-    Args:
-      batch, rngs: arguments of `features`.
-      kept_BT: float32 factors of the word vectors, or None if all are 1.
-    """
     if not self.head.reads_prefix:
       return self._pooled(batch, rngs, kept_BT)
     ids_TB = documents_second(_time_first(batch))
@@ -231,14 +209,8 @@ class TextModel(nnx.Module):
     all labels, or over its shortlist, if the batch has shortlists. If there are
     further views of documents, their losses are added.
 
-    Args:
-      batch: documents with gold labels. Rows that only fill the batch add 0.
-      loss: loss of a chunk of labels.
-      rngs: stream `dropout`, or None for no dropout.
-      weights: weights of the labels, or None if all labels count equally.
-
-    Returns:
-      float32 scalar.
+    Rows that only fill the batch add 0. Without rngs, there is no dropout.
+    `weights` are None if all labels count equally.
     """
     total, first = self._view_loss(batch, loss, rngs, weights)
     if self.views is None:
@@ -256,12 +228,7 @@ class TextModel(nnx.Module):
     weights: LabelWeights | None,
     kept_BT: jax.Array | None = None,
   ) -> tuple[jax.Array, Any]:
-    """Returns the loss of the labels of one view, and the pooled documents.
-
-    Args:
-      batch, loss, rngs, weights: arguments of `loss`.
-      kept_BT: float32 factors of the word vectors, or None if all are 1.
-    """
+    """Returns the loss of the labels of one view, and the pooled documents."""
     head = self.head.ready(rngs)
     pooled, mask_B = self._head_input(batch, rngs, kept_BT), batch.mask_B
     features = self.loss_features(pooled, batch)
@@ -282,11 +249,8 @@ class TextModel(nnx.Module):
     return self.views.kept(batch, table, rngs)
 
   def _gathered(self, features: Any, batch: TokenBatch) -> Any:
-    """Returns the features as they are.
-
-    Nothing in training overrides this method. Only the model of a plan does
-    (plan/plan.py), because its single device stands for all devices.
-    """
+    # Only the model of a plan overrides this method (plan/plan.py), because its
+    # single device stands for all devices.
     del batch
     return features
 
@@ -301,14 +265,8 @@ class TextModel(nnx.Module):
     """Returns the loss, and the head's label rows after one training step.
 
     If the batch has a shortlist, only rows of labels on the shortlist change.
-
-    Args:
-      batch, loss, rngs, weights: arguments of `loss`.
-      rows: how the label rows are changed.
-
-    Returns:
-      loss: float32 scalar, the loss before the step.
-      pair: the label rows, and the slots of the update rule, after the step.
+    The loss is that before the step. The second result is a pair of the label
+    rows and the slots of the update rule, both after the step.
     """
     features = self.loss_features(self._head_input(batch, rngs), batch)
     mask_B = batch.mask_B
@@ -323,41 +281,26 @@ class TextModel(nnx.Module):
     return fused(head, features, batch.shortlist, mask_B, loss, rows, weights)
 
   def attention(self, batch: TokenBatch, ids_BK: jax.Array) -> jax.Array:
-    """Returns how much each label attends to each token (`attention_weights`).
+    """Returns how much each label attends to each token (attention_weights).
 
-    Args:
-      batch: documents.
-      ids_BK: int32, K labels of each document, with PAD at the end of shorter
-        lists.
-
-    Returns:
-      alpha_BKT, float32. The head must be an AttentionHead.
+    ids_BK are K labels of each document, with PAD at the end of shorter lists.
+    The head must be an AttentionHead.
     """
     return attention_weights(self.head.ready(), self.features(batch), ids_BK)
 
 
 def _time_first(batch: TokenBatch) -> jax.Array:
-  """Returns the inputs of a batch, with time as the first axis.
-
-  Returns:
-    Token ids [T, B], token ids by zone [T, B, Z], or features_TBD.
-  """
+  """Returns ids [T, B], ids by zone [T, B, Z], or features_TBD of a batch."""
   if batch.features_BTD is not None:
     return jnp.moveaxis(batch.features_BTD, 1, 0)
   return jnp.moveaxis(batch.tokens_BT, -1, 0)
 
 
 def _real_tokens(steps: int, batch: TokenBatch) -> jax.Array:
-  """Returns which tokens of a batch are real, and not padding.
+  """Returns which tokens are real, bool [T, B] or [T, B, Z].
 
-  Args:
-    steps: padded length T.
-    batch: documents.
-
-  Returns:
-    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. For packed
-    documents, the result is int32 [T, rows], with 0 at padding, and 1, 2, ...
-    for the tokens of the first, second, ... document of a row.
+  For packed documents, the result is int32 [T, rows]: 0 at padding, and 1, 2,
+  ... for the tokens of the first, second, ... document of a row.
   """
   if batch.segments_BT is not None:
     return documents_second(batch.segments_BT.T)
@@ -366,12 +309,7 @@ def _real_tokens(steps: int, batch: TokenBatch) -> jax.Array:
 
 
 def _encoded_lengths(batch: TokenBatch) -> jax.Array:
-  """Returns the number of vectors that the encoder computes for each document.
-
-  Returns:
-    int32 [B], the number of tokens of each document. For tokens by zone, it is
-    the number of zones that have tokens.
-  """
+  """Returns each document's number of tokens, or of its zones with tokens."""
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
   return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)
@@ -395,15 +333,11 @@ def build(
   """Makes a model with fresh parameters, in a mesh context (`jax.set_mesh`).
 
   Args:
-    config: configs of the model's parts.
     vocab_size: number of word ids, including the ids of padding and of unknown
       words; 0 if documents do not consist of word ids.
-    n_labels: number of labels to score.
-    architecture: sizes of the pretrained encoder, or None if the encoder is not
-      pretrained.
-    label_priors: [L], probabilities strictly between 0 and 1 (see
-      `smoothed_priors`). The initial output biases are the logits of these
-      probabilities. If None, initial biases are 0.
+    architecture: sizes of the pretrained encoder; None if it is not pretrained.
+    label_priors: [L], probabilities strictly between 0 and 1 (smoothed_priors).
+      The initial output biases are their logits, or 0 if this is None.
     unseen: bool [L], True for labels without training documents, or None if
       there are no such labels.
     hidden: bool [L], True for labels that a unified head treats as unseen, in
@@ -414,8 +348,6 @@ def build(
       divided evenly, in their order.
     hierarchy: the hierarchy of the labels, if the model reads parents. If None,
       no label has a parent.
-    dtype: dtype of activations and products.
-    rngs: stream `params`.
 
   Returns:
     The model. The label rows of OneVsAll are sharded over all devices. The
@@ -475,7 +407,6 @@ def build(
 def _levels(
   config: TextModelConfig, levels: LabelLevels | None, n_labels: int
 ) -> LabelLevels | None:
-  """Returns the levels of the head; None if it has no levels."""
   if config.head.levels is None or levels is not None:
     return levels
   return LabelLevels.even([*config.head.levels.sizes, n_labels])
@@ -484,37 +415,18 @@ def _levels(
 def _hierarchy(
   config: TextModelConfig, hierarchy: Hierarchy | None, n_labels: int
 ) -> Hierarchy | None:
-  """Returns the hierarchy of the labels; None if no part reads parents."""
   if not config.reads_parents or hierarchy is not None:
     return hierarchy
   return Hierarchy.flat(n_labels)
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
-  """Returns label probabilities (n + 1/2) / (N + 1), which are never 0 or 1.
-
-  Args:
-    train_counts: [L], number n of training documents of each label.
-    n_train: number N of training documents.
-
-  Returns:
-    float64 [L].
-  """
+  """Returns label probabilities (n + 1/2) / (N + 1), which are never 0 or 1."""
   return (np.asarray(train_counts, np.float64) + 0.5) / (n_train + 1)
 
 
 def initial_biases(priors: np.ndarray) -> np.ndarray:
-  """Returns the initial biases, which are the logits of label probabilities.
-
-  Args:
-    priors: [L], probabilities strictly between 0 and 1.
-
-  Returns:
-    float64 [L].
-
-  Raises:
-    ValueError: a probability is not strictly between 0 and 1.
-  """
+  """Returns the logits of label probabilities; ValueError if one is 0 or 1."""
   priors = np.asarray(priors, np.float64)
   if not np.all((priors > 0) & (priors < 1)):
     raise ValueError('label priors must be strictly between 0 and 1')

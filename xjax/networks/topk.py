@@ -45,11 +45,10 @@ def head_topk(
     head: the head, whose scores are logits.
     features: the features of the encoder, a pytree of arrays whose first axis
       is documents.
-    k: length of the lists.
     weights, slices, allowed: as in ranking.Query. Entries beyond the head's
       labels are ignored. An array is not copied if it has one entry for each
       label row and is divided over the mesh like the label rows.
-    sigmoid: as in ranking.RankWeights, a static argument.
+    sigmoid: a and b below, a static argument.
     recall: a number in (0, 1]. If labels are in random order, a list is
       expected to contain at least this share of the k best labels. A value
       below 1 has an effect only on TPUs. There, each chunk is expected to keep
@@ -102,13 +101,8 @@ def narrowed_topk(
   the labels that may be in the list (Head.narrowed). The filters of head_topk
   would only remove labels from the choice among all labels.
 
-  Args:
-    head: a head with a shortlist_size.
-    features: result of the head's `prepare`.
-    k, weights, slices, allowed, others: arguments of head_topk.
-
-  Returns:
-    ids_GBK, scores_GBK: as in head_topk.
+  The head has a shortlist_size, and `features` are the result of its `prepare`.
+  The other arguments and the results are those of head_topk.
   """
   # The arrays may have different lengths.
   n = head.n_labels
@@ -137,15 +131,7 @@ def dense_topk(
   allowed: Bool[Array, '*documents L_or_more'] | None = None,
   sigmoid: tuple[float, float] = AS_LOGITS,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """Returns the k best labels of each document, from an array of all logits.
-
-  Args:
-    scores_BL: float32 logits.
-    k, weights, slices, allowed, sigmoid: as in head_topk.
-
-  Returns:
-    ids_GBK, scores_GBK: as in head_topk.
-  """
+  """Returns the k best labels of each document from an array of logits."""
   documents, n_labels = scores_BL.shape
   filters = _filters(n_labels, weights, slices, allowed)
   filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
@@ -158,8 +144,8 @@ def dense_topk(
 def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
   """Returns how a filter is divided over the mesh.
 
-  The label axis is divided like label rows. The document axis of `allowed_BL`
-  is divided like the documents that a device scores.
+  Its labels are divided like label rows, and its documents like the documents
+  that a device scores.
   """
   if name != 'allowed_BL':
     return row_spec(axes)
@@ -173,13 +159,11 @@ def _filters(
   slices: Sequence[jax.Array],
   allowed: jax.Array | None,
 ) -> dict[str, Any]:
-  """Returns the filters that are not None, by name.
-
-  Slices stay a tuple, because stacking would copy the arrays.
-  """
+  """Returns the filters that are not None, by name."""
   filters = {}
   if weights is not None:
     filters['weights_L'] = jnp.asarray(weights, jnp.float32)
+    # Stacking would copy the arrays.
   if len(slices):
     filters['slices_L'] = tuple(jnp.asarray(x, bool) for x in slices)
   if allowed is not None:
@@ -196,7 +180,6 @@ def _filters(
 
 
 def _resized(width: int, x: jax.Array) -> jax.Array:
-  """Returns an array with its last axis cut or padded to this width."""
   missing = max(0, width - x.shape[-1])
   return jnp.pad(x[..., :width], [(0, 0)] * (x.ndim - 1) + [(0, missing)])
 
@@ -244,10 +227,7 @@ def _with_chunk(
   sigmoid: tuple[float, float],
   recall: float = 1.0,
 ) -> Best:
-  """Adds the labels of a chunk to the lists [G, B, K].
-
-  Labels are left out where real_C is False.
-  """
+  """Adds the labels of a chunk with real_C to the lists [G, B, K]."""
   scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
   all_C = jnp.ones_like(real_C)
   masks_GC = jnp.stack([all_C, *filters.get('slices_L', ())])

@@ -85,18 +85,12 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 
 
 def advice(plan: Plan, planner: Planner, stage: str = '') -> Advice:
-  """Returns changes that reduce the memory of a plan.
+  """Returns changes that reduce the memory of a plan that does not fit.
 
-  Changes are added until the plan fits, or until no change saves enough.
-
-  The totals are estimates. If XLA has computed the memory of the plan, all
-  estimates are scaled so that the estimate for the plan equals XLA's total.
-
-  Args:
-    plan: a plan that does not fit.
-    planner: the planner that made the plan.
-    stage: the path of the stage in the config of the run; '' if the plan is
-      that of the run.
+  Changes are added until the plan fits, or until no change saves enough. The
+  totals are estimates. If XLA has computed the memory of the plan, they are
+  scaled so that the estimate for the plan equals XLA's total. `stage` is the
+  path of the plan's stage in the config of the run; '' for the run itself.
   """
   estimate = planner.held(plan.config, plan.devices).total
 
@@ -147,15 +141,8 @@ def _choose_changes(
   """Repeatedly adds the change that saves most, until the run fits.
 
   No further change is added if no change saves enough. A narrower bottleneck is
-  chosen only if no other change saves enough.
-
-  Args:
-    plan: the plan that does not fit.
-    total: config -> bytes on a device.
-    chosen: changes that are made first.
-
-  Returns:
-    Bytes on a device with all chosen changes, and the chosen changes.
+  chosen only if no other change saves enough. The result is the bytes on a
+  device with all changes, and the changes; those in `chosen` are made first.
   """
   config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
   size = total(config)
@@ -185,12 +172,10 @@ _size = operator.itemgetter(0)
 
 
 def _get(config: Config, path: str) -> Any:
-  """Returns the value of the field with a dotted path."""
   return functools.reduce(getattr, path.split('.'), config)
 
 
 def _with(config: Config, fields: Fields) -> Config:
-  """Returns a copy of a config in which the given fields are set."""
   changed = copy.deepcopy(config)
   for path, value in fields.items():
     *parents, name = path.split('.')
@@ -199,13 +184,9 @@ def _with(config: Config, fields: Fields) -> Config:
 
 
 def _text(fields: Fields, stage: str = '') -> str:
-  """Returns the flags that set fields, or an instruction for the config file.
+  """Returns the flags that set fields; if a value has none, what to write.
 
-  The config file must be changed if a value has no flag.
-
-  Args:
-    fields: the fields, by their paths in the config of the stage.
-    stage: the path of the stage in the config of the run, or ''.
+  The paths of the fields are those in the config of the stage.
   """
   texts, for_file = {}, False
   for path, value in fields.items():

@@ -36,7 +36,6 @@ class Chip:
   neighbours: int = 1  # number of devices in the network, including this device
 
   def peak(self, operand_bytes: int) -> float:
-    """Returns the peak rate of operations on operands of the given size."""
     return self.bfloat16 if operand_bytes < 4 else self.float32
 
 
@@ -97,11 +96,7 @@ for _name, (_memory, _rate, _16, _net, _pod, *_kinds) in _TPUS.items():
 
 
 def chip_named(name: str) -> Chip:
-  """Returns the chip with this name, or this machine's chip if name is ''.
-
-  Raises:
-    ConfigError: the chip is not known.
-  """
+  """Returns the chip with this name, or this machine's chip if name is ''."""
   names = ', '.join(CHIPS)
   if name in CHIPS:
     return CHIPS[name]

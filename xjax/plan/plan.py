@@ -53,16 +53,12 @@ class MemoryUse:
 
   @property
   def total(self) -> int:
-    """Returns the sum of all parts, in bytes."""
     return sum(self.parts.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-  """Holds the shortest possible time of one step on one device.
-
-  Times are computed with the peak rates of the chip.
-  """
+  """Holds the shortest time of a step on one device, at peak rates."""
 
   operations: int  # multiplications and additions in matrix products
   moved: int  # bytes read from memory and written to it
@@ -99,21 +95,15 @@ class Plan:
 
   @property
   def usable(self) -> float:
-    """Returns how many bytes of a device's memory a run can use."""
     return USABLE * self.chip.memory
 
   @property
   def fits(self) -> bool:
-    """Returns whether the run fits into the usable memory of a device."""
     return self.held.total <= self.usable
 
 
 def planned_mesh(config: Config, devices: int) -> AbstractMesh:
   """Returns the abstract mesh of a run.
-
-  Args:
-    config: the config of the run of a neural model.
-    devices: number of devices.
 
   Raises:
     ConfigError: the batches or the mesh do not fit the devices.
@@ -124,12 +114,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 class Planner:
-  """Plans variants of a run; a step that variants share is traced only once.
-
-  Attributes:
-    sizes: the sizes of the run.
-    chip: the kind of all devices.
-  """
+  """Plans variants of a run; a step that variants share is traced only once."""
 
   def __init__(self, sizes: Sizes, chip: Chip):
     self.sizes, self.chip = sizes, chip
@@ -138,12 +123,9 @@ class Planner:
   def plan(self, config: Config, devices: int, compile_: bool = False) -> Plan:
     """Plans a run.
 
-    Args:
-      config: the config of the run.
-      devices: number of devices.
-      compile_: whether to compile the step, if this machine has devices of the
-        chip's platform. After compiling, the memory is known more exactly.
-        Compiling can take minutes.
+    With `compile_`, the step is compiled if this machine has devices of the
+    chip's platform. Then the memory is known more exactly, but it can take
+    minutes.
 
     Raises:
       ConfigError: the batches or the mesh do not fit the devices; or the
@@ -164,10 +146,7 @@ class Planner:
   def held(
     self, config: Config, devices: int, compile_: bool = False
   ) -> MemoryUse:
-    """Returns the memory that a run needs on each device.
-
-    The arguments and the errors are those of `plan`.
-    """
+    """Returns the memory that a run needs on each device, as in `plan`."""
     mesh, chip = planned_mesh(config, devices), self.chip
     sizes = _batched(self.sizes, config)
     if sizes.architecture is not None:
@@ -207,7 +186,6 @@ class Planner:
   def _cost(
     self, config: Config, shape: BatchShape, mesh: AbstractMesh
   ) -> ProgramCost:
-    """Returns the cost of a step on one device, for a batch of this shape."""
     key = repr((config.model, config.train, shape, mesh.shape))
     if key not in self._costs:
       plan, traced = traced_step(config, self.sizes, shape, mesh)
@@ -218,7 +196,6 @@ class Planner:
   def _time(
     self, config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
   ) -> StepTime:
-    """Returns the time of a step on one device, for a batch of this shape."""
     cost, chip = self._cost(config, shape, mesh), self.chip
     sent = _sent(config, plan, shape, mesh)
     compute = cost.operations / chip.peak(_operand_bytes(config))
@@ -230,11 +207,7 @@ class Planner:
 def _between_steps(
   config: Config, sizes: Sizes, plan: StatePlan, mesh: AbstractMesh
 ) -> dict[str, int]:
-  """Returns the exact sizes of the arrays that a device holds before a step.
-
-  Returns:
-    Name of the arrays -> bytes.
-  """
+  """Returns the exact bytes, by name, of what a device holds before a step."""
   state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
   weighted = not config.train.label_weights.even
@@ -256,8 +229,8 @@ def _pass_bytes(
 ) -> int:
   """Returns the bytes that a pass over the labels of a one-vs-all head needs.
 
-  The pass needs memory for the features, the gold labels, and a chunk of labels
-  with the gradients of the chunk. For any other head, the result is 0.
+  They hold the features, the gold labels, and a chunk of labels with its
+  gradients. For any other head, the result is 0.
   """
   if not _is_one_vs_all(config):
     return 0
@@ -309,29 +282,20 @@ def _sent(
 
 
 def _is_one_vs_all(config: Config) -> bool:
-  """Returns whether label rows are divided over all devices.
-
-  If so, the label rows of each device score all documents.
-  """
+  """Returns whether the label rows of each device score all documents."""
   return config.model.head.on_all_devices
 
 
 def _label_shards(config: Config, mesh: AbstractMesh) -> int:
-  """Returns the number of parts into which label rows are divided."""
   return mesh.size if _is_one_vs_all(config) else mesh.shape[LABEL]
 
 
 def _operand_bytes(config: Config) -> int:
-  """Returns how many bytes a number takes in an operand of a matrix product."""
   return jnp.dtype(config.train.compute_dtype.value).itemsize
 
 
 def on_device(tree: Any) -> int:
-  """Returns how many bytes one device needs for its part of the arrays.
-
-  Args:
-    tree: abstract arrays with shardings.
-  """
+  """Returns the bytes of one device's part of sharded abstract arrays."""
   return sum(
     math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
     for leaf in jax.tree.leaves(tree)
@@ -372,13 +336,7 @@ def planned_state(
   sizes: Sizes,
   mesh: Mesh | AbstractMesh,
 ) -> StatePlan:
-  """Returns the abstract training state of a run, without reading its corpus.
-
-  Args:
-    config: the config of the run.
-    sizes: the sizes of the run.
-    mesh: the mesh over which the state is divided.
-  """
+  """Returns a run's abstract training state, without reading its corpus."""
   train = config.train
   # The frequent labels are assumed to be spread evenly over all labels.
   counts = np.zeros(sizes.labels, np.int8)
@@ -406,18 +364,10 @@ def planned_state(
 def traced_step(
   config: Config, sizes: Sizes, shape: BatchShape, mesh: AbstractMesh
 ) -> tuple[StatePlan, jax.stages.Traced]:
-  """Traces the work of one device in a step on a mesh.
+  """Traces what one device of a mesh does in a step.
 
-  The trace uses a mesh that has only one device of this machine.
-
-  Args:
-    config: the config of the run.
-    sizes: the sizes of the run.
-    shape: the shape of a batch over all devices.
-    mesh: the mesh of the run.
-
-  Returns:
-    The state of the single device, and the traced step.
+  The shape is that of a batch over all devices. The trace, and the returned
+  state, use a mesh that has only one device of this machine.
   """
   data, shards = mesh.shape[DATA], _label_shards(config, mesh)
   train, micro = config.train, config.train.accumulate
@@ -477,13 +427,7 @@ def _part_of(hierarchy: Hierarchy, n_labels: int) -> Hierarchy:
 def batch_of(
   config: Config, shape: BatchShape, mesh: Mesh | AbstractMesh
 ) -> TokenBatch:
-  """Returns an abstract batch whose documents are divided over the data axis.
-
-  Args:
-    config: the config of the run.
-    shape: the sizes of the batch.
-    mesh: the mesh.
-  """
+  """Returns an abstract batch, with documents divided over the data axis."""
   zones = (shape.zones,) if shape.zones else ()
   count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
   shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}

@@ -69,15 +69,10 @@ _UNFUSED = _WHOLE | _IN_PLACE.keys()
 def program_cost(
   program: jex.ClosedJaxpr, donated: slice = slice(0)
 ) -> ProgramCost:
-  """Estimates the cost of a traced program.
+  """Estimates the cost of a traced program (jax.stages.Traced.jaxpr).
 
-  Args:
-    program: the program, as in jax.stages.Traced.jaxpr. For a loop of unknown
-      length, one iteration is counted.
-    donated: the arguments that the program is allowed to overwrite.
-
-  Returns:
-    The cost. Its field `held` does not include the bytes of arguments.
+  The program may overwrite its `donated` arguments. Of a loop of unknown
+  length, one iteration is counted. The field `held` leaves out the arguments.
   """
   jaxpr = program.jaxpr
   values = {var: _Value(var.aval) for var in [*jaxpr.invars, *jaxpr.constvars]}
@@ -125,11 +120,9 @@ def program_cost(
 
 
 def _flatten(jaxpr: jex.Jaxpr, values: dict[Any, _Value]) -> Iterator[_Step]:
-  """Yields all operations in order, including operations of called functions.
+  """Yields all operations in order, also those of called functions.
 
-  Args:
-    jaxpr: the program.
-    values: variable -> value; the variables of the program are added in place.
+  The values of the program's variables are added to `values`.
   """
   by_platform = set()
   for eqn in jaxpr.eqns:
@@ -157,12 +150,10 @@ def _flatten(jaxpr: jex.Jaxpr, values: dict[Any, _Value]) -> Iterator[_Step]:
 
 
 def _value_of(values: dict[Any, _Value], var: Any) -> _Value:
-  """Returns the value of a variable or of a literal."""
   return _Value(var.aval) if isinstance(var, jex.Literal) else values[var]
 
 
 def _name(eqn: jex.JaxprEqn) -> str:
-  """Returns the name of an operation."""
   return eqn.primitive.name
 
 
@@ -177,10 +168,7 @@ def _is_fused(eqn: jex.JaxprEqn) -> bool:
 
 
 def _in_memory(steps: list[_Step]) -> set[_Value]:
-  """Returns the values that are stored in memory.
-
-  All other values are fused into the operations that read them.
-  """
+  """Returns the values that are stored; others are fused into their readers."""
   stored, readers = set(), {}
   for _, inputs, _ in steps:
     for value in set(inputs):
@@ -196,12 +184,10 @@ def _in_memory(steps: list[_Step]) -> set[_Value]:
 
 
 def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
-  """Returns the bytes that an operation must read and write.
+  """Returns the bytes that an operation, without loop bodies, reads and writes.
 
-  Bytes that the body of a loop moves are not included. This function assumes
-  that a sum is computed together with its operands, that a slice is read in
-  place, and that a result that updates an array is written directly into this
-  array.
+  A sum is assumed to be computed together with its operands, a slice to be read
+  in place, and a result that updates an array to be written into this array.
   """
   (eqn, inputs, outputs), name = step, _name(step[0])
   written = sum(value.bytes for value in outputs if value in arrays)
@@ -218,10 +204,7 @@ def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
 
 
 def _inner_cost(eqn: jex.JaxprEqn) -> ProgramCost:
-  """Returns the cost of the body of a loop or branch, or of a product.
-
-  For any other operation, the result is 0.
-  """
+  """Returns the cost of a loop's or branch's body, or of a product; else 0."""
   params = eqn.params
   match _name(eqn):
     case 'scan':

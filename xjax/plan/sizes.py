@@ -61,7 +61,6 @@ class Sizes:
 
   @property
   def longest(self) -> BatchShape:
-    """Returns the shape of the largest batch."""
     return max(
       self.steps,
       key=lambda shape: (
@@ -74,16 +73,11 @@ class Sizes:
 def corpus_sizes(
   config: Config, corpus: Corpus | None = None, clusters: int | None = None
 ) -> Sizes:
-  """Returns the sizes of a run.
+  """Returns the sizes of a run, whose corpus is read if it is not given.
 
-  Args:
-    config: the config of the run.
-    corpus: its corpus; with None, the corpus is read.
-    clusters: largest number of clusters of labels that the model ranks; None if
-      it ranks labels. A document may have fewer gold clusters than gold labels.
-
-  Raises:
-    ConfigError, DataError: as in run.fit.fit.
+  `clusters` is the largest number of clusters of labels that the model ranks,
+  or None if it ranks labels. A document may have fewer gold clusters than
+  labels.
   """
   if corpus is None:
     leave_out = config.eval.leave_out
@@ -133,12 +127,6 @@ def assumed_sizes(
   """Returns sizes without reading a corpus.
 
   Every document is assumed to have the largest length that the config allows.
-
-  Args:
-    config: the config of the run.
-    labels: number of labels.
-    documents: number of training documents.
-    clusters: as in corpus_sizes.
 
   Raises:
     ConfigError: documents have zones, whose number is unknown.

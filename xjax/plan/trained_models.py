@@ -10,22 +10,12 @@ from xjax.plan.sizes import Sizes
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-  """Describes a model that a run trains: its own model, or that of a stage.
+  """Describes a model that a run trains: its own model, or that of a stage."""
 
-  Attributes:
-    config: the config of the model's own run.
-    folder: the folder of the model in the workdir of the run, such as
-      stages/encoder; '' for the run's own model.
-    path: the path of the stage in the config of the run, such as
-      model.vectors.stage; '' for models that have the settings of the run.
-    clusters: the largest number of clusters that the model ranks; None if it
-      ranks labels.
-  """
-
-  config: Config
-  folder: str = ''
-  path: str = ''
-  clusters: int | None = None
+  config: Config  # of the model's own run
+  folder: str = ''  # in the run's workdir, such as stages/encoder
+  path: str = ''  # in the run's config, such as model.vectors.stage
+  clusters: int | None = None  # at most as many are ranked; None: labels
 
   @property
   def planned(self) -> bool:
@@ -33,11 +23,7 @@ class TrainedModel:
     return self.config.model.has_steps
 
   def title(self, sizes: Sizes | None = None) -> str:
-    """Returns a line that says which model this is.
-
-    Args:
-      sizes: the sizes of the model; None if it is not planned.
-    """
+    """Returns a line that says which model this is; no sizes if not planned."""
     name = f'{self.folder or "model of the run"}: '
     name += type(self.config.model).__name__
     if sizes is None:
@@ -49,7 +35,6 @@ class TrainedModel:
     return f'{name}, which scores {n} {what}'
 
   def and_stages(self) -> Iterator['TrainedModel']:
-    """Yields the models of all stages of this model, then this model."""
     for stage in self.config.model.trained_stages(self.config):
       model = TrainedModel(
         stage.config,
@@ -68,11 +53,7 @@ def _joined(separator: str, *parts: str) -> str:
 def trained_models(config: Config) -> list[TrainedModel]:
   """Returns the models that a run trains, in the order of training.
 
-  Args:
-    config: the config of the run.
-
-  Raises:
-    ConfigError: no model is trained in steps.
+  ConfigError is raised if no model is trained in steps.
   """
   models = list(TrainedModel(config).and_stages())
   if not any(model.planned for model in models):

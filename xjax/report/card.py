@@ -47,20 +47,11 @@ _WIDE = 1.96  # a 95 % interval has this many standard errors on each side
 def write_card(
   result: FitResult, command: Sequence[str] = ()
 ) -> pathlib.Path | None:
-  """Writes the model card of a finished run.
+  """Writes the model card of a finished run, and returns its path.
 
-  A README.md that xjax did not write is kept, and the log says so.
-
-  Args:
-    result: the run.
-    command: words of the command that started the run; () if it is not known.
-
-  Returns:
-    The path of the card; None if another README.md is kept.
-
-  Raises:
-    DataError: config.json or predictions.npz is missing or damaged.
-    WriteError: the file cannot be written.
+  A README.md that xjax did not write is kept: the log says so, and the result
+  is None. `command` has the words that started the run; () if they are not
+  known.
   """
   path = result.workdir / CARD
   if (path.exists() or path.is_symlink()) and not is_card(path):
@@ -85,10 +76,7 @@ def is_card(path: pathlib.Path) -> bool:
 
 
 def card_text(result: FitResult, command: Sequence[str] = ()) -> str:
-  """Returns the model card of a finished run, as Markdown.
-
-  The arguments are those of write_card.
-  """
+  """Returns the model card of a finished run, as Markdown."""
   config = load_config(Workdir.at(result.workdir).config)
   sections = {
     'Use': _use(result, config),
@@ -114,7 +102,6 @@ def _article(noun: str) -> str:
 
 
 def _date(result: FitResult) -> str:
-  """Returns the date on which the run was finished, in UTC."""
   record = RunRecord.read(Workdir.at(result.workdir))
   return (record and record.finished or _now())[:10]
 
@@ -209,10 +196,9 @@ def _metrics(result: FitResult) -> Iterator[str]:
 
 
 def _intervals(result: FitResult, name: str) -> dict[str, tuple[float, float]]:
-  """Returns intervals of the metrics of the slice `all` of a split.
+  """Returns intervals of a split's metrics in the slice `all`.
 
-  If the metrics have intervals, these are returned. Otherwise the intervals of
-  means over documents are computed from standard errors.
+  Without saved intervals, those of means over documents are computed.
   """
   metrics = result.metrics[name]
   saved = metrics.get(INTERVALS, {}).get(PROTOCOL, {}).get(ALL)
@@ -227,13 +213,9 @@ def document_intervals(
 ) -> dict[str, tuple[float, float]]:
   """Computes 95 % intervals of means over documents, by standard errors.
 
-  Args:
-    predictions: the predictions, with gold.
-    metrics: their metrics. A metric that is defined in another way than here
-      gets no interval; nor does a metric with the same value for all documents.
-
-  Returns:
-    Metric -> lowest and highest value.
+  The predictions have gold. A metric that `metrics` defines in another way than
+  here gets no interval; nor does a metric with the same value for all
+  documents.
   """
   values = metrics[PROTOCOL][ALL]
   gold = predictions.gold
@@ -308,7 +290,6 @@ def _fields(part: ConfigPart, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(value: Any) -> str:
-  """Marks a text, or the JSON of a value, as code."""
   text = value
   if not isinstance(value, str):
     text = json.dumps(to_json(value), ensure_ascii=False)

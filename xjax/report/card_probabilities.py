@@ -37,12 +37,6 @@ def probability_blocks(result: FitResult) -> Iterator[str]:
   """Yields paragraphs and a table, as Markdown.
 
   They say how good the probabilities are, and what the tuned threshold does.
-
-  Args:
-    result: the run.
-
-  Raises:
-    DataError: predictions.npz is missing or damaged.
   """
   calibration = result.calibration
   if calibration is None or calibration.method is Method.NONE:
@@ -81,7 +75,6 @@ def probability_blocks(result: FitResult) -> Iterator[str]:
 def _diagram(
   predictions: Predictions, name: str, calibration: Calibration | None
 ) -> Reliability | None:
-  """Returns how often the labels of each band of probability are right."""
   method = Method.NONE if calibration is None else calibration.method
   shown_NK = judged_probabilities(predictions, name, method, calibration)
   if shown_NK is None:
@@ -121,7 +114,6 @@ def _band_rows(
 
 
 def _tuned(result: FitResult, predictions: Predictions) -> Iterator[str]:
-  """Yields what `--threshold=tuned` does."""
   metrics = result.metrics[DEV][PROTOCOL][ALL]
   threshold = metrics.get('threshold-tuned')
   value = metrics.get('micro-F1-tuned')

@@ -46,21 +46,13 @@ class SeedEstimate:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
-  """Holds a comparison: its systems, its settings and its results.
+  """Holds a comparison: its systems, its settings and its results."""
 
-  Attributes:
-    groups: the systems; the first system is the baseline.
-    tested: name of a system -> the run that was tested.
-    plan: the metrics, slices and tests that were requested.
-    comparison: the results.
-    seeds: means and standard errors for the systems with several runs.
-  """
-
-  groups: Sequence[Group]
-  tested: Mapping[str, JudgedRun]
+  groups: Sequence[Group]  # the first system is the baseline
+  tested: Mapping[str, JudgedRun]  # system -> the run that was tested
   plan: ComparisonPlan
   comparison: Comparison
-  seeds: Sequence[SeedEstimate]
+  seeds: Sequence[SeedEstimate]  # of systems with several runs
 
 
 def compare_runs(
@@ -80,13 +72,9 @@ def compare_runs(
     arguments: paths of workdirs, of evaluation folders or of prediction files.
     plan: what to compare; if plan.propensity is empty, the propensity of the
       first config is used.
-    split: split of the workdirs; if '', it is chosen as in sources.read_runs.
-    names: as in sources.read_runs.
-    files: as in sources.read_runs.
+    split: split of the workdirs; if '', the first split that all have.
 
   Raises:
-    ConfigError: there are fewer than two systems, a name occurs twice, or a
-      metric is unknown.
     DataError: the systems differ in documents, labels, gold or training
       counts, or a file has faults.
   """
@@ -128,17 +116,9 @@ def best_by_tests(
 ) -> dict[str, dict[str, str]]:
   """Finds the systems that are significantly better than all others.
 
-  As in compare_runs, the run of a system that is best on dev is tested.
-
-  Args:
-    groups: judged systems with the same documents.
-    metrics: names of metrics.
-    protocol: protocol of the metrics.
-
-  Returns:
-    Slice -> metric -> name of a system, as in comparison.best_systems. The
-    result is {} if there is one system, if the systems differ in their labels,
-    or if the protocol is not that of xjax: then nothing can be tested.
+  The groups have the same documents; of each, the run that is best on dev is
+  tested. The result is slice -> metric -> system. It is {} if nothing can be
+  tested (see why_not_tested) or if there is one system.
   """
   runs = [run for group in groups for run in group.runs]
   known = [m for m in metrics if kind_of(m) in XJAX.simple_kinds]
@@ -161,12 +141,7 @@ def best_by_tests(
 
 
 def why_not_tested(groups: Sequence[Group], protocol: str) -> str:
-  """Returns why best_by_tests cannot test the systems; '' if it can.
-
-  Args:
-    groups: judged systems with the same documents.
-    protocol: protocol of the metrics.
-  """
+  """Returns why best_by_tests cannot test the systems; '' if it can."""
   if protocol != PROTOCOL:
     return f'only values under the protocol {PROTOCOL} can be tested'
   try:
@@ -177,12 +152,7 @@ def why_not_tested(groups: Sequence[Group], protocol: str) -> str:
 
 
 def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
-  """Returns the criteria by which all runs are judged.
-
-  Args:
-    runs: the runs, which have the same labels.
-    plan: what to compare.
-  """
+  """Returns the criteria by which all runs, of the same labels, are judged."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
   criteria = plan.request().criteria(runs[0].predictions, weights_L, described)
@@ -199,18 +169,15 @@ def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
 
 
 def first_hierarchy(runs: Sequence[JudgedRun]) -> Hierarchy | None:
-  """Returns the hierarchy of the first run that has one.
-
-  A run that an older version of xjax has judged has no hierarchy.
-  """
+  """Returns the hierarchy of the first run that has one; old runs have none."""
   return next(filter(None, map(_own_hierarchy, runs)), None)
 
 
 def other_hierarchies(runs: Sequence[JudgedRun]) -> list[str]:
-  """Returns the names of the runs whose labels have other ancestors.
+  """Returns the names of runs whose labels have other ancestors.
 
-  The runs are compared with the first run that has a hierarchy. Runs without a
-  hierarchy are judged by that one, so they are not named.
+  The runs are compared with the first run that has a hierarchy. Runs without
+  one are judged by it, so they are not named.
   """
   first = first_hierarchy(runs)
   if first is None:
@@ -225,16 +192,11 @@ def other_hierarchies(runs: Sequence[JudgedRun]) -> list[str]:
 
 
 def _own_hierarchy(run: JudgedRun) -> Hierarchy | None:
-  """Returns the hierarchy by which a run was judged; None if there is none."""
   return run.criteria.hierarchy or run.predictions.hierarchy
 
 
 def check_same_labels(runs: Sequence[JudgedRun]) -> None:
-  """Checks that all runs have the same labels and training counts.
-
-  Raises:
-    DataError: two runs differ; the message says which runs differ, and how.
-  """
+  """Raises DataError if two runs differ in their labels or training counts."""
   first, *others = runs
   ours = first.predictions
   for run in others:
@@ -257,11 +219,9 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
 
 
 def best_on_dev(group: Group) -> JudgedRun:
-  """Returns the best run of a system on dev.
+  """Returns the first run with the best dev value of train.best_metric.
 
-  The best run has the highest dev value of the config's train.best_metric. If
-  several runs have this value, the first of them is returned. If any run has no
-  dev value, the first run of the system is returned.
+  If any run has no dev value, the first run of the system is returned.
   """
   values = [_dev_value(run) for run in group.runs]
   if None in values:
@@ -299,10 +259,7 @@ def reorder_documents(
 
 
 def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:
-  """Returns means and standard errors of a system's metrics over its runs.
-
-  For a system with a single run, the list is empty.
-  """
+  """Returns means and standard errors over a system's runs; [] for one run."""
   if len(group.runs) < 2:
     return []
   criteria = criteria_of(group.runs, plan)

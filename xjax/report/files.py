@@ -16,18 +16,10 @@ def save_report(
   latex: str = '',
   latex_decimals: int = 1,
 ) -> list[str]:
-  """Writes a report and returns the paths of its files.
+  """Writes a report and returns the paths of its files; '' leaves a file out.
 
-  Args:
-    page: the report.
-    html: path of the HTML file.
-    markdown: path of a file with the tables as Markdown; '' for no such file.
-    latex: path of a file with the table of results as LaTeX, with values times
-      100; '' for no such file.
-    latex_decimals: number of decimals of these values.
-
-  Raises:
-    WriteError: a file cannot be written.
+  The Markdown file has the tables. The LaTeX file has the table of results,
+  with values times 100 and `latex_decimals` decimals.
   """
   texts = {html: render_html(page)}
   if markdown:

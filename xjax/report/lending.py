@@ -23,15 +23,9 @@ def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
   - Documents and labels without ids get the ids of the lender's rows and
     columns.
   - Labels are put in the order of the lender's labels.
-  - A file without gold gets the lender's gold.
-  - A file without training counts gets the lender's training counts.
-  - A file without parents of labels gets the lender's hierarchy.
+  - A file without gold, training counts or parents of labels gets the lender's.
 
-  Args:
-    runs: the systems to compare.
-
-  Returns:
-    The same systems in the same order; workdirs are unchanged.
+  The order of the systems stays, and workdirs are unchanged.
 
   Raises:
     DataError: no system has gold; the lender has no gold for a document; or the
@@ -106,11 +100,7 @@ def _remark(run: JudgedRun, lender: JudgedRun, completed: Predictions) -> str:
 
 
 def _without_ids(*systems: tuple) -> str:
-  """Returns a clause that names the systems that have only row numbers as ids.
-
-  Args:
-    systems: for each system, its name and one or more sequences of ids.
-  """
+  """Names the systems, each (name, *sequences of ids), without real ids."""
   names = [name for name, *ids in systems if any(map(are_numbers, ids))]
   return f'{" and ".join(names)} {"have" if len(names) > 1 else "has"} no ids'
 
@@ -118,7 +108,6 @@ def _without_ids(*systems: tuple) -> str:
 def _by_label(
   weights_L: np.ndarray, run: JudgedRun, labels: Sequence[str]
 ) -> np.ndarray:
-  """Returns the weights of a run's labels in the order of `labels`."""
   if len(labels) != len(weights_L):
     raise DataError(
       f'--inv_prop: {len(weights_L)} weights, but {run.path} is compared on '
@@ -153,10 +142,7 @@ def _take_doc_ids(
 def _take_labels(
   ours: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Gives the labels of a run the ids and the order of the lender's labels.
-
-  Labels are matched by id if possible, else by column.
-  """
+  """Gives a run the lender's label ids and order, by id or else by column."""
   our_ids, their_ids = tuple(ours.labels), tuple(theirs.labels)
   if our_ids == their_ids:
     return ours
@@ -183,7 +169,6 @@ def _take_labels(
 def _join_labels(
   first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, ...]:
-  """Returns the labels of `first`, then the labels that only `second` has."""
   return tuple(dict.fromkeys((*first, *second)))
 
 
@@ -230,10 +215,9 @@ def _sort_rows(gold: Ragged, places: np.ndarray) -> Ragged:
 def _take_gold(
   predictions: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Adds the lender's gold labels for the documents of a run.
+  """Adds the lender's gold labels for the documents of a run, matched by id.
 
-  Documents are matched by id. The label list also gets the labels that only the
-  lender has.
+  The label list also gets the labels that only the lender has.
   """
   row_of = {id_: row for row, id_ in enumerate(theirs.doc_ids)}
   missing_id = next(

@@ -28,28 +28,19 @@ _OTHER_PROPENSITIES = (
 def judge_runs(
   runs: Sequence[JudgedRun], request: JudgeRequest
 ) -> list[JudgedRun]:
-  """Gives all runs metrics that use the same propensities.
+  """Gives runs of the same documents metrics that use the same propensities.
 
   The propensities are taken from `request`. If the request has no propensities,
   they are taken from the first run whose config has propensities.
 
   - A run without metrics is judged.
   - If the request has criteria other than replicates and a seed, all runs are
-    judged.
+    judged. Without requested cut-offs a run keeps its own; a run that was not
+    judged takes those of the first judged run.
   - Otherwise a run keeps its saved metrics, with one exception. If there are
     several runs, and this run was judged with other propensities, its metrics
-    that depend on propensities are computed again.
-
-  Args:
-    runs: runs of the same documents.
-    request: criteria to judge by; JudgeRequest() has no criteria.
-      - If the request has replicates, intervals are added to metrics that have
-        no interval.
-      - If the request has no cut-offs, a judged run keeps its cut-offs. A run
-        that was not judged takes the cut-offs of the first judged run.
-
-  Returns:
-    The same runs, each with metrics.
+    that depend on propensities are computed again. Replicates add intervals to
+    metrics that have none.
 
   Raises:
     ConfigError: the request needs files or options that are missing.
@@ -76,10 +67,9 @@ def judge_runs(
 
 
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
-  """Returns the parameters A and B of the runs' propensity formula.
+  """Returns A and B of the propensity formula, from the first config with them.
 
-  A and B are from the first config that has them. If no config has them,
-  PROPENSITY is returned.
+  If no config has them, PROPENSITY is returned.
   """
   return next(filter(None, map(_config_propensity, runs)), PROPENSITY)
 
@@ -92,9 +82,8 @@ def _config_propensity(run: JudgedRun) -> tuple[float, ...]:
 def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   """Gives all runs the label weights of the first run with weights from a file.
 
-  Returns:
-    float64 [L] for each run; the weights are matched by label id. The values
-    are None if no run has weights from a file.
+  The result is float64 [L] per run, matched by label id, or None for each if no
+  run has such weights.
 
   Raises:
     DataError: a label has no weight.
@@ -131,9 +120,8 @@ def _criteria(
 ) -> Criteria:
   """Returns the requested criteria.
 
-  If no cut-offs are requested, the cut-offs of the run's metrics are used. If
-  the metrics have no cut-offs either, the cut-offs of `usual` are used. If no
-  propensities are requested, the propensities of `usual` are used.
+  Cut-offs that are not requested are those of the run's metrics, else of
+  `usual`. Propensities that are not requested are those of `usual`.
   """
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
@@ -148,7 +136,6 @@ def _cut_offs(run: JudgedRun) -> tuple[int, ...]:
 
 
 def _threshold(run: JudgedRun) -> float | None:
-  """Returns the threshold of the tuned metrics, if the run has them."""
   for protocol in protocols(run.metrics):
     threshold = run.metrics[protocol].get(ALL, {}).get('threshold-tuned')
     if threshold is not None:
@@ -199,9 +186,8 @@ def _slices(run: JudgedRun) -> list[str]:
 def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
   """Returns whether a run's metrics use the propensities of `criteria`.
 
-  The propensities of the run are read from its config. If there is no config,
-  the metrics that depend on propensities are computed by `criteria` and
-  compared with the saved metrics.
+  The propensities of the run are read from its config. Without a config, the
+  metrics that depend on them are computed and compared with the saved ones.
   """
   if propensity := _config_propensity(run):
     return (
@@ -252,11 +238,7 @@ def _unknown_remark(run: JudgedRun) -> str:
 
 
 def _replace_weighed(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
-  """Returns the metrics of a run with new propensities.
-
-  Metrics that depend on propensities are computed by `criteria`. All other
-  metrics are kept.
-  """
+  """Returns a run's metrics; those that depend on propensities are new."""
   rejudged, metrics = (
     _judge_weighed(run, criteria),
     copy.deepcopy(dict(run.metrics)),

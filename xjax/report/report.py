@@ -93,17 +93,13 @@ def report(
   Args:
     arguments: paths of workdirs, folders of evaluations or prediction files.
     command: command line, which is shown as it was typed.
-    split: split of the workdirs; if '', it is chosen as in sources.read_runs.
-    names: names of the systems; if (), they are chosen as in sources.read_runs.
+    split: split of the workdirs; if '', the first split that all have.
+    names: names of the systems; if (), those of the folders or files.
     dataset: dataset whose published numbers are shown; if '', the dataset that
       the config of a run names.
-    files: as in sources.read_runs.
-    request: as in rejudging.judge_runs.
     metrics: metrics of the table of results; if (), the usual metrics.
 
   Raises:
-    ConfigError: a name occurs twice, or a split, dataset or metric does not
-      exist.
     DataError: a path is not a workdir, an evaluation or a prediction file; no
       system has gold; or the systems were judged on different documents.
   """
@@ -127,14 +123,7 @@ def build_page(
   dataset: str,
   metrics: Sequence[str] = (),
 ) -> Page:
-  """Builds the page of the given systems.
-
-  Args:
-    groups: systems with different names, judged on the same documents.
-    command: command line, which is shown as it was typed.
-    dataset: dataset whose published numbers are shown; '' if it is unknown.
-    metrics: as in report.
-  """
+  """Builds the page of systems that were judged on the same documents."""
   colours = system_colours([group.name for group in groups])
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
@@ -189,7 +178,6 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
 
 
 def _recalls(groups: Sequence[Group]) -> list[str]:
-  """Returns sentences on the gold labels that the steps of searches keep."""
   return [
     f'Gold labels that the search of {group.name} keeps, {line}.'
     for group in groups
@@ -198,7 +186,6 @@ def _recalls(groups: Sequence[Group]) -> list[str]:
 
 
 def _propensities(groups: Sequence[Group]) -> list[str]:
-  """Returns sentences on the label weights and on recomputed metrics."""
   first = groups[0].first
   a, b = first.criteria.propensity
   remarks = [run.remark for group in groups for run in group.runs if run.remark]
@@ -223,13 +210,11 @@ def _system_row(group: Group) -> tuple[str, ...]:
 
 
 def _short(path: pathlib.Path) -> pathlib.Path:
-  """Shortens a path inside the current folder to a relative path."""
   cwd = pathlib.Path.cwd()
   return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
 
 def _costs(groups: Sequence[Group]) -> list[Block]:
-  """Returns the costs of the systems, and the differences of their configs."""
   blocks: list[Block] = []
   if any(run.record for group in groups for run in group.runs):
     blocks.append(cost_table(groups))
@@ -400,10 +385,7 @@ def _published(
 
 
 def _other_size(dataset: str, groups: Sequence[Group]) -> str:
-  """Returns a warning, which is also logged, if the labels are too few or many.
-
-  The function returns '' if the number of labels fits the dataset.
-  """
+  """Returns, and logs, a warning if the labels are too few or many; else ''."""
   n, size = len(groups[0].first.predictions.labels), label_count(dataset)
   if size is None or abs(n - size) <= _ROUNDING * size:
     return ''

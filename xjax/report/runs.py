@@ -35,48 +35,30 @@ _BY_POSITION = (
 class JudgedRun:
   """Holds the predictions of one system for a split, and their metrics.
 
-  Attributes:
-    name: name of the system.
-    path: the workdir, folder or file that was read.
-    split: split of a workdir, or name of an evaluation's folder in a workdir;
-      '' for a file, whose split is unknown.
-    config: the content of config.json; None if no workdir was read.
-    metrics: the content of metrics.json; {} if the run is not judged yet.
-    predictions: predictions with gold.
-    labels: labels with names and parents; () if no workdir was read.
-    concepts: other concepts of the taxonomy; () if no workdir was read.
-    history: records of metrics.jsonl.
-    calibration: calibration of the scores; None for uncalibrated scores.
-    weights_L: float64 [L], inverse propensities from a file; None if inverse
-      propensities are computed by the formula.
-    criteria: criteria of the metrics, as far as known; set by judge_runs.
-    remark: note for readers on how the run was judged; '' for none.
-    record: what the run has cost; None for a file, or if it was not recorded.
+  The inverse propensities weights_L are from a file; None means the formula.
   """
 
   name: str
-  path: pathlib.Path
-  split: str
-  config: Mapping[str, Any] | None
-  metrics: Mapping[str, Any]
-  predictions: Predictions
-  labels: Sequence[Label] = ()
-  concepts: Sequence[Label] = ()
-  history: Sequence[Mapping[str, Any]] = ()
-  calibration: Calibration | None = None
-  weights_L: np.ndarray | None = None
-  criteria: Criteria = Criteria()
-  remark: str = ''
-  record: RunRecord | None = None
+  path: pathlib.Path  # the workdir, folder or file that was read
+  split: str  # '' for a file; else the name of a folder in eval/
+  config: Mapping[str, Any] | None  # of config.json; only of a workdir
+  metrics: Mapping[str, Any]  # of metrics.json; {} if not judged yet
+  predictions: Predictions  # with gold
+  labels: Sequence[Label] = ()  # with names and parents; only of a workdir
+  concepts: Sequence[Label] = ()  # others of the taxonomy; of a workdir
+  history: Sequence[Mapping[str, Any]] = ()  # of metrics.jsonl
+  calibration: Calibration | None = None  # of the scores
+  weights_L: np.ndarray | None = None  # float64 [L]
+  criteria: Criteria = Criteria()  # as far as known; set by judge_runs
+  remark: str = ''  # for readers, on how the run was judged
+  record: RunRecord | None = None  # what the run has cost, if recorded
 
   def shown_probabilities(self) -> np.ndarray | None:
     """Returns the probabilities by which the run's calibration is judged.
 
-    On dev, they are from calibrations that did not see the documents.
-
-    Returns:
-      float64 [N, K], for the entries in the lists of the slice `all`; None if
-      the scores are margins without a calibration.
+    They are [N, K], for the lists of the slice `all`. On dev, they are from
+    calibrations that did not see the documents. None stands for margins without
+    a calibration.
     """
     calibration = self.calibration
     method = calibration.method if calibration else Method.NONE
@@ -124,16 +106,10 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """Holds the mean of a number over several runs, and its standard error.
+  """Holds the mean of a number over n runs, and its standard error."""
 
-  Attributes:
-    mean: mean over the runs; None if a run has no value.
-    error: standard error of the mean (ddof 1); None for fewer than 2 runs.
-    n: number of runs.
-  """
-
-  mean: float | int | None
-  error: float | None
+  mean: float | int | None  # None if a run has no value
+  error: float | None  # ddof 1; None for fewer than 2 runs
   n: int
 
   @property
@@ -179,10 +155,7 @@ def _group_name(runs: Sequence[JudgedRun]) -> str:
 
 
 def estimate(values: Sequence[float | int | None]) -> Estimate:
-  """Returns the mean and the standard error s / sqrt(n).
-
-  The standard deviation s has the denominator n - 1.
-  """
+  """Returns the mean and the standard error s / sqrt(n), with s of ddof 1."""
   n = len(values)
   if not n or None in values:
     return Estimate(None, None, n)
@@ -209,11 +182,7 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def check_values(metrics: Mapping[str, Any]) -> None:
-  """Checks that the values of a metrics.json have the types that xjax writes.
-
-  Raises:
-    TypeError: a value is not a number, or a note is not a text.
-  """
+  """Raises TypeError unless a metrics.json has the types that xjax writes."""
   for protocol, name, metric, value in every_metric(metrics):
     if not isinstance(value, int | float | None):
       raise TypeError(f'{protocol}, {name}, {metric}: {value!r}')
@@ -224,11 +193,7 @@ def check_values(metrics: Mapping[str, Any]) -> None:
 
 
 def common_protocol(runs: Sequence[JudgedRun]) -> str:
-  """Returns a protocol by which all runs were judged; 'xjax' if possible.
-
-  Raises:
-    DataError: no protocol is common to all runs.
-  """
+  """Returns a protocol by which all runs were judged; 'xjax' if possible."""
   first, *others = (protocols(run.metrics) for run in runs)
   common = [name for name in first if all(name in o for o in others)]
   if not common:
@@ -243,11 +208,7 @@ def common_protocol(runs: Sequence[JudgedRun]) -> str:
 def group_metrics(
   group: Group, protocol: str
 ) -> dict[str, dict[str, Estimate]]:
-  """Returns the estimates of a group's metrics under a protocol.
-
-  Returns:
-    Slice -> metric -> estimate, in the order of the first run.
-  """
+  """Returns a group's slice -> metric -> estimate, in the first run's order."""
   tables = [run.metrics.get(protocol, {}) for run in group.runs]
   return {
     name: {
@@ -259,14 +220,10 @@ def group_metrics(
 
 
 def check_same_documents(runs: Sequence[JudgedRun]) -> None:
-  """Checks that all runs have the same documents with the same gold.
+  """Raises DataError if two runs differ in their documents or their gold.
 
   The documents may be in different orders. Labels that are never gold are
   ignored.
-
-  Raises:
-    DataError: two runs differ; the message contains the names of both runs and
-      the id of a document.
   """
   first = runs[0]
   others = [run for run in runs[1:] if not _same(first, run)]
@@ -318,12 +275,7 @@ def _gold_of(predictions: Predictions) -> dict[str, frozenset[str]]:
 
 
 def check_names(groups: Sequence[Group]) -> None:
-  """Checks that systems have different names.
-
-  Raises:
-    ConfigError: two systems have the same name; the message contains both
-      paths.
-  """
+  """Raises ConfigError if two systems have the same name."""
   seen: dict[str, Group] = {}
   for group in groups:
     if group.name in seen:

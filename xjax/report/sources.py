@@ -49,6 +49,9 @@ def read_runs(
 ) -> list[JudgedRun]:
   """Reads workdirs, folders of an evaluation, and files of predictions.
 
+  Labels that are left out of judging are not among the labels of the
+  predictions.
+
   Args:
     arguments: paths of workdirs, folders of evaluations or prediction files.
     split: split of the workdirs; if '', the first split of SPLITS that all
@@ -58,11 +61,7 @@ def read_runs(
     files: additional files with gold, training labels etc. Their content
       replaces the content of the prediction files. Fields that are still
       missing are taken from another system (see lend).
-    depth: number of labels kept per document of a score file (see read_judged).
-
-  Returns:
-    Runs with gold; a run that was judged also has its saved metrics. Labels
-    that are left out of judging are not among the labels of the predictions.
+    depth: number of labels kept per document of a score file.
 
   Raises:
     ConfigError: there are fewer or more names than arguments, a split does not
@@ -114,7 +113,6 @@ def _share_dropped(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
 
 
 def _check_no_files(files: JudgeFiles) -> None:
-  """Checks that no additional files are given, because workdirs use none."""
   for field in dataclasses.fields(files):
     if getattr(files, field.name) != getattr(OWN, field.name):
       # The flag --labels has another meaning: a file of descriptors.
@@ -136,7 +134,6 @@ def _is_workdir(path: pathlib.Path) -> bool:
 
 
 def _in_workdir(folder: pathlib.Path) -> bool:
-  """Returns whether a folder is an evaluation of a workdir."""
   return folder.parent.name == 'eval' and _is_workdir(folder.parent.parent)
 
 
@@ -157,7 +154,6 @@ def _splits_of(workdir: pathlib.Path) -> str:
 
 
 def _name_of(path: pathlib.Path) -> str:
-  """Returns the name of a run, from the name of its workdir, folder or file."""
   if path.name == PREDICTIONS:
     path = path.parent
   if _in_workdir(path):
@@ -240,7 +236,6 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
 
 
 def _calibration(home: Workdir, step: int | None) -> Calibration | None:
-  """Returns the calibration of a step's checkpoint; None if there is none."""
   if not home.calibration.is_file():
     return None
   calibration = Calibration.load(home.calibration)
@@ -266,7 +261,6 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
 
 
 def _add_metrics(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
-  """Adds the metrics of a file to a run."""
   metrics = read_json(path)
   _check_metrics(metrics, len(run.predictions), path)
   return dataclasses.replace(run, metrics=metrics)

@@ -21,13 +21,7 @@ _RESUMABLE = (75, -signal.SIGTERM)
 
 
 class Attempt:
-  """Starts the runs of a trial, watches the runs, and stores the result.
-
-  The runs are started one after the other.
-
-  Attributes:
-    number: the trial's number.
-  """
+  """Runs a trial, one run (seed) after the other, and stores the result."""
 
   def __init__(
     self,
@@ -37,16 +31,16 @@ class Attempt:
     store: Store,
     launch: Callable[[Place], LocalProcess],
   ) -> None:
-    """Starts the first run of the trial.
+    """Starts the first run.
+
+    After a restart of the sweep some runs may be finished. They are started
+    again all the same, which takes little time.
 
     Args:
       trial: the trial, which the store has started.
-      runs: one run per seed. After a restart of the sweep, some of these runs
-        may be finished already. They are started again, which takes little
-        time.
-      metric: metric on dev, as 'slice/metric', by which trials are compared.
-      store: the store of all trials.
-      launch: function that starts or resumes the training of a run.
+      runs: one run per seed.
+      metric: 'slice/metric' on dev.
+      launch: starts or resumes the training of a run.
     """
     self.number = trial.number
     self._trial = trial
@@ -61,7 +55,6 @@ class Attempt:
       self._process.terminate()
 
   def terminate(self) -> None:
-    """Asks the current run to save and exit."""
     self._process.terminate()
 
   def kill(self) -> None:
@@ -69,17 +62,14 @@ class Attempt:
     self._process.kill()
 
   def has_ended(self) -> bool:
-    """Returns whether the process of the current run has ended."""
     return self._process.poll() is not None
 
   def advance(self) -> bool:
-    """Reports new judgings (evaluations on dev), and handles the end of a run.
+    """Handles what has happened since the last call; returns whether all ended.
 
-    When the current run has ended, this function resumes the run, starts the
-    next run, or stores the result of the trial.
-
-    Returns:
-      Whether the trial has ended.
+    New judgings (evaluations on dev) are reported. A run that was interrupted
+    is resumed. After a finished run, the next one starts or the result is
+    stored.
     """
     code = self._process.poll()
     if not self._values and not self._pruned:
@@ -105,8 +95,8 @@ class Attempt:
   def _report(self) -> None:
     """Reports new judgings, and stops the trial if the store decides so.
 
-    Judgings are reported one by one. So pruning depends only on the values of
-    the judgings, and not on how often this function is called.
+    Judgings are reported one by one, so that pruning depends only on their
+    values, and not on how often this function is called.
     """
     train = self._runs[0].config.train
     last = train.steps
@@ -126,13 +116,7 @@ class Attempt:
         return
 
   def _take_value(self) -> bool:
-    """Records the value of a finished run, and starts the next run.
-
-    After its last run, the trial ends. If a run has no value, the trial fails.
-
-    Returns:
-      Whether the trial has ended.
-    """
+    """Records the value of a finished run; returns whether the trial ended."""
     try:
       value = final_value(self._run.place.workdir, self._metric)
     except DataError as error:
@@ -147,10 +131,7 @@ class Attempt:
 
 
 def _reason(code: int, log: pathlib.Path) -> str:
-  """Returns the exit code of a failed run, and the last error in its log.
-
-  If the log has no error, the last line of the log is returned instead.
-  """
+  """Returns the exit code and the last error (else the last line) of a log."""
   lines = [
     line
     for line in log.read_text('utf-8', errors='replace').splitlines()

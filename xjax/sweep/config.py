@@ -10,19 +10,11 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """Describes a range of numbers.
-
-  If `low` and `high` are integers, all values are integers.
-
-  Attributes:
-    low: the smallest value.
-    high: the largest value.
-    log: whether values are drawn uniformly on a logarithmic scale.
-  """
+  """Describes a range of numbers: of integers if both ends are integers."""
 
   low: float
   high: float
-  log: bool = False
+  log: bool = False  # whether values are drawn on a logarithmic scale
 
 
 # Maps a dotted field, such as 'train.steps', to the values to try, or a range.
@@ -41,25 +33,16 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class Grid(Search):
-  """Tries all combinations of the values; the last field changes fastest.
+  """Tries all combinations of the values; the last field changes fastest."""
 
-  Attributes:
-    space: the values of each field; ranges are not allowed.
-  """
-
-  space: Space
+  space: Space  # without ranges
 
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """Tries a given list of trials.
+  """Tries a given list of trials."""
 
-  Attributes:
-    trials: the values of each trial, by field. A key has the same form as in a
-      Space.
-  """
-
-  trials: tuple[Mapping[str, Any], ...]
+  trials: tuple[Mapping[str, Any], ...]  # keys as in a Space
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +53,10 @@ class Tpe(Search):
   2011).
 
   Attributes:
-    space: the values or the range of each field.
     n_trials: number of trials, including pruned and failed trials. A finished
       sweep continues if it is started again with a larger number.
-    seed: the seed of the draws. With one worker, the seed determines all
-      trials.
-    startup_trials: number of first trials that are drawn at random. Later draws
-      use the results of earlier trials.
+    seed: seed of the draws; with one worker it determines all trials.
+    startup_trials: number of first trials that are drawn at random.
   """
 
   space: Space
@@ -99,16 +79,13 @@ class NoPruning(Pruning):
 class MedianPruning(Pruning):
   """Stops a trial if its best value so far is below the median of other trials.
 
-  A judging is an evaluation on dev during training. Optuna's rule is applied at
-  each judging of a trial:
+  At the n-th judging (evaluation on dev during training), Optuna's rule
+  compares the best value of the trial so far with a median. The median is over
+  the values of complete trials at their n-th judging, not over their best
+  values so far.
 
-  - At the n-th judging, the best value of the trial so far is compared with a
-    median.
-  - The median is computed over the values of complete trials at the n-th
-    judging, not over their best values so far. Pruned trials, failed trials,
-    and trials with fewer than n judgings are left out.
-  - The judging at train.steps never stops a trial.
-  - With several seeds, only the judgings of the first seed are compared.
+  The judging at train.steps never stops a trial. With several seeds, only the
+  judgings of the first seed are compared.
 
   Attributes:
     startup_trials: no trial is stopped until this number of trials is complete.
@@ -124,11 +101,8 @@ class Sweep:
   """Describes a search for the best values of some fields of a config.
 
   Attributes:
-    search: how trials are chosen.
-    pruning: which trials are stopped early.
-    metric: metric by which trials are compared, as 'slice/metric'. The metric
-      is computed on dev for the best checkpoint of a run. '' means
-      train.best_metric.
+    metric: metric by which trials are compared, as 'slice/metric', on dev for
+      the best checkpoint of a run. '' means train.best_metric.
   """
 
   search: Search

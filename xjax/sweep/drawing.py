@@ -20,19 +20,11 @@ def draw(
   space: Mapping[str, BaseDistribution],
   trials: Sequence[FrozenTrial],
 ) -> dict[str, Any]:
-  """Draws the parameters of the next trial.
+  """Draws the parameters of the next trial, from the results of earlier trials.
 
-  The parameters depend only on the seed and the trials. A sweep that was killed
-  therefore draws the same trials when it is started again.
-
-  Args:
-    search: the settings, with the seed.
-    space: the distribution of each parameter.
-    trials: all trials so far, including running trials.
-
-  Returns:
-    The value of each parameter. The values of an earlier trial are returned
-    only if all attempts drew earlier trials.
+  They depend only on the seed and on `trials`, which are all trials so far,
+  also those that run. So a sweep that was killed draws the same trials again. A
+  trial is repeated only if all attempts drew earlier trials.
   """
   earlier = [trial.params for trial in trials]
   parameters: dict[str, Any] = {}
@@ -50,7 +42,6 @@ def draw(
 def _sampler(
   search: Tpe, seed: int, attempt: int
 ) -> optuna.samplers.BaseSampler:
-  """Returns the sampler of an attempt to draw a trial."""
   if attempt >= _TRIES:
     return optuna.samplers.RandomSampler(seed=seed)
   return optuna.samplers.TPESampler(

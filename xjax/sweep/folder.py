@@ -32,35 +32,23 @@ _SAME_FOR_ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Holds the paths of the files of one run (one trial with one seed).
-
-  Attributes:
-    workdir: the run's workdir.
-    config: the run's config file.
-    log: the file with the output of the run's process.
-    pid: the file with the id of the run's process. The process keeps the file
-      locked.
-  """
+  """Holds the paths of the files of one run (one trial with one seed)."""
 
   workdir: pathlib.Path
   config: pathlib.Path
-  log: pathlib.Path
-  pid: pathlib.Path
+  log: pathlib.Path  # output of the run's process
+  pid: pathlib.Path  # id of the run's process, which keeps the file locked
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-  """Gives the paths of a sweep's files.
-
-  Attributes:
-    path: path of the folder.
-  """
+  """Gives the paths of a sweep's files."""
 
   path: pathlib.Path
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'SweepFolder':
-    """Returns the sweep folder with a given path. It need not exist yet.
+    """Returns the sweep folder with a given path, which need not exist yet.
 
     Raises:
       ConfigError: the folder is the workdir of a run.
@@ -89,12 +77,7 @@ class SweepFolder:
     return self.path / 'best.py'
 
   def place(self, number: int, seed: int | None) -> Place:
-    """Returns the paths of the files of a run.
-
-    Args:
-      number: the trial's number.
-      seed: the run's seed; None if trials have only one seed.
-    """
+    """Returns the paths of a run; seed is None if trials have only one seed."""
     name = f'{number:04d}' + ('' if seed is None else f'_seed{seed}')
     return Place(
       self.path / 'trials' / name,
@@ -112,7 +95,6 @@ class SweepFolder:
 
     Raises:
       ConfigError: another process has locked the folder; the message says who.
-      WriteError: the folder cannot be made.
     """
     with locked(self.path, wait=0):
       for folder in ('trials', 'configs', 'logs'):
@@ -130,14 +112,8 @@ class SweepFolder:
     here. Exceptions are train.steps, and the paths of the data, the word
     vectors and the encoder, which must stay the same.
 
-    Args:
-      sweep: the sweep.
-      config: the config whose fields the trials set.
-      seeds: number of seeds of each trial.
-
     Raises:
-      ConfigError: the sweep in the folder has other settings; the message shows
-        the differences.
+      ConfigError: the settings differ; the message shows the differences.
       DataError: sweep.json is damaged, or missing although there are trials.
     """
     described = {
@@ -157,12 +133,6 @@ class SweepFolder:
   def _compare(
     self, old: Mapping[str, Any], new: Mapping[str, Any], config: Config
   ) -> None:
-    """Compares the old content of sweep.json with its new content.
-
-    Raises:
-      ConfigError: the contents differ in a field that must not change.
-      DataError: the old content does not describe a sweep.
-    """
     try:
       before = from_json(old['config'], Config)
     except (KeyError, ConfigError) as error:
@@ -184,10 +154,7 @@ class SweepFolder:
 
 
 def _to_json(part: Any) -> Any:
-  """Returns a part of a sweep as JSON.
-
-  Fields that a resumed sweep is allowed to change are left out.
-  """
+  """Returns a part of a sweep as JSON, without fields that may change."""
   if isinstance(part, Mapping):
     return {key: _to_json(value) for key, value in part.items()}
   if isinstance(part, tuple):

@@ -9,28 +9,17 @@ from xjax.train.workdir import Workdir
 
 
 class Judgings:
-  """Reads the judgings of a run, also while the run is training.
-
-  A judging is an evaluation on dev during training.
-  """
+  """Reads a run's judgings (evaluations on dev), also while it is training."""
 
   def __init__(self, workdir: pathlib.Path, metric: str) -> None:
-    """Prepares to read judgings; the workdir need not exist yet.
-
-    Args:
-      workdir: the run's workdir.
-      metric: the metric to read, as 'slice/metric'.
-    """
+    """Takes a workdir, which need not exist yet, and a 'slice/metric'."""
     self._path = workdir / 'metrics.jsonl'
     self._slice, _, self._metric = metric.partition('/')
     self._seen: tuple[int, int] | None = None
     self._values: list[tuple[int, float | None]] = []
 
   def read(self) -> list[tuple[int, float | None]]:
-    """Returns the step and the value of each judging so far.
-
-    The value is None if the metric has no value.
-    """
+    """Returns (step, value) of each judging so far; the value may be None."""
     try:
       stat = self._path.stat()
       seen = stat.st_mtime_ns, stat.st_size
@@ -43,9 +32,9 @@ class Judgings:
     return self._values
 
   def _value(self, line: str) -> list[tuple[int, float | None]]:
-    """Returns [(step, value)] for the line of a judging.
+    """Returns [(step, value)] of a judging's line, and [] for any other line.
 
-    Returns [] for any other line, and for a line that is not complete.
+    A line that is not complete yet counts as another line.
     """
     try:
       record = json.loads(line)
@@ -57,11 +46,7 @@ class Judgings:
 
 
 def final_value(workdir: pathlib.Path, metric: str) -> float:
-  """Returns the dev metric of the best checkpoint of a finished run.
-
-  Args:
-    workdir: the run's workdir.
-    metric: the metric to read, as 'slice/metric'.
+  """Returns the dev metric ('slice/metric') of a run's best checkpoint.
 
   Raises:
     DataError: the run was not judged on dev, or the metric has no value.

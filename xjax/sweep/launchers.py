@@ -43,10 +43,7 @@ _JOBS = {
 
 
 def is_job(launcher: Launcher) -> bool:
-  """Returns whether a launcher submits jobs to other machines.
-
-  If this machine stops, the jobs continue.
-  """
+  """Returns whether a launcher submits jobs, which outlive this machine."""
   return launcher in _JOBS
 
 
@@ -56,7 +53,6 @@ def check_launcher(
   """Checks that a launcher can start runs, and that it uses all given flags.
 
   Args:
-    launcher: how runs are started.
     workers: number of runs at a time.
     gpus: the numbers of the GPUs to use, without repetitions.
 
@@ -98,10 +94,9 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """Returns the first words of a command that submits a job.
+  """Returns the words before a training command that submit it as a job.
 
-  A training command follows these words, and is run by the job. If the launcher
-  submits no jobs, returns ().
+  If the launcher submits no jobs, returns ().
   """
   if not is_job(launcher):
     return ()
@@ -127,11 +122,6 @@ def _job_name(workdir: pathlib.Path) -> str:
 def _check_job(
   name: str, script: str, program: str, settings: Sequence[str]
 ) -> None:
-  """Checks that a script, its program and its environment variables exist.
-
-  Raises:
-    ConfigError: one of them is missing.
-  """
   if not (SCRIPTS / script).exists():
     raise ConfigError(
       f'{name}: {SCRIPTS / script} does not exist; install xjax from a clone '

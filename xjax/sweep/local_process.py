@@ -55,10 +55,8 @@ class LocalProcess:
       command: the words of the command.
       pid: the file for the process id.
       log: the file to which the command's output is appended.
-      device: the number of the only GPU that the command sees; if '', the
-        command sees the same GPUs as this process.
-      job: whether the command only waits for a job, and can be replaced by
-        another command that waits for the same job.
+      device: the only GPU that the command sees; if '', it sees all.
+      job: whether the command only waits for a job.
     """
     self._command = command
     self._pid, self._log = pid, log
@@ -74,9 +72,8 @@ class LocalProcess:
   def poll(self) -> int | None:
     """Returns the exit code, or None while the command runs or waits to start.
 
-    The command waits to start while an earlier command still runs. When the
-    earlier command has ended, poll starts this command. The code of a process
-    that was killed by a signal is negative.
+    When an earlier command has ended, poll starts this command. The code of a
+    process that was killed by a signal is negative.
     """
     if self._child is not None:
       code = self._child.poll()
@@ -129,17 +126,13 @@ class LocalProcess:
       )
 
   def _words(self) -> Sequence[str]:
-    """Returns the words of the command to start now."""
     if not self._leaving:
       return self._command
     # A process that should exit is not started at all.
     return ('env', 'LEAVE=1', *self._command) if self._job else ('true',)
 
   def _ask_to_leave(self) -> None:
-    """Asks an earlier command to exit, but only once.
-
-    A command that only waits for a job is killed instead.
-    """
+    """Asks an earlier command, once, to exit; kills it if it awaits a job."""
     if self._asked:
       return
     # The file is empty for a moment before the id is written. In this case, the
@@ -160,11 +153,7 @@ class LocalProcess:
 
 
 def _kill_group(leader: str) -> None:
-  """Kills the process group of a command.
-
-  Args:
-    leader: the command's process id; '' if it is not written yet.
-  """
+  """Kills a process group; `leader` is its id, or '' if none is written yet."""
   if leader:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(int(leader), signal.SIGKILL)

@@ -12,16 +12,9 @@ from xjax.models.contract import Config
 def override(config: Config, values: Mapping[str, Any]) -> Config:
   """Returns a copy of a config in which some fields have other values.
 
-  Args:
-    config: the config, which is not changed.
-    values: new values by dotted field.
-      - A key can have several fields, separated by commas. All these fields get
-        the same value.
-      - A dict sets fields of a part; a dataclass replaces a part.
-      - In place of a member of an enum, the member's value is also allowed.
-
-  Raises:
-    ConfigError: a field does not exist, or a value has the wrong type.
+  Keys and values are those of a config.Space; a member of an enum may also be
+  given by its value. ConfigError is raised for a field that does not exist, or
+  a value of a wrong type.
   """
   tree = to_json(config)
   for key, value in values.items():
@@ -43,11 +36,6 @@ def plain_json(value: Any) -> Any:
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
-  """Sets a field in the JSON tree of a config.
-
-  Raises:
-    ConfigError: as in override.
-  """
   *parents, name = path.split('.')
   holder: Any = tree
   for parent in parents:
@@ -61,11 +49,7 @@ def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
 
 
 def _merge(old: Any, new: Any) -> Any:
-  """Returns the new value of a field.
-
-  If the old value is a part and the new value is a dict for this kind of part,
-  the fields that the dict lacks keep their old values.
-  """
+  """Returns the new value; a dict for the same kind keeps the other fields."""
   if not isinstance(old, dict) or not isinstance(new, dict):
     return new
   if new.get('kind', old.get('kind')) != old.get('kind'):

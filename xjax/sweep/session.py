@@ -21,12 +21,7 @@ from xjax.sweep.trials import fixed_trials
 
 @dataclasses.dataclass(frozen=True)
 class TrialRun:
-  """Holds the config and the files of one run of a trial.
-
-  Attributes:
-    config: the trial's config, with the run's seed.
-    place: the run's files.
-  """
+  """Holds the config, with the run's seed, and the files of a trial's run."""
 
   config: Config
   place: Place
@@ -34,25 +29,15 @@ class TrialRun:
 
 @dataclasses.dataclass(frozen=True)
 class SweepSession:
-  """Holds a sweep with its config, its folder and its launcher.
-
-  Attributes:
-    sweep: how trials are chosen, pruned and compared.
-    config: the config whose fields the trials set.
-    folder: the folder of the sweep.
-    seeds: number of seeds of each trial; the first seed is config.seed.
-    launcher: how runs are started.
-    train: the words of the training command; () means xjax train.
-    imports: modules that define parts of the config; each run imports them.
-  """
+  """Holds a sweep with its config, its folder and its launcher."""
 
   sweep: Sweep
-  config: Config
+  config: Config  # the config whose fields the trials set
   folder: SweepFolder
-  seeds: int = 1
+  seeds: int = 1  # number of seeds of a trial, from config.seed on
   launcher: Launcher = Launcher.LOCAL
-  train: Sequence[str] = ()
-  imports: Sequence[str] = ()
+  train: Sequence[str] = ()  # training command; () means xjax train
+  imports: Sequence[str] = ()  # modules of the user, which each run imports
 
   @property
   def metric(self) -> str:
@@ -74,12 +59,7 @@ class SweepSession:
       yield
 
   def runs(self, number: int, values: Mapping[str, Any]) -> list[TrialRun]:
-    """Returns the runs of a trial, and writes the config file of each run.
-
-    Args:
-      number: the trial's number.
-      values: the trial's values by field.
-    """
+    """Returns the runs of a trial, and writes the config file of each run."""
     config = override(self.config, values)
     runs = []
     for seed in range(config.seed, config.seed + self.seeds):
@@ -98,7 +78,6 @@ class SweepSession:
 
   @property
   def import_flags(self) -> list[str]:
-    """Returns flags that make a command import the modules in `imports`."""
     return [f'--import={name}' for name in self.imports]
 
   def train_again(self, config: pathlib.Path) -> str:
@@ -110,9 +89,8 @@ class SweepSession:
     """Yields the shell command of every run, and writes the config files.
 
     Raises:
-      ConfigError: trials depend on the results of earlier trials, or the sweep
-        cannot start (see start).
-      DataError: a file of the folder is damaged.
+      ConfigError: trials depend on the results of earlier trials, or start()
+        fails.
     """
     rows = fixed_trials(self.sweep.search)
     if rows is None:

@@ -44,31 +44,21 @@ class Signals(contextlib.AbstractContextManager):
 
   @property
   def noticed(self) -> bool:
-    """Returns whether at least one signal has come."""
     return self._noticed is not None
 
   @property
   def urgent(self) -> bool:
-    """Returns whether a second signal has come.
-
-    After a second signal, the sweep does not wait until runs have saved.
-    """
+    """Returns whether a second signal has come: the sweep must not wait."""
     return self._urgent
 
   def leave(self) -> None:
-    """Raises the error that belongs to the signal.
-
-    Raises:
-      KeyboardInterrupt: the signal was Ctrl-C.
-      Preempted: the signal was SIGTERM.
-    """
+    """Raises KeyboardInterrupt after Ctrl-C, and Preempted after SIGTERM."""
     if self._noticed == signal.SIGINT:
       raise KeyboardInterrupt
     how = ('not all' if self._urgent else 'all') + ' trials have saved'
     raise Preempted(f'{how}; start the same command again to continue')
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
-    """Handles a signal."""
     del frame
     now = time.monotonic()
     if self._noticed is None:

@@ -58,31 +58,18 @@ _STATES = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """Holds the status and the result of a trial.
-
-  Attributes:
-    number: the trial's number, from 0.
-    state: the trial's status.
-    value: for a complete trial, the mean of `values`; for a pruned trial, the
-      value of its last judging; otherwise None.
-    values: for a complete trial, the metric of each seed; otherwise ().
-    parameters: the trial's values in Optuna's form, by key of the space.
-    error: why the trial failed; '' if it did not fail.
-  """
+  """Holds the status and the result of a trial."""
 
   number: int
   state: TrialStatus
-  value: float | None
-  values: tuple[float, ...]
-  parameters: dict[str, Any]
-  error: str
+  value: float | None  # mean of `values`; if pruned, the last judging's
+  values: tuple[float, ...]  # of a complete trial: a metric per seed
+  parameters: dict[str, Any]  # in Optuna's form, by key of the space
+  error: str  # why the trial failed
 
   @property
   def deviation(self) -> float | None:
-    """Returns the standard deviation of `values` (ddof 1).
-
-    Returns None if there are fewer than two values.
-    """
+    """Returns the standard deviation (ddof 1); None below two values."""
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
@@ -96,11 +83,6 @@ class Store:
     self, path: pathlib.Path, search: Search, pruning: Pruning
   ) -> None:
     """Opens the database, or creates it.
-
-    Args:
-      path: the file of the database.
-      search: how trials are chosen.
-      pruning: which trials are stopped early.
 
     Raises:
       DataError: the file is damaged.
@@ -165,7 +147,6 @@ class Store:
     return trial
 
   def unfinished(self) -> list[Trial]:
-    """Returns the trials that were started but have not ended."""
     running = [t for t in self._trials() if t.state is TrialState.RUNNING]
     trials = [Trial(self._study, frozen._trial_id) for frozen in running]
     for trial in trials:
@@ -181,25 +162,14 @@ class Store:
     return trial.user_attrs.get(_DECIDED, 0)
 
   def is_stopped(self, trial: Trial) -> bool:
-    """Returns whether decide() has stopped a trial.
-
-    The process of a stopped trial may still be running.
-    """
+    """Returns whether decide() has stopped a trial; it may still be running."""
     return trial.user_attrs.get(_STOPPED, False)
 
   def decide(self, trial: Trial, number: int, may_stop: bool) -> bool:
-    """Decides whether to stop a trial at its last reported judging.
+    """Decides whether to stop a trial at its last judging, `number` (from 1).
 
     The decision is stored. If a killed sweep is resumed later, more trials may
     be complete, but these trials must not change the decision.
-
-    Args:
-      trial: a running trial.
-      number: the number of the judging, from 1.
-      may_stop: False if the trial must not be stopped at this judging.
-
-    Returns:
-      Whether the trial is stopped.
     """
     stop = may_stop and trial.should_prune()
     if stop:
@@ -208,16 +178,13 @@ class Store:
     return stop
 
   def complete(self, trial: Trial, values: Sequence[float]) -> None:
-    """Ends a complete trial, and stores the value of each seed."""
     trial.set_user_attr(_SEEDS, list(values))
     self._study.tell(trial, statistics.fmean(values))
 
   def prune(self, trial: Trial) -> None:
-    """Ends a trial that was stopped."""
     self._study.tell(trial, state=TrialState.PRUNED)
 
   def fail(self, trial: Trial, error: str) -> None:
-    """Ends a failed trial, and stores why the trial failed."""
     trial.set_user_attr(_ERROR, error)
     self._study.tell(trial, state=TrialState.FAIL)
 
@@ -234,7 +201,6 @@ class Store:
     return self._study.get_trials(deepcopy=False)
 
   def _next(self) -> dict[str, Any]:
-    """Returns the parameters of the next trial."""
     rows = fixed_trials(self._search)
     if rows is None:
       return draw(self._search, self._space, self._trials())
@@ -271,16 +237,12 @@ def _storage(path: pathlib.Path) -> optuna.storages.RDBStorage:
 
 
 def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
-  """Returns the complete trial with the largest value, or None if none exists.
-
-  If several trials have this value, returns the first of them.
-  """
+  """Returns the first complete trial with the largest value, or None."""
   complete = [x for x in outcomes if x.state is TrialStatus.COMPLETE]
   return max(complete, key=lambda outcome: outcome.value, default=None)
 
 
 def _outcome(trial: FrozenTrial) -> Outcome:
-  """Returns the outcome of a trial that Optuna has stored."""
   return Outcome(
     number=trial.number,
     state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
@@ -292,7 +254,6 @@ def _outcome(trial: FrozenTrial) -> Outcome:
 
 
 def _pruner(pruning: Pruning) -> optuna.pruners.BasePruner:
-  """Returns Optuna's pruner for a rule."""
   if isinstance(pruning, MedianPruning):
     return optuna.pruners.MedianPruner(
       n_startup_trials=pruning.startup_trials,

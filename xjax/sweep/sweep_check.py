@@ -28,17 +28,7 @@ _MOST = 1000
 
 
 def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
-  """Checks the fields of a sweep, and the configs of its trials.
-
-  Args:
-    sweep: the sweep that get_sweep() returned.
-    config: the config whose fields the trials set.
-    seeds: number of seeds of each trial.
-
-  Raises:
-    ConfigError: a field of the sweep or of a trial is wrong; the message says
-      which field.
-  """
+  """Raises ConfigError if a field of a sweep or of a trial is wrong."""
   if faults := list(_faults(sweep, config, seeds)):
     raise ConfigError('\n'.join(faults))
   for values in _examples(sweep.search):
@@ -61,7 +51,6 @@ def metric_of(sweep: Sweep, config: Config) -> str:
 
 
 def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:
-  """Yields the faults of a sweep's own fields."""
   yield from _metric_faults(metric_of(sweep, config), config)
   match sweep.pruning:
     case MedianPruning(startup_trials=first, warmup_judgings=warmup):
@@ -93,7 +82,6 @@ def _metric_faults(metric: str, config: Config) -> Iterator[str]:
 
 
 def _search_faults(search: Search) -> Iterator[str]:
-  """Yields the faults of a search."""
   match search:
     case Listed(trials):
       if not trials:
@@ -123,7 +111,6 @@ def _search_faults(search: Search) -> Iterator[str]:
 
 
 def _space_faults(space: Space) -> Iterator[str]:
-  """Yields the faults of a space."""
   if not space:
     yield 'get_sweep().search.space={}: must have at least one field'
   yield from _twice(list(space))
@@ -155,14 +142,12 @@ def _too_many(search: Tpe) -> Iterator[str]:
 
 
 def _twice(keys: list[str]) -> Iterator[str]:
-  """Yields a fault for each field that occurs twice."""
   fields = [path for key in keys for path in fields_of(key)]
   for path in sorted({path for path in fields if fields.count(path) > 1}):
     yield f'get_sweep().search: {path} is set twice'
 
 
 def _fields(search: Search) -> set[str]:
-  """Returns all fields that trials set."""
   keys: list[str] = []
   match search:
     case Listed(trials):
@@ -175,10 +160,9 @@ def _fields(search: Search) -> set[str]:
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
   """Yields the values of the trials to check.
 
-  For Grid and Listed, all trials are checked. For Tpe, all combinations of
-  values are checked, with only the low and the high end of each range. If there
-  are more than _MOST combinations, only some combinations are checked, such
-  that each value occurs at least once.
+  For Grid and Listed, these are all trials. For Tpe, they are all combinations,
+  with only the ends of each range. If there are more than _MOST, some are
+  checked, such that each value occurs at least once.
   """
   rows = fixed_trials(search)
   if rows is not None:
@@ -195,5 +179,4 @@ def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
 
 
 def _ends(values: tuple | Range) -> tuple:
-  """Returns all values of a tuple, or both ends of a range."""
   return (values.low, values.high) if isinstance(values, Range) else values

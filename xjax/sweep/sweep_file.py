@@ -15,8 +15,7 @@ from xjax.sweep.config import Sweep
 def read_sweep(path: str) -> Sweep:
   """Returns the sweep that get_sweep() of a config file returns.
 
-  Args:
-    path: FILE.py, or FILE.py:NAME for get_sweep(NAME).
+  The path is FILE.py, or FILE.py:NAME for get_sweep(NAME).
 
   Raises:
     ConfigError: the file raises an error, or it has no get_sweep() that returns
@@ -48,13 +47,7 @@ def read_sweep(path: str) -> Sweep:
 def write_config(
   path: str | os.PathLike, config: Config, remarks: Sequence[str]
 ) -> None:
-  """Writes a config file that does not depend on other config files.
-
-  Args:
-    path: the Python file to write.
-    config: the config that get_config() of the file returns.
-    remarks: comment lines at the top of the file.
-  """
+  """Writes a config file that needs no other; remarks are comments on top."""
   tree = pprint.pformat(to_json(config), width=76, sort_dicts=False)
   comments = [f'# {line}'.rstrip() for line in remarks]
   lines = [

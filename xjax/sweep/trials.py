@@ -50,14 +50,9 @@ def count_trials(search: Search) -> int:
 
 
 def with_trials(sweep: Sweep, number: int | None) -> Sweep:
-  """Returns a sweep with another number of trials.
+  """Returns a sweep with another number of trials; None leaves it unchanged.
 
-  Args:
-    sweep: the sweep.
-    number: the number of trials; None leaves the sweep unchanged.
-
-  Raises:
-    ConfigError: the search is not Tpe, so the number of its trials is fixed.
+  Only a Tpe search can have another number; for others, ConfigError is raised.
   """
   if number is None:
     return sweep

@@ -32,11 +32,8 @@ class Workers:
     Args:
       session: the sweep; its start() has been called.
       workers: number of trials that run at the same time.
-      devices: the numbers of GPUs, at least one per worker. The first worker
-        uses the first GPU, and so on. () lets every worker see all GPUs.
-
-    Raises:
-      DataError: the store is damaged.
+      devices: the numbers of GPUs, at least one per worker; the first worker
+        uses the first GPU. () lets every worker see all GPUs.
     """
     self._session = session
     self._store = Store(
@@ -79,7 +76,6 @@ class Workers:
     return bool(self._busy)
 
   def _check_busy(self) -> None:
-    """Checks the running trials, and frees the workers of ended trials."""
     for worker, attempt in list(self._busy.items()):
       if attempt.advance():
         self._free.append(worker)
@@ -87,7 +83,6 @@ class Workers:
         self._log_ended(attempt.number)
 
   def _next(self, waiting: list[Trial]) -> Trial | None:
-    """Returns the next trial to run, or None if there is none."""
     if waiting:
       return waiting.pop(0)
     if len(self._store) < count_trials(self._session.sweep.search):
@@ -95,7 +90,6 @@ class Workers:
     return None
 
   def _start(self, trial: Trial) -> None:
-    """Starts or resumes a trial on a free worker."""
     values = self._store.values(trial.number)
     self._free.sort()
     worker = self._free.pop(0)
@@ -126,7 +120,6 @@ class Workers:
     self._log(f'trial {number} {text}')
 
   def _write_best(self) -> None:
-    """Writes best.py, the config file of the best trial."""
     best = best_trial(self._store.outcomes())
     if best is None:
       return
@@ -147,9 +140,9 @@ class Workers:
   def _stop(self, signals: Signals) -> None:
     """Asks all running trials to save, and waits until they have ended.
 
-    After a second signal, this function no longer waits: it kills local
-    processes, and lets jobs continue. The trials stay unfinished in the store,
-    so the same command resumes them.
+    After a second signal, it kills local processes, lets jobs continue, and
+    does not wait. The same command resumes trials, which stay unfinished in the
+    store.
     """
     if self._busy:
       effect = 'kill them now'
@@ -168,7 +161,6 @@ class Workers:
       time.sleep(_LOOK_EVERY)
 
   def _log(self, text: str) -> None:
-    """Logs a text, and how many trials have ended."""
     states = [outcome.state for outcome in self._store.outcomes()]
     done = len(states) - states.count(TrialStatus.UNFINISHED)
     trials = count_trials(self._session.sweep.search)

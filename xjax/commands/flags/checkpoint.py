@@ -10,11 +10,7 @@ TITLE = 'Model'
 def define(
   required: bool,
 ) -> tuple[flags.FlagHolder[str | None], flags.FlagHolder[int | None]]:
-  """Defines the flags, and returns what holds their values.
-
-  Args:
-    required: whether the command needs a workdir.
-  """
+  """Defines the flags, and returns what holds their values."""
   workdir = flags.DEFINE_string('workdir', None, 'Folder of the run.')
   if required:
     require('workdir', 'give the folder of a run that `xjax train` has written')

@@ -54,11 +54,7 @@ def _strip_brackets(text: str) -> str:
 
 
 def define(required: bool = True) -> 'flags.FlagHolder[Config]':
-  """Defines --config=NAME|FILE.py[:VARIANT] and --config.<field>=<value>.
-
-  Args:
-    required: whether the command needs a config.
-  """
+  """Defines --config=NAME|FILE.py[:VARIANT] and --config.<field>=<value>."""
   for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
       tuple[element, ...], TupleParser(element)
@@ -81,9 +77,6 @@ def replace_config_names(argv: list[str]) -> None:
 
   The list is changed in place, because the library that reads --config.FIELD
   looks into sys.argv.
-
-  Raises:
-    ConfigError: there is no such config and no such file.
   """
   for i, argument in enumerate(argv[1:], start=1):
     if match := re.fullmatch(r'(--?config=)(.*)', argument, re.S):
@@ -106,11 +99,7 @@ def file() -> str:
 
 
 def check() -> None:
-  """Checks the values of the config that the flags give, if there is one.
-
-  Raises:
-    ConfigError: a value is wrong; the message names its field.
-  """
+  """Checks the values of the config that the flags give, if there is one."""
   from xjax.models.config_check import check_config
 
   if flags.FLAGS['config'].value is not None:
@@ -136,7 +125,6 @@ def check_overrides(argv: Sequence[str]) -> None:
 
 
 def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-  """Returns the config file and the names of overridden fields."""
   path, names = None, []
   following: Iterator[str] = iter(argv[1:])
   for argument in following:

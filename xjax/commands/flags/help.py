@@ -17,14 +17,10 @@ def asks_for_help(argv: Sequence[str]) -> bool:
 
 
 def help_text(command: str, description: str) -> str:
-  """Returns the description and the flags of a command.
+  """Returns the description and the flags of a command, such as `xjax train`.
 
   Each module of flags is a group, whose heading is its TITLE. The groups are in
   the order in which the command defines them: first what everybody needs.
-
-  Args:
-    command: the command as in sys.argv[0], such as `xjax train`.
-    description: docstring of the module of the command.
   """
   groups = flags.FLAGS.flags_by_module_dict()
   lines = [description.strip()]

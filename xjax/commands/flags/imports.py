@@ -34,10 +34,6 @@ def import_modules(argv: Sequence[str]) -> None:
 
   Modules and config files of the user may import modules from the current
   folder, whether the command is `xjax` or `python -m xjax`.
-
-  Raises:
-    ConfigError: a value is not the name of a module, or the module does not
-      exist or raises an error.
   """
   _search_current_folder()
   for name in _names(argv):
@@ -77,11 +73,9 @@ def _search_current_folder() -> None:
 
 
 def _warn_if_useless(name: str, before: set[type]) -> None:
-  """Warns if a module of --import has defined nothing that xjax can use.
+  """Warns if a module has defined nothing that xjax can use.
 
-  Args:
-    name: name of the module.
-    before: the user's classes before the module was imported.
+  `before` has the user's classes from before the import.
   """
   package = name.partition('.')[0]
   classes = _users_classes()

@@ -185,8 +185,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
 def judge_request(without: Iterable[str] = ()) -> 'JudgeRequest | None':
   """Returns the request that the flags describe, or None if none is given.
 
-  Args:
-    without: flags that have another meaning in the program.
+  Flags in `without` have another meaning in the program.
   """
   values = flags.FLAGS
   if not values.ci:
@@ -222,13 +221,7 @@ def comparison_options() -> dict[str, Any]:
 
 
 def files() -> 'JudgeFiles':
-  """Returns the paths in the flags for files.
-
-  The path of the predictions is '' if the program has no flag --predictions.
-
-  Raises:
-    ConfigError: both --inv_prop and --propensity are given.
-  """
+  """Returns the paths in the flags for files; '' without --predictions."""
   values = flags.FLAGS
   if values['inv_prop'].present and values['propensity'].present:
     raise ConfigError('give only one of --inv_prop and --propensity')
@@ -244,20 +237,12 @@ def files() -> 'JudgeFiles':
 
 
 def check_absent(names: Iterable[str], other: str) -> None:
-  """Raises an error if a flag is given without the flag that it needs.
-
-  Args:
-    names: the flags that need the flag `other`.
-    other: the flag that is absent.
-
-  Raises:
-    ConfigError: one of the flags in `names` is given.
-  """
+  """Raises ConfigError if a flag in `names` is given, which needs `other`."""
   for name in names:
     if flags.FLAGS[name].present:
       raise ConfigError(f'--{name} works only with --{other}')
 
 
 def check_no_files() -> None:
-  """Raises an error if a flag that needs --predictions is given."""
+  """Raises ConfigError if a flag that needs --predictions is given."""
   check_absent(_FILE_FLAGS, 'predictions')

@@ -70,16 +70,10 @@ def _check(values: dict[str, Any]) -> bool:
 
 
 def print_plan(config: 'Config') -> bool:
-  """Prints a plan for each neural model that a run trains.
+  """Prints a plan for each neural model; returns whether all fit the memory.
 
   If the memory is too small, advice on the config is printed. The plan of
   AutoModel is that of the model which a run would choose.
-
-  Returns:
-    Whether all plans fit the memory of the devices.
-
-  Raises:
-    ConfigError, DataError: training would raise the same error.
   """
   from xjax.data.load import load_corpus
   from xjax.plan.plan import planned_mesh
@@ -114,7 +108,6 @@ def print_plan(config: 'Config') -> bool:
 def _print_model(
   model: 'TrainedModel', sizes: 'Sizes', chip: 'Chip', devices: int
 ) -> bool:
-  """Prints the plan of a model, and returns whether it fits."""
   from xjax.plan.advice import advice
   from xjax.plan.plan import Planner
   from xjax.report.terminal.plan import plan_text
@@ -132,9 +125,6 @@ def _resolved(
   """Returns the config of the model that a run would choose, and its corpus.
 
   The corpus is None if it was not read.
-
-  Raises:
-    ConfigError: the model is chosen by the corpus, which is not to be read.
   """
   from xjax.run.auto import resolve
   from xjax.train.workdir import Workdir

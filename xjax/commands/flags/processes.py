@@ -33,9 +33,6 @@ def connected() -> Iterator[None]:
   """Connects this process to the others, as the flags say.
 
   If one process fails in the context, all processes end.
-
-  Raises:
-    ConfigError: the flags do not fit together, or the others are not found.
   """
   names = 'multihost', 'coordinator', 'num_processes', 'process_id'
   if not any(

@@ -40,11 +40,8 @@ def run(main: Callable[[], None], heartbeat: bool = True) -> None:
 
   The exit code is 0 after success. After a user's mistake it is 1, and one
   message is printed without a traceback. If the run was preempted, the exit
-  code is 75, and the same command must be started again.
-
-  Args:
-    main: does the work.
-    heartbeat: whether a line is written after each ten seconds of silence.
+  code is 75, and the same command must be started again. With `heartbeat`, a
+  line is written after each ten seconds of silence.
   """
   _run(main, lambda _: main(), takes_arguments=False, heartbeat=heartbeat)
 

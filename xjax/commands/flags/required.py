@@ -6,12 +6,7 @@ from xjax.core.errors import ConfigError
 
 
 def require(name: str, advice: str) -> None:
-  """Makes a command fail with one clear message if a flag is not set.
-
-  Args:
-    name: name of the flag, which is already defined.
-    advice: says what to give.
-  """
+  """Makes a command fail with `advice` on what to give if a flag is not set."""
 
   def check(value: object) -> bool:
     if value in (None, ''):

@@ -22,11 +22,7 @@ _FLAGS = {
 
 
 def define(k_default: str) -> None:
-  """Defines --strategy and the flags of strategies.
-
-  Args:
-    k_default: the default of --strategy_k, which the help text shows.
-  """
+  """Defines --strategy and its flags; the help text shows `k_default`."""
   flags.DEFINE_enum(
     'strategy',
     None,
@@ -64,12 +60,7 @@ def has_strategy() -> bool:
 def requested_strategy(k: int) -> 'StrategyRequest | None':
   """Returns the strategy that the flags request, or None without --strategy.
 
-  Args:
-    k: number of labels per document, if --strategy_k is not given.
-
-  Raises:
-    ConfigError: the strategy does not use a flag that is given, or a flag is
-      missing or has an impossible value.
+  The strategy gives k labels per document if --strategy_k is absent.
   """
   values = flags.FLAGS
   kind = values['strategy'].value

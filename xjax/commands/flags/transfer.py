@@ -19,11 +19,7 @@ _USERS = {'labels': 'flat', **dict.fromkeys(_CLUSTERED, 'hierarchical')}
 
 
 def number(text: str) -> int:
-  """Returns a number of clusters.
-
-  Raises:
-    ValueError: the text is no whole number.
-  """
+  """Returns a number of clusters; ValueError if the text is no whole number."""
   try:
     return int(text)
   except ValueError as error:
@@ -79,11 +75,7 @@ def define() -> None:
 
 
 def requested() -> 'TransferRequest':
-  """Returns the transfer that the flags request.
-
-  Raises:
-    ConfigError: a flag does not go with --to.
-  """
+  """Returns the transfer that the flags request."""
   values = flags.FLAGS
   for name, target in _USERS.items():
     if values[name].present and values.to != target:

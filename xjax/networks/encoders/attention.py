@@ -48,27 +48,17 @@ def self_attention(
   This is equation 1 of Vaswani et al. (2017). A head has d = D / heads
   features.
 
+  inputs_BTX has query, key and value side by side (X = 3D), and the features of
+  the heads are side by side in each of them and in the result. A bool
+  segments_BT is False at padding, which comes last in a row. An int32 is 0 at
+  padding, and 1, 2, ... for the first, second, ... document of a row. A token
+  attends to the tokens of its own document. seeds come from seeds_of, or are
+  None for no dropout. Results at padding are finite, but have no meaning.
+
   Without dropout, devices other than CPUs use JAX's attention. On GPUs, this is
-  cuDNN's flash kernel for 16-bit inputs of suitable sizes.
-
-  With dropout, and always on CPUs, the gradient is written by hand. The
-  gradient computes the attention weights again instead of keeping them, because
-  B x heads x T x T floats are most of a layer's memory.
-
-  Args:
-    inputs_BTX: query, key and value side by side, X = 3D. In each of these
-      three parts, the features of the heads are side by side.
-    segments_BT: bool or int32. A bool is False at padding, and padding comes
-      last in a row. An int32 is 0 at padding. Elsewhere it is 1, 2, ... for the
-      first, second, ... document of a row. A token attends to the tokens of its
-      own document.
-    heads: number of heads. It must divide D.
-    rate: dropout rate of the attention weights, in [0, 1).
-    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
-
-  Returns:
-    [B, T, D] in the inputs' dtype, with the heads' results side by side. The
-    values at padding are finite, but have no meaning.
+  cuDNN's flash kernel for 16-bit inputs of suitable sizes. Otherwise the
+  gradient is written by hand. It computes the attention weights again, because
+  these B x heads x T x T floats would be most of a layer's memory.
   """
   on_cpu = jax.default_backend() == 'cpu'
   if seeds is None or not rate:
@@ -83,16 +73,7 @@ def self_attention(
 
 
 def heads_per_group(heads: int, entries: int) -> int:
-  """Returns how many heads are computed at a time.
-
-  Args:
-    heads: number of all heads.
-    entries: number of a head's attention weights, B x T x T.
-
-  Returns:
-    The largest divisor n of `heads` such that n heads have at most
-    _MOST_WEIGHTS attention weights, or 1 if there is no such divisor.
-  """
+  """Returns how many heads, of B x T x T entries each, run at a time."""
   divisors = (n for n in range(1, heads + 1) if heads % n == 0)
   return max(n for n in divisors if n == 1 or n * entries <= _MOST_WEIGHTS)
 
@@ -126,14 +107,9 @@ def _library_attention(
 
 
 def visible_tokens(segments_BT: Segments) -> Bool[Array, 'B _ T']:
-  """Returns a mask that is True where one token attends to another token.
+  """Returns whether one token (axis 1) attends to another token (axis 2).
 
-  Args:
-    segments_BT: argument of self_attention.
-
-  Returns:
-    bool [B, T, T], or [B, 1, T] if all tokens of a row attend to the same
-    tokens. The last axis is the axis of the tokens that are attended to.
+  If all tokens of a row attend to the same tokens, axis 1 has size 1.
   """
   if segments_BT.dtype == jnp.bool_:
     return segments_BT[:, None, :]
@@ -151,14 +127,8 @@ def _grouped_attention(
 ) -> Float[Array, 'B T D']:
   """Computes `self_attention` for one group of heads after the other.
 
-  One turn is the computation for one group. The functions below number the
-  turns from 0.
-
-  Args:
-    inputs_BT3D: inputs of self_attention. The third axis has the query, the
-      key and the value.
-    segments_BT, seeds, rate: arguments of self_attention.
-    size: (number of heads in a group, number of features of a head).
+  One turn, numbered from 0, is the computation for one group. The third axis of
+  the inputs has query, key and value. `size` is (heads of a group, features).
   """
   return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 
@@ -244,11 +214,10 @@ def _means(
   d_BT1D: Float[Array, 'B T 1 D'],
   size: tuple[int, int],
 ) -> Float32[Array, 'turns B group T 1']:
-  """Averages the gradients of each token's attention weights.
+  """Averages the gradients of each token's attention weights, by these weights.
 
-  The attention weights are the weights of the average. The code computes the
-  average as the dot product of a head's result and the gradient of this result.
-  The averages take 1/T of the memory of the attention weights.
+  The average is the dot product of a head's result and the result's gradient.
+  So it is known before the gradients, and takes 1/T of the weights' memory.
   """
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]
@@ -273,10 +242,7 @@ def _put_heads(
   turn: Int32[Array, ''],
   part: int,
 ) -> Float[Array, 'B T parts D']:
-  """Returns x with the heads of a turn written to one part.
-
-  _cut_heads reads the heads from the same place.
-  """
+  """Writes a turn's heads to one part of x, where _cut_heads reads them."""
   batch, group, tokens, size = heads.shape
   wide = heads.swapaxes(1, 2).reshape(batch, tokens, 1, group * size)
   place = 0, 0, part, turn * group * size
@@ -309,20 +275,10 @@ def attend_to_parts(
 ) -> Float[Array, 'B N D']:
   """Computes the attention of some queries to the parts of a memory.
 
-  The result is that of self_attention, with any mask. A part of the
-  memory is never copied.
-
-  Args:
-    query_BND: the queries, with the features of the heads side by side.
-    parts: keys and values of the parts, [B, M, 2D] each.
-    sees_BNX: bool, broadcast to [B, N, X]: what each query attends to, in all
-      parts side by side. A query that sees nothing attends to everything.
-    heads: number of heads.
-    rate: dropout rate of the attention weights.
-    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
-
-  Returns:
-    [B, N, D] in the queries' dtype.
+  The result is that of self_attention, with any mask. A part has keys and
+  values side by side, [B, M, 2D], and is never copied. sees_BNX, broadcast to
+  [B, N, X], says what each query attends to, with the parts side by side. A
+  query that sees nothing attends to everything.
   """
   batch, count, dim = query_BND.shape
 

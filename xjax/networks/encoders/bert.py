@@ -54,11 +54,6 @@ class Bert(Transformer):
   feed-forward network. Dropout, a residual connection and a layer norm follow
   each part (Vaswani et al. 2017, Section 3). Parameters are float32. Products
   are computed in dtype. Softmax and norms are computed in float32.
-
-  Attributes:
-    width: size of the states.
-    embeddings: makes the vectors of tokens that enter the first layer.
-    layers: the transformer layers, in order.
   """
 
   def __init__(
@@ -69,14 +64,6 @@ class Bert(Transformer):
     dtype: DTypeLike = jnp.float32,
     rngs: nnx.Rngs,
   ):
-    """Draws fresh normal weights with standard deviation 0.02.
-
-    Args:
-      architecture: sizes of the encoder.
-      config: dropout rates, joined layers and `remat`.
-      dtype: dtype of activations and products.
-      rngs: stream `params`.
-    """
     super().__init__(architecture, config, dtype=dtype)
     self.embeddings = _Embeddings(architecture, config.dropout, rngs)
     self.layers = nnx.List(
@@ -90,7 +77,6 @@ class Bert(Transformer):
     rngs: nnx.Rngs | None,
     kept_BT: Float32[Array, 'B T'] | None = None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    """Returns the states, as Transformer.states describes."""
     segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     states = [self._embedded(ids_TB, segments_BT, seeds[0], kept_BT)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
@@ -104,16 +90,10 @@ class Bert(Transformer):
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> tuple[Float[Array, 'B T X'], ...]:
-    """Returns the keys and values of the tokens for each layer.
+    """Returns each layer's keys and values of tokens, side by side (X = 2D).
 
-    Further vectors can then attend to the tokens (see encoders.prefix).
-
-    Args:
-      ids_TB, segments_TB, rngs: the arguments of __call__.
-
-    Returns:
-      For each layer, keys and values in dtype, side by side, X = 2D. The values
-      at padding have no meaning.
+    Further vectors can then attend to the tokens (see encoders.prefix). Values
+    at padding have no meaning.
     """
     segments_BT, seeds = segments_TB.T, self.seeds(rngs)
     h_BTD, memory = self._embedded(ids_TB, segments_BT, seeds[0]), []
@@ -127,14 +107,7 @@ class Bert(Transformer):
     return (*memory, inputs_BTX[:, :, self.width :])
 
   def seeds(self, rngs: nnx.Rngs | None) -> list[jax.Array | None]:
-    """Draws the seeds of the embeddings and of each layer.
-
-    Args:
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      A list of uint32 [3, 2], or of None for no dropout.
-    """
+    """Draws seeds [3, 2] of the embeddings and of each layer, or None each."""
     if rngs is None:
       return [None] * (1 + len(self.layers))
     return list(seeds_of(rngs.dropout(), 1 + len(self.layers), 3))
@@ -146,9 +119,6 @@ class Bert(Transformer):
 
     The function takes seeds instead of rngs, because jax.checkpoint traces it
     separately, and rngs must not be used inside that trace.
-
-    Args:
-      function: a layer, or a function of a layer.
     """
     return jax.checkpoint(function) if self.remat else function
 
@@ -166,14 +136,7 @@ class Bert(Transformer):
 
 
 def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
-  """Returns the position of each token in its document, counted from 0.
-
-  Args:
-    segments_BT: the segments that `self_attention` reads.
-
-  Returns:
-    int32 [B, T], or [1, T] if segments are bool.
-  """
+  """Returns the position of each token in its document, counted from 0."""
   places_1T = jnp.arange(segments_BT.shape[1])[None]
   if segments_BT.dtype == jnp.bool_:
     return places_1T
@@ -223,14 +186,7 @@ class _Embeddings(nnx.Module):
     kind: int,
     seeds: UInt32[Array, 'draws 2'] | None,
   ) -> Float[Array, 'B T D']:
-    """Returns the embeddings of vectors that stand in place of word vectors.
-
-    Args:
-      vectors_BTD: the vectors.
-      places_BT: the positions, from 0.
-      kind: the token type.
-      seeds: uint32 [draws, 2], or None for no dropout.
-    """
+    """Embeds vectors instead of word vectors; `kind` is their token type."""
     position_BTD = self.position[...][places_BT + self.offset]
     h_BTD = self.norm(vectors_BTD + position_BTD + self.type[kind])
     return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
@@ -298,16 +254,8 @@ class FeedForward(nnx.Module):
     architecture: Architecture,
     rate: float,
     rngs: nnx.Rngs,
-    inner_rate: float = 0.0,
+    inner_rate: float = 0.0,  # dropout of the activations
   ) -> None:
-    """Draws fresh weights.
-
-    Args:
-      architecture: sizes of the encoder.
-      rate: dropout rate of the output.
-      rngs: stream `params`.
-      inner_rate: dropout rate of the activations.
-    """
     dim, inner = architecture.dim, architecture.inner
     self.rate, self.inner_rate = rate, inner_rate
     self.activation = architecture.activation
@@ -318,12 +266,6 @@ class FeedForward(nnx.Module):
   def __call__(
     self, h_BTD: Float[Array, 'B T D'], seeds: UInt32[Array, '2'] | None
   ) -> Float[Array, 'B T D']:
-    """Returns the states after the network.
-
-    Args:
-      h_BTD: states before the network.
-      seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
-    """
     inner = activate(self.inner(h_BTD), self.activation)
     inner = seeded_dropout(inner, self.inner_rate, seeds, draw=1)
     out_BTD = self.output(inner)
@@ -333,15 +275,7 @@ class FeedForward(nnx.Module):
 def activate(
   x: Float[Array, '*shape'], kind: Activation
 ) -> Float[Array, '*shape']:
-  """Applies an activation to each entry, computed in float32.
-
-  Args:
-    x: floats of any shape.
-    kind: the activation function.
-
-  Returns:
-    Floats of x's shape and dtype.
-  """
+  """Applies an activation to each entry, computed in float32."""
   wide = x.astype(jnp.float32)
   match kind:
     case Activation.GELU:
@@ -362,14 +296,6 @@ def add_and_norm(
   rate: float,
   seeds: UInt32[Array, '2'] | None,
 ) -> Float[Array, 'B T D']:
-  """Returns norm(h + dropout(x)) in h's dtype, summed in float32.
-
-  Args:
-    h_BTD: states of the residual connection.
-    x_BTD: output of a part of a layer.
-    norm: the layer norm after the sum.
-    rate: dropout rate of x.
-    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
-  """
+  """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
   wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
   return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)

@@ -44,24 +44,14 @@ def gru(
 ) -> Float32[Array, 'T B U']:
   """Computes all states of a GRU whose initial state is zero.
 
-  The state is set to zero at padded steps. So a reversed pass reaches a
-  document's last token with the zero state, however long the padding is.
+  The weights are those of the class GRU; W and U are in x's dtype, the dtype of
+  the products. real_TB is 1 at tokens and 0 at padding. At padded steps, the
+  state is set to zero. So a reversed pass reaches a document's last token with
+  the zero state, however long the padding is.
 
   Each of the two loops (forward and backward pass) has one product with U and
-  the computations that need the result of this product. All other work (W's
-  products and the gradients of all parameters) is done for all steps at once.
-
-  Args:
-    x_TBD: inputs, in the dtype of the products.
-    real_TB: float32, 1 at tokens and 0 at padding.
-    kernel_DV: W, in x's dtype, with V = 3U columns in the order r, z, n.
-    bias_V: b, float32.
-    recurrent_UV: U, in x's dtype.
-    candidate_bias_U: c, float32.
-    reverse: whether to start from the last step.
-
-  Returns:
-    h_TBU: float32.
+  the computations that need its result. All other work (W's products and the
+  gradients of all parameters) is done for all steps at once.
   """
   arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
   return _states(*arrays, reverse, keep_gates=False)[0]
@@ -77,16 +67,7 @@ def _states(
   reverse: bool,
   keep_gates: bool,
 ) -> tuple[Float32[Array, 'T B U'], ...]:
-  """Computes the states, and the gates if the gradient needs the gates.
-
-  Args:
-    x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U, reverse:
-      arguments of `gru`.
-    keep_gates: whether to return the gates.
-
-  Returns:
-    h_TBU. If keep_gates is True, also r, z, n and q = U_n h + c of each step.
-  """
+  """Computes the states h, with keep_gates also r, z, n and q = U_n h + c."""
   # Each gate has an array of its own. If the gates were cut from one array in
   # the loop, XLA's CPU code for the computations after the product would not be
   # vectorised. These computations would take as long as the product.

@@ -41,24 +41,11 @@ def lstm(
 ) -> Float32[Array, 'T B U']:
   """Computes all states of an LSTM.
 
-  At padded steps, the state and the cell are set to the first ones. So a
-  reversed pass reaches a document's last token with the first state, however
-  long the padding is.
-
-  As in `gru`, each of the two loops (forward and backward pass) has one product
-  with U and the computations that need the result of this product.
-
-  Args:
-    x_TBD: inputs, in the dtype of the products.
-    real_TB: float32, 1 at tokens and 0 at padding.
-    kernel_DV: W, in x's dtype, with V = 4U columns in the order i, f, g, o.
-    bias_V: b, float32.
-    recurrent_UV: U, in x's dtype.
-    first_state_U, first_cell_U: h and c before the first token, float32.
-    reverse: whether to start from the last step.
-
-  Returns:
-    h_TBU: float32, 0 at padding.
+  The weights are those of the class LSTM; W and U are in x's dtype. real_TB is
+  1 at tokens and 0 at padding. At padded steps, the state and the cell are set
+  to the first ones, so that a reversed pass reaches a document's last token
+  with them. But the result is 0 there. As in `gru`, each of the two loops has
+  one product with U and the computations that need its result.
   """
   weights = kernel_DV, bias_V, recurrent_UV, first_state_U, first_cell_U
   h_TBU = _states(x_TBD, real_TB, *weights, reverse, keep_gates=False)[0]
@@ -76,16 +63,9 @@ def _states(
   reverse: bool,
   keep_gates: bool,
 ) -> tuple[Float32[Array, 'T B U'], ...]:
-  """Computes the states, and what their gradient needs.
+  """Computes h, and with keep_gates also c, i, f, g and o, of each step.
 
-  Args:
-    x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, first_state_U,
-      first_cell_U, reverse: arguments of `lstm`.
-    keep_gates: whether to return the cells and the gates.
-
-  Returns:
-    h_TBU, the first state at padding. If keep_gates is True, also the cells c
-    and the gates i, f, g and o of each step.
+  At padding, h and c are the first state and cell.
   """
   # Each gate has an array of its own, as in bigru.py.
   inputs = [

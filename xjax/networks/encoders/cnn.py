@@ -37,21 +37,9 @@ class CNN(nnx.Module):
   h_t = tanh(b + sum_k x_(t + k - (w - 1) // 2) K_k), with k from 0 to w - 1.
   The inputs before a document's first token and after its last token are zeros.
   So there is one state for each token, and padding changes no state.
-
-  Attributes:
-    dim: size of the output, equal to the number of filters.
-    kernel: K, float32 [w, D, U].
-    bias: b, float32 [U].
   """
 
   def __init__(self, dim: int, config: CNNConfig, *, rngs: nnx.Rngs):
-    """Draws the kernel by Glorot's rule and sets the bias to zero.
-
-    Args:
-      dim: input size D.
-      config: number of filters, their width, and the dropout rate.
-      rngs: stream `params`.
-    """
     self.config = config
     self.dim = config.filters
     glorot = nnx.initializers.glorot_uniform()
@@ -65,22 +53,14 @@ class CNN(nnx.Module):
     real_TB: Bool[Array, 'T B'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B {self.dim}']:
-    """Returns one state for each token.
+    """Returns one state for each token, 0 at padding.
 
     The encoder runs on the context mesh (`jax.set_mesh`). Documents are divided
     over the data axis.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      h_TBU, in x's dtype and 0 at padding.
     """
     over_data = P(None, DATA)
-    # Shards are explicit, as in bigru.py, because XLA's partitioner may gather
-    # the whole batch on every device.
+    # Shards are explicit, as in recurrent.py, because XLA's partitioner may
+    # gather the whole batch on every device.
     run = jax.shard_map(
       _shard_states,
       in_specs=(over_data, over_data, P()),

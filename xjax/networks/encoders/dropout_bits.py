@@ -15,12 +15,7 @@ from xjax.core.rng import mix_bits
 
 
 def seeds_of(key: Key[Array, ''], *shape: int) -> UInt32[Array, '*shape 2']:
-  """Draws the seeds of several dropouts from one random key.
-
-  Args:
-    key: JAX random key.
-    *shape: shape of the group of dropouts. Each dropout gets two numbers.
-  """
+  """Draws seeds for a group of dropouts of this shape, two numbers for each."""
   return jax.random.bits(key, (*shape, 2), jnp.uint32)
 
 
@@ -32,22 +27,16 @@ def flip_coins(
 ) -> Bool[Array, '...']:
   """Decides for each entry, independently, whether dropout keeps the entry.
 
-  The decision is made by a hash of the entry's place. The hash takes a dozen
-  instructions, and a compiler puts them into the loop that uses the decision.
-  Drawing bits with jax.random takes as long as twenty such loops, and needs an
-  array. The hash has two rounds of xor-shift and multiplication (Wellons 2018,
-  "lowbias32"). The key of the hash has 64 bits, and all entries of a row have
-  the same key.
+  A hash of the entry's place makes the decision, so the same arguments give the
+  same result. The hash takes a dozen instructions, and a compiler puts them
+  into the loop that uses the decision. Drawing bits with jax.random takes as
+  long as twenty such loops, and needs an array. The hash has two rounds of
+  xor-shift and multiplication (Wellons 2018, "lowbias32"), and a 64-bit key for
+  each row.
 
-  Args:
-    shape: shape of the result. A row runs along the last axis. There must be
-      fewer than 2^32 rows.
-    rate: probability of False, rounded to a multiple of 2^-32.
-    seeds: uint32 [2], from seeds_of.
-    draw: index of this draw, if several draws have the same seeds.
-
-  Returns:
-    bool array of the given shape. The same arguments give the same result.
+  A row runs along the last axis; there must be fewer than 2^32 rows. `rate` is
+  the probability of False, rounded to a multiple of 2^-32. `draw` is the index
+  of this draw, if several draws have the same seeds.
   """
   row = jnp.zeros((*shape[:-1], 1), jnp.uint32)
   for axis, size in enumerate(shape[:-1]):
@@ -81,19 +70,11 @@ def seeded_dropout(
 ) -> Float[Array, '*shape']:
   """Zeroes entries with probability `rate`, and scales up the other entries.
 
-  The layers of pretrained encoders use this function. The gradient of attention
-  is written by hand, and makes the same decisions again from the seeds. All
-  other layers use layers.dropout, which can also make one decision for all
-  entries along an axis.
-
-  Args:
-    x: floats of any shape.
-    rate: probability in [0, 1).
-    seeds: uint32 [2], from seeds_of. If None, x is returned unchanged.
-    draw: index of this draw, if several draws have the same seeds.
-
-  Returns:
-    Floats of x's shape and dtype.
+  Without seeds, x is returned unchanged. `draw` is the index of this draw, if
+  several draws have the same seeds. The layers of pretrained encoders use this
+  function, because attention's gradient, which is written by hand, makes the
+  same decisions again from the seeds. All other layers use layers.dropout,
+  which can also make one decision for all entries along an axis.
   """
   if seeds is None or not rate:
     return x

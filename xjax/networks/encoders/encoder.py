@@ -20,24 +20,17 @@ from xjax.networks.pretrained.architecture import Architecture
 
 @dataclasses.dataclass
 class InputConfig(ConfigPart, abstract=True):
-  """Chooses how the tokens of documents become vectors.
+  """Chooses how the tokens of documents become vectors."""
 
-  Attributes:
-    reads: the class of data.tokens that the embedding reads.
-    vectors: file of pretrained vectors, or '' if there is none.
-  """
-
-  reads: ClassVar[type[PaddedConfig]] = WordsConfig
-  vectors = ''
+  reads: ClassVar[type[PaddedConfig]] = WordsConfig  # the class of data.tokens
+  vectors = ''  # file of pretrained vectors, or ''
 
   @abc.abstractmethod
   def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module | None:
     """Makes the embedding, with fresh parameters.
 
-    Args:
-      vocab_size: number of word ids, including the ids of padding and of
-        unknown words; 0 if documents do not consist of word ids.
-      rngs: stream `params`.
+    vocab_size counts the ids of padding and of unknown words; it is 0 if
+    documents do not consist of word ids. rngs has the stream `params`.
 
     Returns:
       A module, or None if the encoder reads token ids itself. The arguments of
@@ -58,52 +51,33 @@ class NoEmbedding(InputConfig):
 
 @dataclasses.dataclass(frozen=True)
 class EncoderInputs:
-  """Holds the facts about a run that an encoder needs when it is built.
+  """Holds the facts about a run that an encoder needs when it is built."""
 
-  Attributes:
-    dim: size of the embedding's vectors, or 0 if the encoder reads token ids.
-    dtype: dtype of activations and products.
-    architecture: sizes of the pretrained encoder, or None if the encoder is not
-      pretrained.
-  """
-
-  dim: int
-  dtype: DTypeLike
-  architecture: Architecture | None = None
+  dim: int  # size of the embedding's vectors; 0 if the encoder reads token ids
+  dtype: DTypeLike  # of activations and products
+  architecture: Architecture | None = None  # of the pretrained encoder, if any
 
 
 @dataclasses.dataclass
 class EncoderConfig(ConfigPart, abstract=True):
-  """Chooses the encoder, which adds context to the vectors of tokens.
+  """Chooses the encoder, which adds context to the vectors of tokens."""
 
-  Attributes:
-    by_zone: whether the encoder reads words zone by zone (data.tokens.by_zone).
-    pretrained: whether the encoder and its tokenizer are read from a folder.
-      PretrainedConfig sets this to True.
-    keeps_space: whether the vectors of tokens stay in the space of the
-      embedding, so that they can be compared with embedded descriptors.
-    masks_words: whether the model can multiply the word vectors of a document
-      by factors, as further views of the document need. Encoders that read
-      token ids themselves must be called with `kept_BT` for this purpose.
-    remat: whether the backward pass computes the layers again. It is None for
-      encoders that never compute their layers again.
-    joined: the layers whose states are joined, or () if there is no choice.
-  """
-
-  by_zone: ClassVar[bool] = False
-  pretrained: ClassVar[bool] = False
+  by_zone: ClassVar[bool] = False  # reads words zone by zone (tokens.by_zone)
+  pretrained: ClassVar[bool] = False  # read from a folder, with its tokenizer
+  # Whether vectors stay in the space of the embedding, so that they can be
+  # compared with embedded descriptors.
   keeps_space: ClassVar[bool] = False
+  # Whether the model can multiply word vectors by factors, as views need.
+  # Encoders that read token ids are called with `kept_BT` for this.
   masks_words: ClassVar[bool] = True
-  remat = None
-  joined = ()
+  remat = None  # or whether the backward pass computes the layers again
+  joined = ()  # the layers whose states are joined, if there is a choice
 
   @abc.abstractmethod
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     """Makes the encoder, with fresh parameters.
 
-    Args:
-      inputs: sizes and dtype of the encoder's input.
-      rngs: stream `params`.
+    rngs has the stream `params`.
 
     Returns:
       A module, which is called with x_TBD, real_TB and rngs, and returns h_TBD.
@@ -116,11 +90,7 @@ class EncoderConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class PretrainedConfig(EncoderConfig, abstract=True):
-  """Fine-tunes a pretrained transformer, which reads subwords.
-
-  Attributes:
-    architecture: the class of the architectures that the encoder can have.
-  """
+  """Fine-tunes a pretrained transformer, which reads subwords."""
 
   architecture: ClassVar[type[Architecture]]
 
@@ -187,14 +157,9 @@ class NoEncoder(EncoderConfig):
 
 
 class Identity(nnx.Module):
-  """Returns the vectors of tokens as they are.
-
-  Attributes:
-    dim: size of input and output.
-  """
+  """Returns the vectors of tokens as they are, but 0 at padding."""
 
   def __init__(self, dim: int):
-    """Makes an encoder for vectors of size dim."""
     self.dim = dim
 
   def __call__(
@@ -203,15 +168,5 @@ class Identity(nnx.Module):
     real_TB: Bool[Array, 'T B'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B D']:
-    """Returns the input, with 0 at padding.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-      rngs: ignored.
-
-    Returns:
-      h_TBD, in x's dtype.
-    """
     del rngs
     return jnp.where(real_TB[:, :, None], x_TBD, 0)

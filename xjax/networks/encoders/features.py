@@ -37,14 +37,9 @@ class FeaturesConfig(InputConfig):
 
 
 class Features(nnx.Module):
-  """Passes on the vectors of an outside encoder, with dropout of channels.
-
-  Attributes:
-    dim: size D of a vector.
-  """
+  """Passes on the vectors of an outside encoder, with dropout of channels."""
 
   def __init__(self, config: FeaturesConfig):
-    """Keeps the config; the module has no parameters."""
     self.config = config
     self.dim = config.dim
 
@@ -54,15 +49,5 @@ class Features(nnx.Module):
     dtype: DTypeLike,
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B D']:
-    """Returns the vectors in the given dtype.
-
-    Args:
-      features_TBD: float32, time first, 0 at padding.
-      dtype: dtype of the result.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      x_TBD.
-    """
     x_TBD = features_TBD.astype(dtype)
     return dropout(x_TBD, self.config.dropout, rngs, shared=(0,))

@@ -55,22 +55,9 @@ class HAN(nnx.Module):
   zone. A second BiGRU reads the vectors of the zones. A pooling (HAN uses
   self-attention) then computes the document's vector from the states of the
   second BiGRU. Yang et al. use sentences instead of zones.
-
-  Attributes:
-    dim: size of the output, which is twice config.zone_units.
-    words: the BiGRU over a zone's words.
-    attention: the self-attention that pools the words of a zone.
-    zones: the BiGRU over a document's zones.
   """
 
   def __init__(self, dim: int, config: HANConfig, *, rngs: nnx.Rngs):
-    """Makes the parts, with fresh parameters.
-
-    Args:
-      dim: size D of the inputs.
-      config: sizes and dropout rate.
-      rngs: stream `params`.
-    """
     words_config = BiGRUConfig(config.units, config.layers, config.dropout)
     zones_config = BiGRUConfig(config.zone_units, 1, config.dropout)
     self.words = BiGRU(dim, words_config, rngs=rngs)
@@ -84,16 +71,9 @@ class HAN(nnx.Module):
     real_TBZ: Bool[Array, 'T B Z'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'Z B {self.dim}']:
-    """Returns one state for each zone.
+    """Returns one state for each zone, 0 where it has no word.
 
-    Args:
-      x_TBZD: inputs, time first.
-      real_TBZ: bool, False at padding. Zones without words come last in a
-        document.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      h_ZBD, with zones as the time axis, and 0 where a zone has no word.
+    Zones without words come last in a document.
     """
     steps, documents, zones, dim = x_TBZD.shape
     # The first BiGRU reads each zone as if it were a document.

@@ -62,17 +62,12 @@ def dropout(
 
   This function keeps its random draws for the gradient. In the layers of
   pretrained encoders, the array of draws would be large. Those layers use
-  coins.seeded_dropout instead, which computes its draws again for the gradient.
+  seeded_dropout (dropout_bits.py), which computes its draws again.
 
   Args:
-    x: floats of any shape.
     rate: probability in [0, 1), rounded to a multiple of 2^-16 below 1.
     rngs: stream `dropout`. If None, x is returned unchanged.
     shared: axes along which all entries share one draw.
-
-  Returns:
-    Floats of x's shape and dtype, or x itself if the rate is 0 or is rounded
-    to 0.
   """
   # Drawing 16 random bits for each entry takes half the time of drawing floats.
   kept = max(1, round((1 - rate) * 2**16))
@@ -88,22 +83,12 @@ def dropout(
 class WordEmbedding(nnx.Module):
   """Looks up word vectors, with dropout of channels and of words.
 
-  Attributes:
-    table: float32 [vocabulary, D].
-    dim: size D of a vector.
+  Dropout treats each zone as a document.
   """
 
   def __init__(
     self, vocab_size: int, config: EmbeddingConfig, *, rngs: nnx.Rngs
   ):
-    """Draws small random vectors.
-
-    Args:
-      vocab_size: number of word ids, including the ids of padding and of
-        unknown words.
-      config: sizes, dropout rates, and whether the table is frozen.
-      rngs: stream `params`.
-    """
     self.config = config
     self.dim = config.dim
     normal = nnx.initializers.normal(config.init_scale)
@@ -116,17 +101,6 @@ class WordEmbedding(nnx.Module):
     dtype: DTypeLike,
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B *Z {self.dim}']:
-    """Returns the vectors of tokens.
-
-    Args:
-      tokens_TB: int32 ids [T, B] or [T, B, Z]. Dropout treats each zone as a
-        document.
-      dtype: dtype of the result.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      x_TBD, or [T, B, Z, D].
-    """
     table = self.table[...]
     if self.config.frozen:
       table = lax.stop_gradient(table)
@@ -137,12 +111,7 @@ class WordEmbedding(nnx.Module):
 
 
 class Dense(nnx.Module):
-  """Applies a dense layer, x W + b.
-
-  Attributes:
-    kernel: W, float32 [inputs, outputs].
-    bias: b, float32 [outputs], or None for x W.
-  """
+  """Applies a dense layer, x W + b, to the last axis."""
 
   def __init__(
     self,
@@ -153,14 +122,6 @@ class Dense(nnx.Module):
     rngs: nnx.Rngs,
     bias: bool = True,
   ):
-    """Draws the kernel from a normal distribution and sets the bias to zero.
-
-    Args:
-      inputs, outputs: sizes of the input and of the output.
-      stddev: standard deviation of the kernel's entries.
-      rngs: stream `params`.
-      bias: whether the layer has a bias.
-    """
     normal = nnx.initializers.normal(stddev)
     self.kernel = nnx.Param(normal(rngs.params(), (inputs, outputs)))
     self.bias = nnx.Param(jnp.zeros(outputs)) if bias else None
@@ -168,14 +129,6 @@ class Dense(nnx.Module):
   def __call__(
     self, x: Float[Array, '*axes inputs']
   ) -> Float[Array, '*axes outputs']:
-    """Applies the layer to the last axis.
-
-    Args:
-      x: floats, [..., inputs].
-
-    Returns:
-      [..., outputs] in x's dtype.
-    """
     # All axes except the last are merged first. Otherwise the kernel's gradient
     # would be a sum over several axes, and both of its factors would be copied.
     flat = x.reshape(-1, x.shape[-1])
@@ -188,25 +141,14 @@ class Dense(nnx.Module):
 
 
 class LayerNorm(nnx.Module):
-  """Normalises the last axis in float32 (layer norm, Ba et al. 2016).
-
-  Attributes:
-    scale, bias: float32 [D].
-  """
+  """Normalises the last axis in float32 (layer norm, Ba et al. 2016)."""
 
   def __init__(self, dim: int, eps: float):
-    """Sets the scale to 1 and the bias to 0.
-
-    Args:
-      dim: size D of the last axis.
-      eps: small number added to the variance.
-    """
     self.eps = eps
     self.scale = nnx.Param(jnp.ones(dim))
     self.bias = nnx.Param(jnp.zeros(dim))
 
   def __call__(self, x: Float[Array, '*axes D']) -> Float[Array, '*axes D']:
-    """Returns x normalised, scaled and shifted, in x's dtype."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axis=-1, keepdims=True)
     variance = jnp.square(centred).mean(axis=-1, keepdims=True)

@@ -19,18 +19,13 @@ from xjax.networks.encoders.transformer import SegmentsTB
 
 
 class Prefix(NamedTuple):
-  """Holds the documents of a batch, for vectors that follow them.
+  """Holds the documents of a batch, for vectors that follow them."""
 
-  Attributes:
-    encoder: the encoder that has read the documents.
-    memory: [B, T, 2D], the keys and values of the tokens for each layer. The
-      values at padding have no meaning.
-    lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
-  """
-
-  encoder: Bert
+  encoder: Bert  # has read the documents
+  # Keys and values of the tokens for each layer, [B, T, 2D]. Those at padding
+  # have no meaning.
   memory: tuple[jax.Array, ...]
-  lengths_B: jax.Array
+  lengths_B: jax.Array  # int32, 0 in rows that only fill the batch
 
   @property
   def real_BT(self) -> jax.Array:
@@ -45,14 +40,7 @@ def read_prefix(
   lengths_B: Int32[Array, ' B'],
   rngs: nnx.Rngs | None,
 ) -> Prefix:
-  """Reads the documents of a batch.
-
-  Args:
-    encoder: the encoder.
-    ids_TB, segments_TB, rngs: as in Transformer.__call__. A column has one
-      document.
-    lengths_B: the number of tokens of each document.
-  """
+  """Reads the documents of a batch, each in a column of its own."""
   memory = encoder.memory(ids_TB, segments_TB, rngs)
   return Prefix(encoder, memory, lengths_B)
 
@@ -66,12 +54,8 @@ def embed(
 ) -> Float[Array, 'B N D']:
   """Returns what enters the first layer for vectors in place of word vectors.
 
-  Args:
-    encoder: the encoder.
-    vectors_BND: the vectors.
-    places_BN: the position of each vector, from 0.
-    kind: the token type. Encoders with fewer types use their last type.
-    seeds: the first of encoder.seeds(rngs), or None for no dropout.
+  Positions start from 0. `kind` is the token type; encoders with fewer types
+  use their last type. seeds are the first of encoder.seeds(rngs).
   """
   embeddings = encoder.embeddings
   kind = min(kind, len(embeddings.type) - 1)
@@ -88,18 +72,10 @@ def run_layers(
 ) -> tuple[Float[Array, 'B N D'], list[Memory]]:
   """Runs all layers on vectors that attend to a memory and to each other.
 
-  Args:
-    encoder: the encoder.
-    h_BND: what enters the first layer, from `embed`.
-    memory: for each layer, the parts of the memory.
-    sees_BNX: what each vector attends to. The last axis has the parts of the
-      memory in their order, and then the N vectors. Each vector must attend to
-      something.
-    seeds: encoder.seeds(rngs) without the first.
-
-  Returns:
-    The states after the last layer, and the keys and values of the N vectors
-    for each layer.
+  h_BND comes from `embed`. `memory` has the parts for each layer. The last axis
+  of sees_BNX has the parts in their order, and then the N vectors; each vector
+  must attend to something. seeds are encoder.seeds(rngs) without the first. The
+  function returns the last states, and the vectors' keys and values by layer.
   """
   own = []
   for layer, parts, layer_seeds in zip(encoder.layers, memory, seeds):

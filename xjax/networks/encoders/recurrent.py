@@ -40,19 +40,14 @@ class RecurrentConfig(EncoderConfig, abstract=True):
 class Direction(nnx.Module):
   """Computes one direction of one layer of a recurrent network.
 
-  Attributes:
-    gates: number of gates, including the candidate.
-    vectors: names of the parameters besides the kernel, the bias and the
-      recurrent kernel. Each is float32 [U], and zero at first.
-    states: function of x_TBD, of real_TB as float32, of the values of all
-      parameters, and of `reverse`. It returns the state after each token.
-    kernel: float32 [D, V], the gates' kernels of the inputs, side by side.
-    bias: float32 [V].
-    recurrent: float32 [U, V], the gates' kernels of the state.
+  The parameters are the input kernel [D, V] and the recurrent kernel [U, V],
+  with the gates side by side, the bias [V], and the vectors.
   """
 
-  gates: ClassVar[int]
-  vectors: ClassVar[tuple[str, ...]]
+  gates: ClassVar[int]  # with the candidate
+  vectors: ClassVar[tuple[str, ...]]  # names of parameters [U] that start at 0
+  # A function of x_TBD, of real_TB as float32, of the values of all parameters,
+  # and of `reverse`. It returns the state after each token.
   states: ClassVar[Callable[..., Float32[Array, 'T B U']]]
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
@@ -60,12 +55,6 @@ class Direction(nnx.Module):
 
     The input kernels follow Glorot's rule; the recurrent kernels are
     orthogonal.
-
-    Args:
-      dim: input size D.
-      units: size U of the hidden state.
-      reverse: whether the network reads from the last token to the first.
-      rngs: stream `params`.
     """
     self.reverse = reverse
     glorot = nnx.initializers.glorot_uniform()
@@ -80,18 +69,7 @@ class Direction(nnx.Module):
   def __call__(
     self, x_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
   ) -> Float[Array, 'T B U']:
-    """Returns the state after each token.
-
-    The network runs on the context mesh (`jax.set_mesh`). Documents are divided
-    over the data axis.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-
-    Returns:
-      h_TBU, in x's dtype and 0 at padding.
-    """
+    """Returns the state after each token, 0 at padding, on the context mesh."""
     names = 'kernel', 'bias', 'recurrent', *self.vectors
     weights = [getattr(self, name) for name in names]
     run = functools.partial(self.states, reverse=self.reverse)
@@ -102,26 +80,13 @@ class Bidirectional(nnx.Module):
   """Reads tokens with one or more layers of a recurrent network.
 
   In each layer, one network reads from the first token on, and another one
-  reads from the last token on. Layers after the first have a residual
-  connection.
-
-  Attributes:
-    direction: class of the network that reads in one direction.
-    dim: size of the output, twice the units.
-    forwards: for each layer, the network that reads from the first token on.
-    backwards: for each layer, the network that reads from the last token on.
+  reads from the last token on; their states are side by side. Layers after the
+  first have a residual connection.
   """
 
-  direction: ClassVar[type[Direction]]
+  direction: ClassVar[type[Direction]]  # class of the network of one direction
 
   def __init__(self, dim: int, config: RecurrentConfig, *, rngs: nnx.Rngs):
-    """Makes the layers, with fresh parameters.
-
-    Args:
-      dim: size D of the inputs.
-      config: sizes and dropout rate.
-      rngs: stream `params`.
-    """
     self.config = config
     self.dim = 2 * config.units
     sizes = [dim] + [self.dim] * (config.layers - 1)
@@ -138,16 +103,6 @@ class Bidirectional(nnx.Module):
     real_TB: Bool[Array, 'T B'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'T B {self.dim}']:
-    """Returns the states of both directions, side by side.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      h_TBD, in x's dtype and 0 at padding.
-    """
     for layer, (forward, backward) in enumerate(
       zip(self.forwards, self.backwards)
     ):
@@ -169,17 +124,7 @@ def states_over_shards(
   """Computes the states of one direction, on each shard of documents.
 
   The function runs on the context mesh (`jax.set_mesh`). Documents are divided
-  over the data axis.
-
-  Args:
-    states: function of x_TBD, of real_TB as float32, and of the values of the
-      weights. Matrices among the weights have x's dtype, vectors are float32.
-    x_TBD: inputs, time first.
-    real_TB: bool, False at padding.
-    weights: parameters, the same on every shard.
-
-  Returns:
-    h_TBU, in x's dtype.
+  over the data axis. `states` gets matrices in x's dtype, and float32 vectors.
   """
   dtype = x_TBD.dtype
 
@@ -205,14 +150,7 @@ def states_over_shards(
 def draw_gates(
   initializer: Callable, rngs: nnx.Rngs, shape: tuple[int, int], gates: int
 ) -> Float32[Array, 'inputs V']:
-  """Draws a kernel of the given shape for each gate, side by side.
-
-  Args:
-    initializer: function of a key and a shape.
-    rngs: stream `params`.
-    shape: shape of one kernel.
-    gates: number of kernels.
-  """
+  """Draws a kernel of the given shape for each gate, side by side."""
   return jnp.concatenate(
     [initializer(rngs.params(), shape) for _ in range(gates)], axis=1
   )
@@ -221,12 +159,7 @@ def draw_gates(
 def state_product(
   x: Float[Array, '*axes inputs'], kernel: Float[Array, 'inputs outputs']
 ) -> Float32[Array, '*axes outputs']:
-  """Multiplies x by the kernel along x's last axis, with sums in float32.
-
-  Args:
-    x: floats, which are rounded to the kernel's dtype.
-    kernel: matrix.
-  """
+  """Multiplies x, in the kernel's dtype, by the kernel; sums are float32."""
   flat = x.reshape(-1, x.shape[-1]).astype(kernel.dtype)
   out = jnp.matmul(
     flat,
@@ -240,15 +173,7 @@ def state_product(
 def kernel_gradient(
   x_TBD: Float[Array, 'T B D'], d_TBV: Float[Array, 'T B V']
 ) -> Float[Array, 'D V']:
-  """Returns a kernel's gradient, the sum of outer products over T and B.
-
-  Args:
-    x_TBD: arrays that the forward pass multiplied by the kernel.
-    d_TBV: gradient of these products.
-
-  Returns:
-    Gradient in x's dtype.
-  """
+  """Returns a kernel's gradient, the sum of outer products over T and B."""
   # T and B are merged first, because an einsum over two axes would copy both
   # arrays.
   flat_XD = x_TBD.reshape(-1, x_TBD.shape[-1])
@@ -265,13 +190,7 @@ def kernel_gradient(
 def states_before(
   h_TBU: Float32[Array, 'T B U'], first_BU: Float32[Array, 'B U'], reverse: bool
 ) -> Float32[Array, 'T B U']:
-  """Returns the state before each step, given the state after each step.
-
-  Args:
-    h_TBU: states.
-    first_BU: the state before the first step.
-    reverse: whether the last step is taken first.
-  """
+  """Returns the state before each step, given the state after each step."""
   if reverse:
     return jnp.concatenate([h_TBU[1:], first_BU[None]])
   return jnp.concatenate([first_BU[None], h_TBU[:-1]])

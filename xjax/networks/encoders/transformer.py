@@ -13,12 +13,7 @@ SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
 
 
 class Transformer(nnx.Module):
-  """Encodes text with transformer layers, and joins the states of some layers.
-
-  Attributes:
-    width: size of the state of a layer.
-    dim: size D of a token's vector, `width` times the number of joined layers.
-  """
+  """Encodes text with transformer layers, and joins the states of some."""
 
   def __init__(
     self,
@@ -27,13 +22,7 @@ class Transformer(nnx.Module):
     *,
     dtype: DTypeLike = jnp.float32,
   ):
-    """Sets the sizes; a subclass makes the layers.
-
-    Args:
-      architecture: sizes of the encoder.
-      config: which layers are joined, and `remat`.
-      dtype: dtype of activations and products.
-    """
+    # A subclass makes the layers.
     self.width = architecture.dim
     self.joined = config.joined or (-1,)
     self.dim = self.width * len(self.joined)
@@ -49,19 +38,9 @@ class Transformer(nnx.Module):
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns the states of the joined layers, by default of the last layer.
 
-    Args:
-      ids_TB: int32 token ids, time first.
-      segments_TB: bool or int32. A bool is False at padding. An int32 is 0 at
-        padding. Elsewhere it is 1, 2, ... for the first, second, ... document
-        of a column. Tokens attend only to the tokens of their own document,
-        and the positions of each document start from 0.
-      rngs: stream `dropout`, or None for no dropout.
-      kept_BT: float32 factors of the word vectors, or None if all factors are
-        1. Only encoders that can mask words get factors
-        (EncoderConfig.masks_words).
-
-    Returns:
-      h_TBD in dtype, 0 at padding.
+    Positions of each document start from 0. kept_BT are factors of the word
+    vectors, for encoders that can mask words (EncoderConfig.masks_words).
+    States are 0 at padding.
     """
     kept = {} if kept_BT is None else {'kept_BT': kept_BT}
     states = self.states(ids_TB, segments_TB, rngs, **kept)
@@ -75,13 +54,8 @@ class Transformer(nnx.Module):
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    """Returns the embeddings and the states of each layer.
+    """Returns the embeddings and then the states of each layer.
 
-    Args:
-      ids_TB, segments_TB, rngs: the arguments of __call__.
-
-    Returns:
-      A list of arrays h_BTD in dtype: the embeddings, then the states of each
-      layer. The values at padding have no meaning.
+    States at padding mean nothing. Encoders that mask words also take kept_BT.
     """
     raise NotImplementedError

@@ -13,19 +13,11 @@ def unpack_documents(
   first_B: Int32[Array, ' B'],
   lengths_B: Int32[Array, ' B'],
 ) -> Float[Array, 'B T D']:
-  """Returns the encoded tokens of each document in a row of its own.
+  """Returns each document in a row of its own, 0 beyond its length.
 
-  The function runs on the context mesh (`jax.set_mesh`). The documents of a
-  device are in the device's own rows, so nothing is sent between devices.
-
-  Args:
-    packed: [rows, T, D], encoded tokens of packed rows.
-    first_B: int32, index of each document's first token in the flattened rows
-      of its device (networks.batch.TokenBatch).
-    lengths_B: int32, number of tokens of each document, at most T.
-
-  Returns:
-    hidden_BTD, in packed's dtype and 0 beyond a document's length.
+  first_B counts in the flattened rows of the document's device. The documents
+  of a device are in its own rows, so nothing is sent between devices. The
+  function runs on the context mesh (`jax.set_mesh`).
   """
   run = jax.shard_map(
     _unpack_shard,
@@ -40,7 +32,6 @@ def _unpack_shard(
   first_B: Int32[Array, ' B'],
   lengths_B: Int32[Array, ' B'],
 ) -> Float[Array, 'B T D']:
-  """Unpacks the documents of one shard."""
   rows, steps, dim = packed.shape
   place_1T = jnp.arange(steps)[None]
   # A place beyond a document's end may belong to another document, or to none.

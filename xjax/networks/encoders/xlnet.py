@@ -64,11 +64,6 @@ class XLNet(Transformer):
 
   Parameters are float32. Products are computed in dtype. Softmax and norms are
   computed in float32.
-
-  Attributes:
-    width: size of the states.
-    embeddings: holds the table of token vectors.
-    layers: the transformer layers, in order.
   """
 
   def __init__(
@@ -79,14 +74,6 @@ class XLNet(Transformer):
     dtype: DTypeLike = jnp.float32,
     rngs: nnx.Rngs,
   ):
-    """Draws fresh normal weights with standard deviation 0.02.
-
-    Args:
-      architecture: sizes of the encoder.
-      config: dropout rates, joined layers and `remat`.
-      dtype: dtype of activations and products.
-      rngs: stream `params`.
-    """
     super().__init__(architecture, config, dtype=dtype)
     self.rate = config.dropout
     self.embeddings = _Embeddings(architecture, rngs)
@@ -100,7 +87,6 @@ class XLNet(Transformer):
     segments_TB: SegmentsTB,
     rngs: nnx.Rngs | None,
   ) -> list[Float[Array, 'B T {self.width}']]:
-    """Returns the states, as Transformer.states describes."""
     segments_BT = segments_TB.T
     seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
     if rngs is not None:
@@ -128,13 +114,6 @@ def relative_positions(tokens: int, dim: int) -> Float32[Array, 'offsets D']:
 
   Row r belongs to the difference d = T - r, from T to 1 - T. It holds sin(d w)
   and then cos(d w), for the frequencies w = 10000^(-2i / D), i = 0, 1, ...
-
-  Args:
-    tokens: number T of positions.
-    dim: size D of a row, an even number.
-
-  Returns:
-    float32 [2T, D].
   """
   differences = jnp.arange(tokens, -tokens, -1, dtype=jnp.float32)
   frequency = 10_000.0 ** -(jnp.arange(0, dim, 2, dtype=jnp.float32) / dim)
@@ -238,23 +217,12 @@ def relative_attention(
   positions. s_ij is one of two vectors, for tokens of the same segment and of
   different segments. The last token of a document is a segment of its own.
 
+  inputs_BTX, segments_BT and seeds are those of self_attention. offset_keys are
+  the p, in the order of relative_positions. `biases` are u, v and w [heads, d],
+  and the two vectors s [2, heads, d], that of the same segment first.
+
   A few heads are computed at a time on CPUs, as in attention.py. The gradient
   computes the scores again.
-
-  Args:
-    inputs_BTX: query, key and value side by side, X = 3D. In each of these
-      three parts, the features of the heads are side by side.
-    offset_keys: keys of the differences of positions, in the order of
-      relative_positions.
-    biases: u, v and w [heads, d], then the vectors of the same segment and of
-      different segments [2, heads, d].
-    segments_BT: bool or int32, as for XLNet.__call__, but documents first.
-    rate: dropout rate of the attention weights, in [0, 1).
-    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
-
-  Returns:
-    [B, T, D] in the inputs' dtype, with the heads' results side by side. The
-    values at padding are finite, but have no meaning.
   """
   heads, size = biases[0].shape
   batch, tokens, _ = inputs_BTX.shape
@@ -300,15 +268,8 @@ def _attend(
 ) -> Float[Array, 'B group T size']:
   """Computes the attention of a group of heads.
 
-  Args:
-    masks: True where a token attends to another token, and True where two
-      tokens are in different segments.
-    rate, seeds: arguments of relative_attention.
-    turn: number of the group.
-    parts: query, key and value.
-    position: keys of the differences of positions.
-    biases: u, v and w.
-    segment: vectors of the same segment and of different segments.
+  The masks are True where a token attends to another token, and where two
+  tokens are in different segments.
   """
   attends, differ_BTT = masks
   query, key, value = parts

@@ -101,43 +101,23 @@ class AdaptiveConfig(HeadConfig):
 
 @struct.dataclass
 class AdaptiveFeatures:
-  """Holds what the parts of an adaptive head read.
-
-  Attributes:
-    document_BD: the documents' vectors.
-    roots: float32 [B, tails], the logit of each tail's root.
-    hidden: for each tail, [B, width], the hidden layer.
-  """
+  """Holds what the parts of an adaptive head read."""
 
   document_BD: jax.Array
-  roots: jax.Array
-  hidden: tuple[jax.Array, ...]
+  roots: jax.Array  # float32 [B, tails], the logit of each tail's root
+  hidden: tuple[jax.Array, ...]  # for each tail, [B, width]
 
 
 class Tail(nnx.Module):
-  """Holds the labels of a tail, and the layer that reduces documents for them.
-
-  Attributes:
-    reduce: float32 [D, width], the kernel of the hidden layer.
-    norm: layer norm of the hidden layer.
-    rows: float32 [labels of the tail, width].
-  """
+  """Holds the labels of a tail, and a layer that reduces documents for them."""
 
   def __init__(self, labels: int, dim: int, width: int, *, rngs: nnx.Rngs):
-    """Draws random rows of about unit length.
-
-    Args:
-      labels: number of labels of the tail.
-      dim: size D of a document's vector.
-      width: size of the hidden layer.
-      rngs: stream `params`.
-    """
     self.reduce = nnx.Param(_normal(rngs, (dim, width), dim))
     self.norm = LayerNorm(width, _EPS)
     self.rows = nnx.Param(_normal(rngs, (labels, width), width))
 
   def hidden(self, document_BD: Float[Array, 'B D']) -> Float[Array, 'B width']:
-    """Returns the hidden layer: a linear layer, a layer norm, and a ReLU."""
+    """Returns ReLU(LayerNorm(x R))."""
     reduce = self.reduce.astype(document_BD.dtype)
     reduced = product(document_BD, reduce, (1, 0), into=document_BD.dtype)
     return jax.nn.relu(self.norm(reduced))
@@ -160,12 +140,6 @@ class Adaptive(Head):
   The order of labels is not changed. A label row has only the label's place in
   the order by frequency. The rows of a part are a shared parameter, in the
   order of places. So each device has all weights of this head.
-
-  Attributes:
-    place: int32 [L], frozen, the place of each label in the order by frequency.
-    frequent: float32 [labels of the head, D].
-    roots: float32 [tails, D].
-    tails: the tails.
   """
 
   def __init__(
@@ -174,23 +148,11 @@ class Adaptive(Head):
     dim: int,
     *,
     chunk: int,
-    starts: tuple[int, ...],
-    place: Int32[np.ndarray, ' L'] | None,
+    starts: tuple[int, ...],  # number of labels before each part
+    place: Int32[np.ndarray, ' L'] | None,  # by frequency; None: in label order
     last_width: int = 0,
     rngs: nnx.Rngs,
   ):
-    """Draws random rows of about unit length.
-
-    Args:
-      n_labels: number L of labels.
-      dim: size D of a document's vector.
-      chunk: number of labels scored at a time.
-      starts: number of labels before each part.
-      place: the place of each label in the order by frequency. None stands for
-        the order of the labels.
-      last_width: width of the last tail's rows, or 0 for D / 2^i.
-      rngs: stream `params`.
-    """
     self.n_labels = n_labels
     self.chunk = chunk
     self.starts = starts
@@ -210,7 +172,6 @@ class Adaptive(Head):
     )
 
   def prepare(self, document_BD: Float[Array, 'B D']) -> AdaptiveFeatures:
-    """Computes the roots' logits and the hidden layers of all tails."""
     roots = self.roots.astype(document_BD.dtype)
     hidden = tuple(tail.hidden(document_BD) for tail in self.tails)
     return AdaptiveFeatures(document_BD, scores(document_BD, roots), hidden)
@@ -250,11 +211,6 @@ class Adaptive(Head):
     - the roots of all other tails, which should be 0.
 
     A tail is computed only if a document of the batch has a gold label in it.
-
-    Args:
-      features, positives_BP, mask_B: as in Head.loss.
-      loss: the loss of each label.
-      weights: None, because all labels have the same weight.
     """
     del weights
     gold_BP = gold_of(positives_BP, mask_B).positives_BP
@@ -284,7 +240,6 @@ class Adaptive(Head):
 
 
 def _tail_losses(loss: LabelLoss) -> Any:
-  """Returns the function that computes the loss of a tail for each document."""
 
   def losses(
     root_B1: jax.Array, hidden: jax.Array, rows: jax.Array, at_BP: jax.Array
@@ -298,14 +253,7 @@ def _tail_losses(loss: LabelLoss) -> Any:
 def _sum_of_losses(
   loss: LabelLoss, logits_BC: jax.Array, gold_BP: jax.Array
 ) -> jax.Array:
-  """Returns the loss of each document, summed over the labels of a part.
-
-  Args:
-    loss: the loss of each label.
-    logits_BC: logits of the labels of a part.
-    gold_BP: places of gold labels in this part. Numbers that are no place of
-      the part are ignored.
-  """
+  """Returns each document's loss over a part; ignores gold places outside."""
   labels = logits_BC.shape[1]
   row_B1 = jnp.arange(len(logits_BC))[:, None]
   # A negative index would count from the end of the row.
@@ -329,12 +277,7 @@ def logit_of_product(
 
 
 def places(counts_L: np.ndarray | None) -> np.ndarray | None:
-  """Returns the place of each label in by_frequency, int32 [L].
-
-  Args:
-    counts_L: int [L], the number of training documents of each label, or None.
-      If None, the result is None.
-  """
+  """Returns the place of each label in by_frequency; None without counts."""
   if counts_L is None:
     return None
   place_L = np.empty(len(counts_L), np.int32)
@@ -351,6 +294,5 @@ def _scores_at(
 
 
 def _normal(rngs: nnx.Rngs, shape: tuple[int, int], fan_in: int) -> jax.Array:
-  """Draws a kernel whose rows or columns have about unit length."""
   draw = nnx.initializers.normal(fan_in**-0.5)
   return draw(rngs.params(), shape)

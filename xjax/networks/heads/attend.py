@@ -35,15 +35,8 @@ def attend(
   product is as large as one of the two products of the forward pass.
 
   Labels are the first axis of the arrays [C, B, T]. So sums over tokens read
-  memory in order, and the products need no transposed copies.
-
-  Args:
-    hidden_BTD: features h of the tokens.
-    mask_BT: float32, 0 at tokens and MASKED beyond them.
-    attention_CD, output_CD: label rows u and w, in the features' dtype.
-
-  Returns:
-    float32 [B, C].
+  memory in order, and the products need no transposed copies. mask_BT is that
+  of token_mask, and label rows have the features' dtype.
   """
   return _attend(hidden_BTD, mask_BT, attention_CD, output_CD)[0]
 
@@ -54,7 +47,6 @@ def _attend(
   attention_CD: jax.Array,
   output_CD: jax.Array,
 ) -> tuple[jax.Array, tuple]:
-  """Returns the result of `attend` and the arrays that its gradient needs."""
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(attention_CD), documents, tokens)
@@ -71,7 +63,6 @@ def _attend(
 
 
 def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
-  """Returns the gradients of the arguments of `attend`."""
   hidden_XD, attention_CD, output_CD = saved[:3]
   value_CBT, weight_CBT, total_CB, attended_CB = saved[3:]
   shape = (len(attention_CD), len(hidden_XD))
@@ -111,14 +102,6 @@ def attend_with_one_row(
   v = sum_t alpha_t s_t, where s_t = h_t . e_l, and alpha is the softmax of s
   over the tokens. Let dz be the gradient of the result. Then the gradient of
   s_t is dz alpha_t (1 + s_t - v).
-
-  Args:
-    hidden_BTD: features h of the tokens.
-    mask_BT: float32, 0 at tokens and MASKED beyond them.
-    rows_CD: label rows e, in the features' dtype.
-
-  Returns:
-    float32 [B, C].
   """
   return _attend_with_one_row(hidden_BTD, mask_BT, rows_CD)[0]
 
@@ -126,7 +109,6 @@ def attend_with_one_row(
 def _attend_with_one_row(
   hidden_BTD: jax.Array, mask_BT: jax.Array, rows_CD: jax.Array
 ) -> tuple[jax.Array, tuple]:
-  """Returns the attended logits and the arrays that their gradient needs."""
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(rows_CD), documents, tokens)
@@ -142,7 +124,6 @@ def _attend_with_one_row(
 def _attend_with_one_row_backward(
   saved: tuple, cotangent_BC: jax.Array
 ) -> tuple:
-  """Returns the gradients of the arguments of `attend_with_one_row`."""
   hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB = saved
   dtype = hidden_XD.dtype
   dscore_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]

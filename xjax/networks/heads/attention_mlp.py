@@ -80,11 +80,6 @@ class AttentionMLP(AttentionHead):
   v_l is not needed. So a chunk of C labels needs an array [B, C, U], where U is
   the size of the MLP's first layer, and T (D + U) multiplications for each
   label and document, instead of (2 T + U) D.
-
-  Attributes:
-    attention: a, float32 [L, D].
-    kernels: W of each layer of the MLP, float32 [inputs, outputs].
-    biases: b of each layer, float32 [outputs].
   """
 
   def __init__(
@@ -97,19 +92,6 @@ class AttentionMLP(AttentionHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Draws the label rows and the kernels by Glorot's rule.
-
-    Args:
-      n_labels: number L of labels. The rows are padded (padded_labels).
-      dim: size D of the token features.
-      chunk: number of labels scored at a time.
-      mlp: sizes of the hidden layers.
-      bias: [L], logits of the labels' prior probabilities. The bias of the last
-        layer starts at the logit of the mean probability, because no other
-        score that is the same for all labels has a lower loss. None stands for
-        zero.
-      rngs: stream `params`.
-    """
     self.n_labels = n_labels
     self.chunk = chunk
     # Glorot's rule, without the padding rows.
@@ -126,6 +108,7 @@ class AttentionMLP(AttentionHead):
     )
     self.biases = nnx.List(nnx.Param(jnp.zeros(size)) for size in sizes[1:])
     if bias is not None:
+      # No other score that is the same for all labels has a lower loss.
       mean = (1 / (1 + np.exp(-np.asarray(bias, np.float64)))).mean()
       self.biases[-1][...] += np.log(mean) - np.log1p(-mean)
 
@@ -139,7 +122,6 @@ class AttentionMLP(AttentionHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     dtype = features.hidden_BTD.dtype
     queries_CD = self.queries(chunk).astype(dtype)
     score_BTC = product(features.hidden_BTD, queries_CD, (2, 1))
@@ -152,5 +134,4 @@ class AttentionMLP(AttentionHead):
     return x[:, :, 0] + self.biases[-1][...]
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """Returns the vectors a_CD with which a chunk of labels attends."""
     return chunk['attention']

@@ -22,14 +22,7 @@ class AttentionHead(Head):
   """
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float[Array, 'C D']:
-    """Returns the vectors with which labels attend to tokens.
-
-    Args:
-      chunk: label rows, as in `logits`, for any labels in any order.
-
-    Returns:
-      queries_CD: float32.
-    """
+    """Returns the vectors with which labels, in any order, attend to tokens."""
     raise NotImplementedError
 
 
@@ -39,17 +32,8 @@ def attention_weights(
   """Returns the attention weights with which the given labels are scored.
 
   The function gathers only the rows of the given labels from their shards, and
-  needs no [B, L, T] array. It runs under jit on the context mesh.
-
-  Args:
-    head: a head in which labels attend to tokens.
-    features: features for the head's `logits`.
-    ids_BK: int32, K labels of each document, with PAD at the end of shorter
-      lists.
-
-  Returns:
-    alpha_BKT: float32. The weights sum to 1 over a document's tokens. They are
-      0 beyond the tokens, and for ids that are PAD.
+  needs no [B, L, T] array. It runs under jit on the context mesh. The weights
+  sum to 1 over a document's tokens, and are 0 for ids that are PAD.
   """
   graphdef, rows, shared = split_head(head)
   ids_X = jnp.where(ids_BK == PAD, 0, ids_BK).reshape(-1)

@@ -150,16 +150,7 @@ class CascadeConfig(HeadConfig):
   def check_gold(
     self, levels: LabelLevels, gold: Ragged, ids: Sequence[str]
   ) -> None:
-    """Checks that all clusters of gold labels can be kept in training.
-
-    Args:
-      levels: the levels of the run.
-      gold: N rows of gold labels.
-      ids: ids of the N documents.
-
-    Raises:
-      ConfigError: a document has more clusters; the message names it.
-    """
+    """Checks that all clusters of gold labels can be kept in training."""
     for level, kept in enumerate(_each(self.kept, len(levels) - 1)):
       nodes, _ = levels.gold(level, gold)
       most = int(nodes.lengths.max(initial=0))
@@ -179,34 +170,26 @@ def _each(values: Sequence, n: int) -> tuple:
 
 @struct.dataclass
 class CascadeFeatures:
-  """Holds what the levels of a cascade read.
+  """Holds what the levels of a cascade read."""
 
-  Attributes:
-    document_BX: the documents' vectors, with the joined layers of the encoder.
-    last_BD: the features that label rows read, without dropout.
-    cluster_logs: float32 [B, clusters], the log score of each cluster of the
-      finest level, -inf for clusters whose labels are not scored.
-    kept: bool [B, clusters] of each level, which clusters are kept.
-  """
-
-  document_BX: jax.Array
-  last_BD: jax.Array
-  cluster_logs: jax.Array
-  kept: tuple[jax.Array, ...]
+  document_BX: jax.Array  # with the joined layers of the encoder
+  last_BD: jax.Array  # what label rows read, without dropout
+  # The log score of each cluster of the finest level, -inf for clusters whose
+  # labels are not scored.
+  cluster_logs: jax.Array  # float32 [B, clusters]
+  kept: tuple[jax.Array, ...]  # for each level, bool [B, clusters]
 
 
 class LabelRows(Head):
   """Scores labels by the rows of another head, for the loss of that head."""
 
   def __init__(self, head: Head):
-    """Shares the label rows `kernel` and `bias` of a head."""
     self.n_labels, self.chunk = head.n_labels, head.chunk
     self.kernel, self.bias = head.kernel, head.bias
 
   def logits(
     self, features: jax.Array, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC, one dot product for each label."""
     return _label_logits(features, chunk)
 
 
@@ -216,25 +199,11 @@ class Cascade(Head):
   In prediction, all clusters are scored. Level by level, the `kept` best
   clusters among the children of kept clusters stay. Labels below other clusters
   get the score -inf. If all clusters are kept, scores are exact.
-
-  Attributes:
-    kernel: float32 [L, D], the label rows.
-    bias: float32 [L].
-    parent: int32 [L], frozen, the cluster of each label, PAD for padding.
-    clusters: the levels of clusters, from coarse to fine.
-    reading: computes the features of labels.
   """
 
   def __init__(
     self, config: CascadeConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    """Draws random rows. Biases start from the frequencies of labels.
-
-    Args:
-      config: the sizes of the levels.
-      inputs: sizes, levels and first biases of the run.
-      rngs: stream `params`.
-    """
     self.n_labels, self.chunk = inputs.n_labels, config.chunk
     self.chain, levels = config.chain, inputs.levels
     n = len(levels) - 1
@@ -246,6 +215,7 @@ class Cascade(Head):
       for part, hidden, rate in zip(*sizes, _each(config.dropout, n + 1))
     ]
     *cluster_biases, bias_L = first_biases(levels, inputs.bias_L)
+    # From coarse to fine.
     self.clusters = nnx.List(
       ClusterLevel(reading, levels, level, bias, rngs=rngs)
       for level, (reading, bias) in enumerate(zip(readings, cluster_biases))
@@ -258,6 +228,7 @@ class Cascade(Head):
     bias = jnp.pad(jnp.asarray(bias_L, jnp.float32), (0, padding))
     self.bias = nnx.Param(bias, out_sharding=(LABEL,))
     parent = np.pad(levels.parents[-1], (0, padding), constant_values=PAD)
+    # PAD marks padding rows.
     self.parent = Frozen(jnp.asarray(parent), out_sharding=(LABEL,))
 
   @property
@@ -270,7 +241,6 @@ class Cascade(Head):
     return min(self.kept[-1], sizes[-1]) * most
 
   def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
-    """Returns the head with dropout of the documents' vectors."""
     return HeadWithDropout(self, rngs)
 
   def prepare(self, document_BX: Float[Array, 'B X']) -> CascadeFeatures:
@@ -280,19 +250,13 @@ class Cascade(Head):
   def narrowed(
     self, features: CascadeFeatures, logs: Float32[Array, '*documents L']
   ) -> CascadeFeatures:
-    """Returns features whose kept clusters are chosen for some labels.
-
-    Args:
-      features: result of `prepare`.
-      logs: as in Head.narrowed. A cluster has the largest weight of its labels.
-    """
     return self._features(features.document_BX, logs)
 
   def _features(
     self, document_BX: jax.Array, logs: jax.Array | None
   ) -> CascadeFeatures:
-    """Computes features; `logs` are those of `narrowed`, or None."""
     weights = []
+    # A cluster has the largest weight of its labels.
     for level in reversed(self.clusters):
       logs = None if logs is None else level.best(logs)
       weights.append(logs)
@@ -319,13 +283,13 @@ class Cascade(Head):
   def logits(
     self, features: CascadeFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes the scores of a chunk of labels, -inf below other clusters."""
     logits_BC = _label_logits(features.last_BD, chunk)
     logs_BC = features.cluster_logs[:, chunk['parent']]
     inside_BC = logs_BC != -jnp.inf
     if self.chain is Chain.LAST:
       return jnp.where(inside_BC, logits_BC, -jnp.inf)
     logs_BC = jnp.where(inside_BC, logs_BC, 0.0)
+    # The logit of exp(log_BC). The minimum keeps the probability below 1.
     log_BC = jnp.minimum(logs_BC + jax.nn.log_sigmoid(logits_BC), -1e-30)
     both_BC = log_BC - jnp.log(-jnp.expm1(log_BC))
     return jnp.where(inside_BC, both_BC, -jnp.inf)
@@ -349,12 +313,6 @@ class Cascade(Head):
     CascadeXML (Section 3.3) adds 1 to the probability of a gold cluster
     instead. In float32, the sum can equal the probability of another cluster.
     The gradient does not flow through the choice.
-
-    Args:
-      features, positives_BP, mask_B: as in Head.loss.
-      loss: the loss of each label.
-      weights: weights of the labels.
-      rngs: stream `dropout`, or None for no dropout.
     """
     gold = self._gold(gold_of(positives_BP, mask_B).positives_BP)
     document_BX, total, ids_BA = features.document_BX, jnp.float32(0), None
@@ -398,12 +356,6 @@ class Cascade(Head):
   def kept_gold(
     self, features: CascadeFeatures, positives_BP: Int32[Array, 'B P']
   ) -> Int32[Array, 'B steps']:
-    """Counts the gold labels that each step keeps (see Head.kept_gold).
-
-    Args:
-      features: result of `prepare` or `narrowed`.
-      positives_BP: gold labels, and PAD.
-    """
     real_BP = (positives_BP != PAD) & (positives_BP < self.n_labels)
     nodes_BP = self.parent[...][jnp.where(real_BP, positives_BP, 0)]
     counts = []

@@ -16,14 +16,7 @@ from xjax.networks.heads.ova import scores
 
 
 class Reading(nnx.Module):
-  """Computes the features that the rows of a level read.
-
-  Attributes:
-    parts: the joined layers that are read; all if empty.
-    rate: dropout rate.
-    dim: size of the features.
-    layer: float32 [inputs, dim], the kernel of a linear layer, or None.
-  """
+  """Computes the features that the rows of a level read."""
 
   def __init__(
     self,
@@ -35,16 +28,7 @@ class Reading(nnx.Module):
     *,
     rngs: nnx.Rngs,
   ):
-    """Makes the linear layer, if there is one.
-
-    Args:
-      dim: size of a document's vector.
-      joined: number of layers of the encoder that are joined in it.
-      part: the layers to read, as in CascadeConfig.
-      hidden: size of the linear layer, or 0.
-      rate: dropout rate.
-      rngs: stream `params`.
-    """
+    # `part` is empty for all joined layers, and `hidden` 0 for no linear layer.
     self.parts = tuple(map(int, joined_layers(part)))
     self.width, self.rate = dim // joined, rate
     inputs = self.width * (len(self.parts) or joined)
@@ -69,15 +53,7 @@ class Reading(nnx.Module):
 
 
 class ClusterLevel(nnx.Module):
-  """Holds the rows of a level of clusters, and the nodes below them.
-
-  Attributes:
-    reading: computes the features of the level.
-    kernel: float32 [clusters, D].
-    bias: float32 [clusters].
-    parent: int32 [clusters], frozen, the cluster above, PAD in level 0.
-    children: int32 [clusters, most], frozen, the nodes below, PAD elsewhere.
-  """
+  """Holds the rows of a level of clusters, and the nodes below them."""
 
   def __init__(
     self,
@@ -88,24 +64,15 @@ class ClusterLevel(nnx.Module):
     *,
     rngs: nnx.Rngs,
   ):
-    """Draws random rows.
-
-    Args:
-      reading: computes the features of the level.
-      levels: all levels.
-      level: index of this level.
-      bias: [clusters], the first biases.
-      rngs: stream `params`.
-    """
     self.reading = reading
     size = levels.sizes[level]
     self.kernel = nnx.Param(draw_rows(rngs, (size, reading.dim)))
     self.bias = nnx.Param(jnp.asarray(bias, jnp.float32))
-    self.parent = Frozen(jnp.asarray(levels.parents[level]))
+    self.parent = Frozen(jnp.asarray(levels.parents[level]))  # PAD in level 0
+    # [clusters, most], PAD after the nodes below a cluster.
     self.children = Frozen(jnp.asarray(levels.children[level + 1]))
 
   def logits(self, x_BD: Float[Array, 'B D']) -> Float32[Array, 'B clusters']:
-    """Returns the logits of all clusters."""
     return scores(x_BD, self.kernel.astype(x_BD.dtype)) + self.bias
 
   def logits_at(
@@ -121,12 +88,8 @@ class ClusterLevel(nnx.Module):
   def best(
     self, values: Float32[Array, '*documents nodes']
   ) -> Float32[Array, '*documents clusters']:
-    """Returns the largest value of the nodes below each cluster.
-
-    Args:
-      values: float32 [nodes or more] or [B, nodes or more].
-    """
-    below = values[..., self.children[...]]  # -1 reads any value
+    """Returns the largest value of the nodes below each cluster."""
+    below = values[..., self.children[...]]  # PAD reads any value
     return jnp.where(self.children[...] == PAD, -jnp.inf, below).max(axis=-1)
 
 
@@ -136,10 +99,6 @@ def largest(
   """Returns which keys are among the k largest of a row, and not -inf.
 
   If keys are equal, the first come first.
-
-  Args:
-    keys: float32 [B, clusters].
-    k: number of keys of each row.
   """
   if k >= keys.shape[1]:
     return keys > -jnp.inf
@@ -156,10 +115,6 @@ def first_biases(
 
   The probability of a cluster is that of at least one of its labels, as if
   labels were independent.
-
-  Args:
-    levels: the levels.
-    bias_L: the first biases of the labels, or None if all biases are 0.
   """
   if bias_L is None:
     return [np.zeros(size) for size in levels.sizes]
@@ -174,12 +129,7 @@ def first_biases(
 
 
 def draw_rows(rngs: nnx.Rngs, shape: tuple[int, int]) -> jax.Array:
-  """Draws rows of about unit length.
-
-  Args:
-    rngs: stream `params`.
-    shape: number of rows, and their width.
-  """
+  """Draws rows of about unit length."""
   return nnx.initializers.normal(shape[1] ** -0.5)(rngs.params(), shape)
 
 

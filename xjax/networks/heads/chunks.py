@@ -15,38 +15,20 @@ ALL_DEVICES = (LABEL, DATA)
 
 
 class HeadParts(NamedTuple):
-  """Holds the structure and two groups of parameters of a head.
-
-  Attributes:
-    graphdef: structure of the head.
-    rows: parameters with one row per label.
-    shared: all other parameters.
-  """
+  """Holds the structure and two groups of parameters of a head."""
 
   graphdef: nnx.GraphDef
-  rows: nnx.State
-  shared: nnx.State
+  rows: nnx.State  # parameters with one row per label
+  shared: nnx.State  # all other parameters
 
   def logits(
     self, features: Any, rows: nnx.State, shared: nnx.State
   ) -> jax.Array:
-    """Computes logits_BC of a chunk, as a pure function of the parameters.
-
-    Args:
-      features: result of the head's `prepare`.
-      rows: label rows of C labels.
-      shared: the other parameters.
-    """
+    """Computes logits_BC of a chunk, as a pure function of the parameters."""
     head = nnx.merge(self.graphdef, rows, shared)
     return head.logits(features, nnx.to_pure_dict(rows))
 
   def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
-    """Returns which labels of a chunk the loss includes (see `Head.learns`).
-
-    Args:
-      rows: label rows of C labels.
-      shared: the other parameters.
-    """
     head = nnx.merge(self.graphdef, rows, shared)
     return head.learns(nnx.to_pure_dict(rows))
 
@@ -79,10 +61,6 @@ def shard_rows(rows: Any, n_labels: int) -> int:
   shard has all labels, padding rows are not counted. With several shards, all
   rows of this shard are counted. The caller then masks the padding rows by the
   indices that `labels` returns.
-
-  Args:
-    rows: tree of arrays, this shard's label rows.
-    n_labels: number of labels.
   """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   return min(per_shard, n_labels)
@@ -97,19 +75,9 @@ def scan_chunks(
 ) -> Any:
   """Calls body(carry, start, size) for each chunk of rows, one after the other.
 
+  `start` is the chunk's first row, and `size` its number of rows, a static int.
   All chunks have the same size, except the last, which has the remaining rows.
-
-  Args:
-    body: returns the new carry. `start` is the chunk's first row, and `size`
-      its number of rows, a static int.
-    carry: tree of arrays, passed from chunk to chunk.
-    rows: number of rows.
-    chunk: largest number of rows of a chunk.
-    used: int32, number of rows that are in use, or None for all. Chunks after
-      these rows are skipped.
-
-  Returns:
-    The carry after the last chunk.
+  If `used` is not None, chunks after the first `used` rows are skipped.
   """
   size = chunk_size(rows, chunk)
   whole = rows // size
@@ -158,15 +126,7 @@ def cut(rows: Any, start: jax.Array, size: int) -> Any:
 
 
 def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
-  """Returns the rows with one chunk replaced.
-
-  The chunk is replaced in place if a loop carries the rows.
-
-  Args:
-    rows: tree of arrays.
-    new: tree of arrays, the rows of the chunk.
-    start: first row of the chunk.
-  """
+  """Returns the rows with a chunk replaced, in place if a loop carries them."""
   return jax.tree.map(
     lambda old, x: lax.dynamic_update_slice_in_dim(old, x, start, 0),
     rows,
@@ -175,42 +135,31 @@ def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
 
 
 class Span(NamedTuple):
-  """Stands for consecutive rows of a shard.
+  """Stands for consecutive rows of a shard."""
 
-  Attributes:
-    start: int32, the first row, counted in the shard.
-    size: number of rows.
-  """
-
-  start: jax.Array
+  start: jax.Array  # int32, counted in the shard
   size: int
 
   @property
   def row_C(self) -> jax.Array:
-    """Returns the rows, counted in the shard, int32."""
     return self.start + jnp.arange(self.size, dtype=jnp.int32)
 
   def cut(self, rows: Any) -> Any:
-    """Returns these rows of every array in a tree."""
     return cut(rows, self.start, self.size)
 
   def write(self, rows: Any, new: Any) -> Any:
-    """Returns arrays in which these rows are replaced (see write_rows)."""
     return write_rows(rows, new, self.start)
 
 
 class Picked(NamedTuple):
   """Stands for rows of a shard that are not consecutive.
 
-  Attributes:
-    row_C: int32, ascending, each row once, counted in the shard. Numbers beyond
-      the shard stand for no row: any row is read, and nothing is written.
+  Numbers beyond the shard are no row: any row is read, and nothing is written.
   """
 
-  row_C: jax.Array
+  row_C: jax.Array  # int32, ascending, each row once, counted in the shard
 
   def cut(self, rows: Any) -> Any:
-    """Returns these rows of every array in a tree."""
     # XLA on CPUs gathers bfloat16 rows from float32 copies. With the barrier,
     # it copies only these rows; without, it copies the array before the loop.
     rows, row_C = lax.optimization_barrier((rows, self.row_C))
@@ -219,11 +168,9 @@ class Picked(NamedTuple):
     )
 
   def write(self, rows: Any, new: Any) -> Any:
-    """Returns arrays in which these rows are replaced (see write_rows)."""
     return jax.tree.map(self._write, rows, new)
 
   def _write(self, rows: jax.Array, new: jax.Array) -> jax.Array:
-    """Returns an array in which these rows are replaced."""
 
     def together(rows: jax.Array, new: jax.Array) -> jax.Array:
       return rows.at[self.row_C].set(new, mode='drop', **_ASCENDING)
@@ -250,11 +197,7 @@ def labels(
 ) -> jax.Array:
   """Returns the label indices of a chunk of this shard, int32 [C].
 
-  Args:
-    rows: tree of arrays, this shard's label rows.
-    axes: mesh axes over which label rows are divided.
-    start: first row of the chunk, counted in the shard.
-    size: number C of rows of the chunk.
+  `axes` are the mesh axes over which label rows are divided.
   """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   first = lax.axis_index(tuple(axes)) * per_shard + start
@@ -264,12 +207,8 @@ def labels(
 def all_documents(documents: Any, axes: Sequence[str]) -> Any:
   """Returns the documents that a shard of label rows scores.
 
-  If label rows are divided over the data axis as well, no other device has the
-  rows of this device. So this device scores the documents of all devices.
-
-  Args:
-    documents: tree of arrays of this device's documents.
-    axes: mesh axes over which label rows are divided.
+  If label rows are divided over the data axis as well (`axes`), no other device
+  has the rows of this device. So it scores the documents of all devices.
   """
   if DATA not in axes:
     return documents
@@ -279,13 +218,7 @@ def all_documents(documents: Any, axes: Sequence[str]) -> Any:
 
 
 def own_documents(sums: Any, axes: Sequence[str]) -> Any:
-  """Adds up sums over shards, and returns the sums of this device's documents.
-
-  Args:
-    sums: tree of arrays, the sums over this shard's labels. There is one sum
-      for each document that `all_documents` returned.
-    axes: mesh axes over which label rows are divided.
-  """
+  """Adds up sums over shards; returns those of this device's documents."""
   if DATA in axes:
     sums = jax.tree.map(
       lambda x: lax.psum_scatter(x, DATA, scatter_dimension=0, tiled=True), sums

@@ -45,58 +45,32 @@ class Frozen(nnx.Param):
 
 @dataclasses.dataclass
 class HeadConfig(ConfigPart, abstract=True):
-  """Chooses the head, which computes the scores of labels.
+  """Chooses the head, which computes the scores of labels."""
 
-  Attributes:
-    pooled: whether the head reads one vector per document. Such a head needs a
-      pooling.
-    attends: whether labels attend to tokens, so that attention weights can
-      explain the scores.
-    describes: whether descriptors represent the labels, so that further labels
-      can be added by name.
-    row_biases: whether the run sets the first values of the label rows `bias`,
-      to the logits of the labels' priors. If False, the head gets the logits
-      when it is built (HeadInputs.bias_L), and decides how its biases start.
-    on_all_devices: whether the label rows are divided over all devices, not
-      only over the label axis. If so, the head's `axes` is ALL_DEVICES.
-    fusable: whether training can change the label rows in the pass that
-      computes their gradient (train.rows). OneVsAllConfig and its subclasses
-      set this to True.
-    trains_rows: whether training changes float parameters with one row per
-      label.
-    hidden_labels: number of rare labels that training treats as unseen, to
-      calibrate the scores of unseen labels.
-    aligned: whether the vectors of descriptors and of tokens are in the same
-      space from the start of training.
-    levels: the config of the levels of clusters that the head goes down, or
-      None. If it is given, the head gets these levels (HeadInputs.levels).
-    reads_parents: whether the head reads the parents of labels. If so, the head
-      gets the hierarchy of the run (HeadInputs.hierarchy).
-    max_levels: largest number of levels that labels can have; None if any
-      number is possible. Only heads that read parents can have such a limit.
-    appended: number of vectors that the head appends to the tokens of a
-      document. The encoder must have positions for them.
-    embeds_labels: whether labels have vectors in the space of the encoder's
-      pieces. If so, the vectors start from the names of labels
-      (train/initial/label_vectors.py).
-    sequential: whether the head writes labels one after the other. Such a head
-      needs a loss of sequences (LossConfig.sequential).
-  """
-
-  pooled: ClassVar[bool] = False
-  attends: ClassVar[bool] = False
-  describes: ClassVar[bool] = False
+  pooled: ClassVar[bool] = False  # reads one vector per document (a pooling's)
+  attends: ClassVar[bool] = False  # attention to tokens can explain the scores
+  describes: ClassVar[bool] = False  # labels can be added by their descriptors
+  # Whether the run sets the label rows `bias` to the logits of the labels'
+  # priors. If False, the head itself starts its biases (HeadInputs.bias_L).
   row_biases: ClassVar[bool] = True
+  # Whether the label rows are divided over all devices, not only over the label
+  # axis. If so, the head's `axes` is ALL_DEVICES.
   on_all_devices: ClassVar[bool] = False
+  # Whether training can change the label rows in the pass that computes their
+  # gradient (train.rows).
   fusable: ClassVar[bool] = False
-  trains_rows: ClassVar[bool] = True
+  trains_rows: ClassVar[bool] = True  # some label rows are float and not frozen
+  # Whether the head writes labels one after the other. If so, it needs a loss
+  # of sequences (LossConfig.sequential).
   sequential: ClassVar[bool] = False
-  hidden_labels = 0
-  aligned = False
-  levels = None
-  reads_parents = False
-  max_levels = None
-  appended = 0
+  hidden_labels = 0  # rare labels that training treats as unseen, to calibrate
+  aligned = False  # descriptors and tokens start in the same space
+  levels = None  # config of the levels of clusters that the head goes down
+  reads_parents = False  # needs the hierarchy of the run (HeadInputs.hierarchy)
+  max_levels = None  # most levels of labels, for heads that read parents
+  appended = 0  # vectors after a document's tokens, which need positions
+  # Whether labels have vectors in the space of the encoder's pieces. If so, the
+  # vectors start from the names of labels (train/initial/label_vectors.py).
   embeds_labels = False
 
   chunk: int = field(
@@ -109,49 +83,23 @@ class HeadConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, inputs: 'HeadInputs', rngs: nnx.Rngs) -> 'Head':
-    """Makes the head, with fresh parameters.
-
-    Args:
-      inputs: sizes and facts about the labels.
-      rngs: stream `params`.
-    """
+    """Makes the head, with fresh parameters from the stream `params`."""
 
   def check_labels(self, n_labels: int) -> None:
-    """Checks before training that the head suits the number of labels.
-
-    Args:
-      n_labels: number of labels to score.
-
-    Raises:
-      ConfigError: the config does not suit this number of labels.
-    """
+    """Raises ConfigError if the head does not suit the number of labels."""
 
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
-    """Checks before training that the head suits the hierarchy of labels.
+    """Raises ConfigError if the head does not suit the hierarchy of labels.
 
     Only heads that read parents are checked.
-
-    Args:
-      hierarchy: the hierarchy of the labels to score.
-
-    Raises:
-      ConfigError: the config does not suit this hierarchy.
     """
 
   def check_gold(
     self, levels: 'LabelLevels', gold: Ragged, ids: Sequence[str]
   ) -> None:
-    """Checks before training that the head suits the training documents.
+    """Raises ConfigError if the head does not suit the training documents.
 
-    Only heads with levels are checked.
-
-    Args:
-      levels: the levels of the run.
-      gold: N rows of gold labels.
-      ids: ids of the N documents.
-
-    Raises:
-      ConfigError: the config does not suit a document; the message names it.
+    Only heads with levels are checked. `ids` are those of the documents.
     """
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -179,38 +127,20 @@ class HeadConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeadInputs:
-  """Holds the facts about a run that a head needs when it is built.
+  """Holds the facts about a run that a head needs when it is built."""
 
-  Attributes:
-    dim: size of a vector that the head reads. There is one vector for each
-      token or for each document.
-    n_labels: number L of labels to score.
-    bias_L: float64 [L], the initial biases, or None for zeros.
-    seen_L: bool [L], True for labels that training documents have, except the
-      hidden labels.
-    hidden_L: bool [L], True for labels that are hidden for calibration.
-    descriptor_dim: size of the vector of a label's descriptor.
-    counts_L: int [L], the number of training documents of each label, or None
-      if the numbers are not known.
-    joined: number of layers of the encoder that are joined in a vector.
-    levels: the levels of clusters, for a head that goes down a tree.
-    hierarchy: the hierarchy of the labels, for a head that reads their parents.
-      Its first nodes are the L labels.
-    encoder: the encoder of the model, for a head that runs the encoder's layers
-      itself.
-  """
-
-  dim: int
+  dim: int  # size of the vector of a token, or of a document, that it reads
   n_labels: int
-  bias_L: np.ndarray | None
-  seen_L: np.ndarray
-  hidden_L: np.ndarray
-  descriptor_dim: int
-  counts_L: np.ndarray | None = None
-  joined: int = 1
-  levels: 'LabelLevels | None' = None
+  bias_L: np.ndarray | None  # float64, the initial biases, or None for zeros
+  seen_L: np.ndarray  # bool, labels with training documents, without hidden_L
+  hidden_L: np.ndarray  # bool, labels that are hidden for calibration
+  descriptor_dim: int  # size of the vector of a label's descriptor
+  counts_L: np.ndarray | None = None  # training documents, None if not known
+  joined: int = 1  # layers of the encoder that are joined in a vector
+  levels: 'LabelLevels | None' = None  # for heads that go down a tree
+  # For heads that read parents. The first nodes are the labels.
   hierarchy: Hierarchy | None = None
-  encoder: nnx.Module | None = None
+  encoder: nnx.Module | None = None  # for heads that run the encoder's layers
 
 
 class DescriptorWeights(enum.Enum):
@@ -244,25 +174,15 @@ class DescriptorConfig(ConfigPart):
 
 @dataclasses.dataclass
 class GraphConfig(ConfigPart, abstract=True):
-  """Chooses what a head reads from the parents and children of a label.
+  """Chooses what a head reads from the parents and children of a label."""
 
-  Attributes:
-    reads_parents: whether the head reads parents and children.
-  """
-
-  reads_parents: ClassVar[bool] = False
+  reads_parents: ClassVar[bool] = False  # and children
 
   @abc.abstractmethod
   def attach(
     self, head: 'Head', inputs: 'HeadInputs', rngs: nnx.Rngs
   ) -> 'Head':
-    """Adds the graph to a new head, and returns the head.
-
-    Args:
-      head: a head that knows labels by descriptors.
-      inputs: sizes and facts about the labels.
-      rngs: stream `params`.
-    """
+    """Adds the graph to a new DescriptorHead, and returns the head."""
 
 
 @dataclasses.dataclass
@@ -277,17 +197,12 @@ class NoGraph(GraphConfig):
 
 @dataclasses.dataclass
 class DescriptorHeadConfig(HeadConfig, abstract=True):
-  """Chooses a head that represents labels by their descriptors.
-
-  Attributes:
-    concatenates: whether the head can score labels by the descriptor and the
-      vector of the graph side by side (Joining.CONCAT).
-  """
+  """Chooses a head that represents labels by their descriptors."""
 
   attends = True
   describes = True
   row_biases = False  # a label's bias also depends on its descriptor
-  concatenates: ClassVar[bool] = False
+  concatenates: ClassVar[bool] = False  # can use Joining.CONCAT
 
   descriptor: DescriptorConfig = field(
     DescriptorConfig, 'How descriptors become vectors.'
@@ -298,7 +213,6 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
 
   @property
   def reads_parents(self) -> bool:
-    """Returns whether the head reads the parents of labels."""
     return self.graph.reads_parents
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -323,20 +237,14 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
 
 @struct.dataclass
 class TokenFeatures:
-  """Holds the encoded tokens of a batch, which an encoder returns.
+  """Holds the encoded tokens of a batch, which an encoder returns."""
 
-  Attributes:
-    hidden_BTD: features, 0 beyond a document's length.
-    lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
-    summary_last: whether the token [CLS] is a document's last token, not its
-      first.
-    values_BTU: vectors that a head has computed from the features, to be summed
-      with attention weights. None if the features themselves are summed.
-  """
-
-  hidden_BTD: jax.Array
-  lengths_B: jax.Array
+  hidden_BTD: jax.Array  # features, 0 beyond a document's length
+  lengths_B: jax.Array  # int32, 0 in rows that only fill the batch
+  # Whether the token [CLS] is a document's last token, not its first.
   summary_last: bool = struct.field(pytree_node=False, default=False)
+  # Vectors that a head has computed from the features, to be summed with
+  # attention weights. None if the features themselves are summed.
   values_BTU: jax.Array | None = None
 
   @property
@@ -356,42 +264,30 @@ class TokenFeatures:
 
 
 class Head(nnx.Module):
-  """Scores labels chunk by chunk.
+  """Scores labels chunk by chunk."""
 
-  Attributes:
-    n_labels: number of labels. The rows after these labels are padding.
-    chunk: number of labels scored at a time.
-    axes: mesh axes over which label rows are divided. If the data axis is one
-      of them, no row is on two devices, and the gradients of rows are not sent
-      between devices. The features of documents are sent instead, which is
-      faster if the features are small.
-    shortlist_size: number of labels of a document that the head scores. All
-      other labels get the score -inf. None if the head scores all labels.
-    kept_clusters: how many clusters of a document each level keeps, if the
-      shortlist has the labels of clusters. Levels go from coarse to fine.
-    reads_prefix: whether the head runs the encoder's layers on vectors that
-      follow the tokens of a document. If so, `prepare` and `prepare_loss` get
-      an encoders.prefix.Prefix.
-  """
-
-  n_labels: int
-  chunk: int
+  n_labels: int  # the rows after these labels are padding
+  chunk: int  # number of labels scored at a time
+  # Mesh axes over which label rows are divided. If the data axis is one of
+  # them, no row is on two devices, and the gradients of rows are not sent
+  # between devices. The features of documents are sent instead, which is faster
+  # if they are small.
   axes: tuple[str, ...] = (LABEL,)
+  # Number of labels of a document that the head scores; others get -inf.
   shortlist_size: int | None = None
+  # How many clusters of a document each level keeps, from coarse to fine, if
+  # the shortlist has the labels of clusters.
   kept_clusters: tuple[int, ...] = ()
+  # Whether the head runs the encoder's layers on vectors that follow tokens. If
+  # so, `prepare` and `prepare_loss` get an encoders.prefix.Prefix.
   reads_prefix: bool = False
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Computes the scores of a chunk of labels.
+    """Computes the scores of a chunk of labels, float32.
 
-    Args:
-      features: result of `prepare`, a pytree of arrays whose first axis is
-        documents.
-      chunk: maps the names of the head's attributes to the label rows of C
-        labels. The other parameters are read from self.
-
-    Returns:
-      logits_BC: float32.
+    `features` is the result of `prepare`, a pytree of arrays whose first axis
+    is documents. `chunk` maps the names of the head's attributes to the label
+    rows of C labels. The other parameters are read from self.
     """
     raise NotImplementedError
 
@@ -410,12 +306,8 @@ class Head(nnx.Module):
     """Returns features for lists that only some labels may be in.
 
     A head with a shortlist_size chooses the labels that it scores among these
-    labels.
-
-    Args:
-      features: result of `prepare`.
-      logs: float32 [L or more] or [B, L or more], the log weight of each label,
-        -inf for labels that must not be in a list.
+    labels. `logs` are float32 [L or more] or [B, L or more], the log weight of
+    each label, -inf for labels that must not be in a list.
     """
     del logs
     return features
@@ -423,27 +315,14 @@ class Head(nnx.Module):
   def kept_gold(self, features: Any, positives_BP: jax.Array) -> jax.Array:
     """Counts the gold labels that each step of a document's search keeps.
 
-    Only heads with a shortlist_size have this method.
-
-    Args:
-      features: result of `prepare` or `narrowed`.
-      positives_BP: int32 gold labels, PAD elsewhere.
-
-    Returns:
-      int32 [B, steps]. The steps are the levels of kept_clusters, and last the
-      shortlist.
+    Only heads with a shortlist_size have this method. positives_BP has PAD
+    elsewhere. The result is int32 [B, steps]. The steps are the levels of
+    kept_clusters, and last the shortlist.
     """
     raise NotImplementedError
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array | None:
-    """Returns which labels the loss includes.
-
-    Args:
-      chunk: label rows of C labels, as in `logits`.
-
-    Returns:
-      bool [C], or None if the loss includes all labels.
-    """
+    """Returns which labels of a chunk the loss includes; None for all."""
     del chunk
 
   def loss(
@@ -456,24 +335,13 @@ class Head(nnx.Module):
   ) -> jax.Array:
     """Returns the loss over all labels, summed over documents.
 
-    By default, the loss is computed chunk by chunk (streaming.head_loss). A
-    head with a loss of its own replaces this method.
-
-    Args:
-      features: result of `prepare`.
-      positives_BP, mask_B, loss, weights: as in streaming.head_loss.
-
-    Returns:
-      float32 scalar.
+    The arguments are those of streaming.head_loss, which computes the loss
+    chunk by chunk. A head with a loss of its own replaces this method.
     """
     return head_loss(self, features, positives_BP, mask_B, loss, weights)
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
-    """Returns the head that a training step uses. Some heads add dropout.
-
-    Args:
-      rngs: stream `dropout`.
-    """
+    """Returns the head that a training step uses. Some heads add dropout."""
     del rngs
     return self
 
@@ -482,45 +350,24 @@ class Head(nnx.Module):
 
     A head may compute label rows from its parameters here, once for all chunks
     of labels. These rows can be differentiated like parameters. By default, the
-    head only gets its dropout.
-
-    Args:
-      rngs: stream `dropout`, or None for no dropout, as in evaluation.
+    head only gets its dropout, if there are rngs.
     """
     return self if rngs is None else self.with_dropout(rngs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeadWithDropout:
-  """Trains a head whose loss takes the stream `dropout`.
-
-  Attributes:
-    head: the head.
-    rngs: stream `dropout`.
-  """
+  """Trains a head whose loss takes the stream `dropout`."""
 
   head: Head
   rngs: nnx.Rngs
 
   def loss(self, *arguments: Any) -> jax.Array:
-    """Returns the loss of the head.
-
-    Args:
-      arguments: arguments of the head's `loss`.
-    """
     return self.head.loss(*arguments, rngs=self.rngs)
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
-  """Adds zeros to the end of an array that has one value for each label.
-
-  Args:
-    values: [L], or None if all values are 0.
-    rows: size of the result.
-
-  Returns:
-    float32 [rows].
-  """
+  """Adds zeros to values [L], to float32 [rows]; None stands for zeros."""
   if values is None:
     return jnp.zeros(rows)  # under jax.eval_shape, this allocates no memory
   padded = np.zeros(rows, np.float32)

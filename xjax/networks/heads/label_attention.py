@@ -49,10 +49,7 @@ class LabelAttention(AttentionHead):
   products with [D, C] arrays and a weighted sum over tokens. It needs no
   [B, C, D] array.
 
-  Attributes:
-    attention: u, float32 [L, D].
-    output: w, float32 [L, D].
-    bias: b, float32 [L].
+  `attention` holds u, and `output` holds w.
   """
 
   def __init__(
@@ -64,15 +61,6 @@ class LabelAttention(AttentionHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Draws random label rows of about unit length.
-
-    Args:
-      n_labels: number L of labels. The rows are padded (padded_labels).
-      dim: size D of the token features.
-      chunk: number of labels scored at a time.
-      bias: [L], initial output biases, or None for zeros.
-      rngs: stream `params`.
-    """
     self.n_labels = n_labels
     self.chunk = chunk
     rows = padded_labels(n_labels)
@@ -89,7 +77,6 @@ class LabelAttention(AttentionHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     hidden_BTD = features.hidden_BTD
     attended_BC = attend(
       hidden_BTD,
@@ -100,5 +87,4 @@ class LabelAttention(AttentionHead):
     return attended_BC + chunk['bias']
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """Returns the vectors u_CD with which a chunk of labels attends."""
     return chunk['attention']

@@ -13,27 +13,18 @@ from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
 
 
 class Gold(NamedTuple):
-  """Holds the gold labels of a batch.
+  """Holds the gold labels of a batch."""
 
-  Attributes:
-    positives_BP: int32. Each gold label of a document occurs once. All other
-      entries are PAD. Rows that only fill the batch have no gold labels.
-    mask_B: bool, False for rows that only fill the batch.
-  """
-
+  # int32. Each gold label of a document occurs once. All other entries are PAD.
+  # Rows that only fill the batch have no gold labels.
   positives_BP: jax.Array
-  mask_B: jax.Array
+  mask_B: jax.Array  # bool, False for rows that only fill the batch
 
 
 def gold_of(
   positives_BP: Int32[Array, 'B P'], mask_B: Bool[Array, ' B']
 ) -> Gold:
-  """Prepares gold labels for `chunk_loss`, and removes repeated labels.
-
-  Args:
-    positives_BP: gold labels, and PAD elsewhere.
-    mask_B: False for rows that only fill the batch.
-  """
+  """Prepares gold labels for `chunk_loss`, and removes repeated labels."""
   sorted_BP = jnp.sort(positives_BP, axis=1)
   repeated_BP = sorted_BP == jnp.roll(sorted_BP, 1, axis=1)
   repeated_BP = repeated_BP.at[:, 0].set(False)
@@ -41,16 +32,10 @@ def gold_of(
 
 
 class Chunk(NamedTuple):
-  """Describes consecutive labels that are scored at the same time.
+  """Describes consecutive labels that are scored at the same time."""
 
-  Attributes:
-    first: int32, index of the chunk's first label.
-    learnt_C: bool, True for the labels that the loss includes.
-    weights: weights of the chunk's labels, or None if all labels count equally.
-  """
-
-  first: jax.Array
-  learnt_C: jax.Array
+  first: jax.Array  # int32, index of the chunk's first label
+  learnt_C: jax.Array  # bool, True for the labels that the loss includes
   weights: LabelWeights | None
 
 
@@ -61,15 +46,6 @@ def chunk_loss(
 
   The losses of the B x P gold labels are computed separately, so that no [B, C]
   array has to mark gold labels.
-
-  Args:
-    loss: the loss of a chunk.
-    logits_BC: logits of the chunk's labels.
-    gold: gold labels of the batch.
-    chunk: the labels of the chunk.
-
-  Returns:
-    The sum of the losses, and its derivative with respect to the logits.
   """
   at_BP, inside_BP = _places(gold, chunk)
   row_B1 = jnp.arange(len(at_BP))[:, None]
@@ -100,20 +76,10 @@ def slot_loss(
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B A']]:
   """Computes the loss of labels that documents need not share, summed.
 
-  For a chunk of labels, the results are those of chunk_loss.
-
-  Args:
-    loss: a LabelLoss, or a normalised loss whose normaliser is known.
-    logits_BA: logits of each document's labels. The value -inf marks entries
-      without a label, which add nothing to the loss.
-    gold_BA: True for gold labels, which have finite logits.
-    weights_BA: factor of each label's loss, or None if all are 1. A normalised
-      loss uses only the weights of gold labels.
-    scale_B: factor of each document's loss, or None if all are 1. It must be
-      None if the loss is normalised.
-
-  Returns:
-    The sum of the losses, and its derivative with respect to the logits.
+  For a chunk of labels, the results are those of chunk_loss. Logits are -inf
+  for entries without a label, and finite for gold labels. Factors are 1 where
+  None. A normalised loss, whose normaliser is known, uses only the weights of
+  gold labels, and scale_B must be None.
   """
   if not loss.normalised and weights_BA is None and scale_B is None:
     return loss.summed(logits_BA, gold_BA)
@@ -132,48 +98,25 @@ def slot_loss(
 
 
 def labels_per_loss(loss: ChunkLoss, n_labels: int) -> int:
-  """Returns the number by which a loss over all labels is divided.
-
-  Args:
-    loss: loss of labels, which says whether their mean is taken.
-    n_labels: number of labels of the head.
-  """
+  """Returns the number by which a loss over all labels is divided."""
   return n_labels if loss.reduction is Reduction.MEAN_LABELS else 1
 
 
 class Normaliser(NamedTuple):
-  """Holds sums over the labels of some chunks, for a normalised loss.
+  """Holds sums over the labels of some chunks, for a normalised loss."""
 
-  Attributes:
-    highest_B: float32, the largest logit, or -inf before the first chunk.
-    sum_B: float32, sum of exp(logit - highest).
-    gold_B: float32, sum of the gold labels' weights.
-  """
-
-  highest_B: jax.Array
-  sum_B: jax.Array
-  gold_B: jax.Array
+  highest_B: jax.Array  # float32, the largest logit, or -inf at the start
+  sum_B: jax.Array  # float32, sum of exp(logit - highest)
+  gold_B: jax.Array  # float32, sum of the gold labels' weights
 
   @classmethod
   def start(cls, documents: int) -> 'Normaliser':
-    """Returns the sums before the first chunk.
-
-    Args:
-      documents: number of documents.
-    """
     zero_B = jnp.zeros(documents, jnp.float32)
     return cls(jnp.full(documents, -jnp.inf), zero_B, zero_B)
 
   def with_chunk(
     self, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
   ) -> 'Normaliser':
-    """Returns the sums after one more chunk is added.
-
-    Args:
-      logits_BC: logits of the chunk's labels.
-      gold: gold labels of the batch.
-      chunk: the labels of the chunk.
-    """
     at_BP, inside_BP = _places(gold, chunk)
     weight_BP = 1.0
     if chunk.weights is not None:
@@ -184,12 +127,7 @@ class Normaliser(NamedTuple):
   def plus(
     self, logits_BC: Float32[Array, 'B C'], gold_BP: Float32[Array, 'B P']
   ) -> 'Normaliser':
-    """Returns the sums after more labels are added.
-
-    Args:
-      logits_BC: logits of the labels, -inf for labels that the loss excludes.
-      gold_BP: weights of the gold labels among them, 0 elsewhere.
-    """
+    """Adds labels, -inf if excluded; gold_BP are the weights of gold labels."""
     highest_B = jnp.maximum(self.highest_B, logits_BC.max(axis=1))
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     new_B = jnp.exp(logits_BC - base_B[:, None]).sum(axis=1)
@@ -200,12 +138,7 @@ class Normaliser(NamedTuple):
     )
 
   def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:
-    """Returns the loss, normalised by the sums over the labels of all shards.
-
-    Args:
-      loss: a normalised loss.
-      axes: mesh axes over which label rows are divided.
-    """
+    """Returns the loss, normalised by the sums over labels of all shards."""
     highest_B = lax.pmax(self.highest_B, axes)
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     sum_B = lax.psum(self.sum_B * jnp.exp(self.highest_B - base_B), axes)
@@ -222,12 +155,9 @@ def _mask_logits(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:
 
 
 def _places(gold: Gold, chunk: Chunk) -> tuple[jax.Array, jax.Array]:
-  """Finds the columns of gold labels in a chunk.
+  """Finds the columns of gold labels in a chunk, 0 for all other entries.
 
-  Returns:
-    at_BP: int32, columns of gold labels in the chunk, and 0 for all other
-      entries.
-    inside_BP: bool, True for gold labels in the chunk that the loss includes.
+  The second result is True for the gold labels that the loss includes.
   """
   at_BP = gold.positives_BP - chunk.first
   # PAD and the labels of other chunks and shards are outside of the chunk.

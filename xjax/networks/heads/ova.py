@@ -38,19 +38,12 @@ def initial_rows(
 ) -> dict[str, jax.Array]:
   """Draws random rows of about unit length.
 
-  The rows are the same on every mesh. The function needs a context mesh
-  (`jax.set_mesh`). Drawing rows takes several float32 arrays, but the stored
-  rows may take only one byte per weight. So the rows of large heads are drawn
-  in blocks. Each block is drawn on the device that stores the block.
-
-  Args:
-    key: JAX random key for all rows.
-    rows: number of rows, a multiple of LABEL_MULTIPLE.
-    dim: number of entries of a row.
-    storage: how the rows are stored.
-
-  Returns:
-    A dict of arrays [rows, ...] with the keys of storage.encode_weights.
+  The number of rows must be a multiple of LABEL_MULTIPLE. The result has the
+  keys of encode_weights, and is the same on every mesh. The function needs a
+  context mesh (`jax.set_mesh`).
+  Drawing rows takes several float32 arrays, but the stored rows may take only
+  one byte per weight. So the rows of large heads are drawn in blocks, each on
+  the device that stores it.
   """
   if rows <= _MOST_ROWS:
     return _draw_rows(key, jnp.int32(0), rows, dim, storage)
@@ -149,15 +142,9 @@ class OneVsAll(Head):
   The label rows are divided over all devices. If training changes the rows in
   the fused pass (rows/fused.py), a weight can be stored in 2 bytes or 1 byte.
 
-  Attributes:
-    kernel: k, [L, D] of storage.dtype.
-    exponent: int8 [L]. It exists only with Storage.FLOAT8, where k is the
-      number in `kernel` times 2^exponent.
-    bias: b, float32 [L].
-    bottleneck: float32 [size of the vector, D], the kernel of a dense layer
-      that reduces the document's vector to D features, or None if there is no
-      such layer.
-    storage: how the kernel is stored.
+  `kernel` is k; but with Storage.FLOAT8, k is `kernel` times 2^exponent, with
+  one exponent for each label. `document` is the product of the document's
+  vector with the `bottleneck`, if there is one.
   """
 
   axes = ALL_DEVICES
@@ -173,18 +160,6 @@ class OneVsAll(Head):
     bottleneck: int = 0,
     rngs: nnx.Rngs,
   ):
-    """Draws random label rows of about unit length.
-
-    Args:
-      n_labels: number L of labels. The rows are padded (padded_labels).
-      dim: size of a document's vector.
-      chunk: number of labels scored at a time.
-      bias: [L], initial biases, or None for zeros.
-      storage: how the kernel is stored.
-      bottleneck: size D to which the document's vector is reduced, or 0 if
-        label rows read the vector itself.
-      rngs: stream `params`.
-    """
     self.n_labels = n_labels
     self.chunk = chunk
     self.storage = storage
@@ -204,7 +179,6 @@ class OneVsAll(Head):
       self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])
 
   def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
-    """Reduces documents' vectors by the bottleneck, if there is one."""
     if self.bottleneck is None:
       return document_BD
     dtype = document_BD.dtype
@@ -214,7 +188,6 @@ class OneVsAll(Head):
   def logits(
     self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC of a chunk of labels, with sums in float32."""
     kernel_CD = decode_weights(chunk, document_BD.dtype)
     return scores(document_BD, kernel_CD) + chunk['bias']
 
@@ -234,12 +207,10 @@ def scores(
 
 
 def _scores(document_BD: jax.Array, kernel_CD: jax.Array) -> tuple:
-  """Returns the result of `scores` and the arrays that its gradient needs."""
   return scores(document_BD, kernel_CD), (document_BD, kernel_CD)
 
 
 def _scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
-  """Returns the gradients of the arguments of `scores`."""
   document_BD, kernel_CD = saved
   dtype = document_BD.dtype
   dlogits_BC = dlogits_BC.astype(dtype)

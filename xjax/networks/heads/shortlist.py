@@ -37,18 +37,9 @@ def shortlist_logits(
 
   The function runs on the context mesh (`jax.set_mesh`), like
   streaming.head_loss. It can be differentiated with respect to the features and
-  to the parameters of the head. The backward pass scores the labels again.
-
-  Args:
-    head: the head. At most head.chunk labels of a document are scored at a
-      time.
-    features: result of the head's `prepare`, a pytree of arrays whose first
-      axis is documents.
-    ids_BA: int32 labels, PAD elsewhere. Labels that this head does not score
-      count as PAD.
-
-  Returns:
-    float32, -inf where ids_BA is PAD.
+  to the parameters of the head. The backward pass scores the labels again. At
+  most head.chunk labels of a document are scored at a time. Logits are -inf
+  where ids_BA is PAD or not a label of the head.
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head)
@@ -68,21 +59,10 @@ def shortlist_loss(
   If every shortlist has all labels, this is streaming.head_loss. The gradients
   are computed in the forward pass; the backward pass only scales them.
 
-  Args:
-    head, features: arguments of shortlist_logits.
-    shortlist: the labels. Labels without gold_BA count as not gold. PAD and
-      labels that the head does not learn add nothing to the loss. weights_BA
-      has no gradient; it can hold the costs of XR-Transformer (Zhang et al.
-      2021, Section 3.2).
-    mask_B: bool, False for rows that only fill the batch. These rows add
-      nothing to the loss.
-    loss: loss of labels. Its reduction says whether the loss of a document is
-      the sum or the mean over its shortlist, PAD not counted. A normalised loss
-      sums over the shortlist only, and scores the labels twice.
-    weights: weights of the labels (see streaming.head_loss).
-
-  Returns:
-    float32 scalar.
+  PAD and labels that the head does not learn add nothing to the loss, and are
+  not counted in a mean. shortlist.weights_BA has no gradient; it can hold the
+  costs of XR-Transformer (Zhang et al. 2021, Section 3.2). A normalised loss
+  sums over the shortlist only, and scores the labels twice.
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head)
@@ -96,12 +76,7 @@ def lost_positives(
   """Counts the gold labels that are not marked as gold on a shortlist.
 
   In training this number must be 0, because a lost gold label is never learnt.
-
-  Args:
-    shortlist: the shortlists of the documents.
-    positives_BP: gold labels, PAD elsewhere. A repeated label counts once.
-    n_labels: number of labels that can be on a shortlist; other gold labels are
-      not counted.
+  Repeated labels count once, and labels from n_labels on are not counted.
   """
   mask_B = jnp.ones(len(positives_BP), bool)
   positives_BP = gold_of(positives_BP, mask_B).positives_BP
@@ -122,7 +97,6 @@ class Structure:
 
   @classmethod
   def of(cls, head: Head) -> 'Structure':
-    """Returns the structure of a head."""
     graphdef = split_head(head).graphdef
     return cls(graphdef, head.n_labels, head.chunk, head.axes)
 
@@ -145,16 +119,10 @@ class Structure:
 
 
 class Places(NamedTuple):
-  """Says where a device has the rows of labels.
+  """Says where a device has the rows of labels."""
 
-  Attributes:
-    row_BA: int32, the label's row, counted in the shard. It is 0 where own_BA
-      is False.
-    own_BA: bool, True for labels that this device scores.
-  """
-
-  row_BA: jax.Array
-  own_BA: jax.Array
+  row_BA: jax.Array  # int32, counted in the shard, 0 where own_BA is False
+  own_BA: jax.Array  # bool, True for labels that this device scores
 
   def gather(self, rows: Any) -> Any:
     """Returns the row of each entry, from every array of a tree."""
@@ -164,14 +132,7 @@ class Places(NamedTuple):
 def places_of(
   ids_BA: Int32[Array, 'B A'], rows: Any, n_labels: int, axes: tuple[str, ...]
 ) -> Places:
-  """Finds the rows of labels on this device.
-
-  Args:
-    ids_BA: labels, PAD elsewhere.
-    rows: tree of arrays, this shard's label rows.
-    n_labels: number of labels of the head.
-    axes: mesh axes over which label rows are divided.
-  """
+  """Finds the rows of labels on this device, from its shard of rows."""
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   row_BA = ids_BA - lax.axis_index(axes) * per_shard
   own_BA = (row_BA >= 0) & (row_BA < per_shard) & _scored(ids_BA, n_labels)
@@ -179,7 +140,6 @@ def places_of(
 
 
 def _scored(ids_BA: jax.Array, n_labels: int) -> jax.Array:
-  """Returns which entries of shortlists are labels of the head."""
   return (ids_BA >= 0) & (ids_BA < n_labels)
 
 
@@ -190,11 +150,6 @@ def document_scale(
 
   If the loss is a mean, the factor is 1 / the number of the shortlist's labels,
   and 1 if it has none.
-
-  Args:
-    loss: loss of labels, which says whether their mean is taken.
-    ids_BA: labels, PAD elsewhere.
-    n_labels: number of labels of the head.
   """
   if loss.reduction is Reduction.SUM_LABELS:
     return None
@@ -208,10 +163,7 @@ def entry_weights(
 ) -> Float32[Array, 'B A'] | None:
   """Returns the weight of each entry in the loss, or None if all are 1.
 
-  Args:
-    weights: the weights [B, A] of the entries' labels, or None if all are 1.
-    gold_BA: True for gold labels.
-    shortlist: the shortlists, which may have further weights.
+  `weights` are those of the entries' labels, [B, A].
   """
   if weights is None:
     return shortlist.weights_BA
@@ -258,6 +210,8 @@ def _shard_logits(static, rows, shared, features, ids_BA):
   return jnp.where(_scored(ids_BA, static.n_labels), logits_BA, -jnp.inf)
 
 
+# (logits_BA, start, size) -> (sum, derivative by logits_BA), for `size` entries
+# of each shortlist from entry `start` on.
 Terms = Callable[[jax.Array, jax.Array, int], tuple[jax.Array, jax.Array]]
 
 
@@ -271,16 +225,9 @@ def pull_shard(
 ) -> tuple[jax.Array, Any, Any, Any]:
   """Computes the sum of some terms over labels, and its gradients.
 
-  Args:
-    static, rows, shared: parts of the head, with this shard's rows.
-    features: features of all documents that this device scores.
-    places: the rows of their labels.
-    terms: (logits_BA, start, size) -> (sum, derivative by logits_BA), for
-      `size` entries of each shortlist from entry `start` on.
-
-  Returns:
-    The sum over all devices, and the gradients of rows, shared and this
-    device's features. Leaves without a float dtype have the gradient None.
+  `features` are those of all documents that this device scores. The sum is over
+  all devices. The gradients are those of this shard's rows, of shared and of
+  this device's features; leaves without a float dtype have the gradient None.
   """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
 
@@ -337,12 +284,10 @@ def _logits(static, rows, shared, features, ids_BA):
 
 
 def _logits_forward(static, *arrays):
-  """Returns the logits and the arrays that their gradient needs."""
   return _logits(static, *arrays), arrays
 
 
 def _logits_backward(static, arrays, dlogits_BA):
-  """Returns the gradients of the arguments of _logits."""
   row = row_spec(static.axes)
   run = jax.shard_map(
     functools.partial(_shard_logits_backward, static),
@@ -354,7 +299,6 @@ def _logits_backward(static, arrays, dlogits_BA):
 
 
 def _shard_logits_backward(static, rows, shared, features, ids_BA, dlogits_BA):
-  """Returns one shard's gradients for rows, shared and features."""
   documents = features, ids_BA, dlogits_BA
   documents = chunks.all_documents(documents, static.axes)
   features, ids_BA, dlogits_BA = documents
@@ -378,7 +322,6 @@ def _loss(static, rows, shared, features, weights, batch):
 
 
 def _loss_forward(static, *arrays):
-  """Returns the loss and its gradients."""
   row = row_spec(static[0].axes)
   run = jax.shard_map(
     functools.partial(_shard_loss, *static),
@@ -391,7 +334,6 @@ def _loss_forward(static, *arrays):
 
 
 def _loss_backward(static, gradients, cotangent):
-  """Multiplies the gradients by the cotangent of the loss."""
   del static
   gradients = jax.tree.map(lambda x: (x * cotangent).astype(x.dtype), gradients)
   return *gradients, None, None
@@ -446,16 +388,7 @@ def loss_of_places(
   places: Places,
   targets: Targets,
 ) -> tuple[jax.Array, Any, Any, Any]:
-  """Computes the loss of all devices, and one shard's gradients.
-
-  Args:
-    static, rows, shared, features, places: arguments of pull_shard.
-    loss: loss of labels.
-    targets: gold labels and weights of the places.
-
-  Returns:
-    The results of pull_shard.
-  """
+  """Computes the loss of all devices, and one shard's gradients."""
   gold_BA, weights_BA, scale_B = targets
   if loss.normalised:
     logits_BA = own_logits(static, rows, shared, features, places)

@@ -46,22 +46,14 @@ def head_loss(
   computed in the forward pass; the backward pass only scales them.
 
   Args:
-    head: the head; padded label rows add nothing to the loss.
     features: result of the head's `prepare`, a pytree of arrays whose first
       axis is documents.
-    positives_BP: int32, gold labels, PAD elsewhere. Labels that this head does
-      not score are ignored.
-    mask_B: bool, False for rows that only fill the batch. These rows add
-      nothing to the loss.
-    loss: loss of a chunk of labels. Its reduction says whether the loss of a
-      document is the sum or the mean over all labels. A normalised loss takes
-      one more pass over the labels.
-    weights: float32 weights of the labels, or None if all labels count equally.
-      There is one weight for each label row, including padding. The weights are
-      cut and sharded like the label rows.
-
-  Returns:
-    float32 scalar.
+    positives_BP: gold labels, PAD elsewhere; only the head's labels count.
+    mask_B: False for rows that only fill the batch and add nothing to the loss.
+    loss: its reduction says whether the loss of a document is the sum or the
+      mean over all labels.
+    weights: for each label row, with padding, or None if labels count equally.
+      They are cut and sharded like the label rows.
   """
   graphdef, rows, shared = split_head(head)
   static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
@@ -78,7 +70,6 @@ def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
 
 
 def _forward(static, *arrays):
-  """Returns the loss and its gradients."""
   row = row_spec(static[-1])
   batch = BATCH
   run = jax.shard_map(
@@ -92,7 +83,6 @@ def _forward(static, *arrays):
 
 
 def _backward(static, gradients, cotangent):
-  """Multiplies the gradients by the cotangent of the loss."""
   del static
   d_rows, d_shared, d_features = jax.tree.map(
     lambda x: (x * cotangent).astype(x.dtype), gradients
@@ -165,15 +155,9 @@ def _shard_gradients(
 
 
 def split_floats(features: Any) -> tuple[list[jax.Array], Callable[..., Any]]:
-  """Selects the leaves that have gradients.
+  """Returns the float leaves, and a function that replaces their values.
 
-  Args:
-    features: pytree of arrays.
-
-  Returns:
-    The leaves with a float dtype, and a function. The function takes new values
-    for these leaves and returns a tree like `features`. All other leaves are
-    unchanged. With gradient=True, they are None.
+  With gradient=True, the function puts None in place of all other leaves.
   """
   leaves, structure = jax.tree.flatten(features)
   at = [i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)]

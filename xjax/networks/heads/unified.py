@@ -143,25 +143,8 @@ class Unified(DescriptorHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Sets the rows a and o of all labels to zero, and draws P and Q.
-
-    The rows start at zero, so that P and Q first learn what all labels have in
-    common.
-
-    Args:
-      n_labels: number L of labels. The rows are padded (padded_labels).
-      dim: size D of the token features.
-      size: size E of the descriptors' embeddings.
-      chunk: number of labels scored at a time.
-      seen: bool [L], True for labels with rows of their own.
-      hidden: bool [L], True for labels that have training documents, but are
-        hidden for calibration.
-      row_dropout: share of the seen labels whose rows are left out in a step.
-      aligned: whether P and Q start as identity matrices (for E = D) instead of
-        random matrices.
-      bias: [L], initial biases c_l + r, or None for zeros.
-      rngs: stream `params`.
-    """
+    # The rows start at zero, so that P and Q first learn what all labels have
+    # in common.
     self.n_labels = n_labels
     self.chunk = chunk
     self.row_dropout = row_dropout
@@ -191,7 +174,6 @@ class Unified(DescriptorHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     hidden_BTD = features.hidden_BTD
     attention_CD, output_CD, bias_C = self._label_vectors(chunk)
     attended_BC = attend(
@@ -210,19 +192,13 @@ class Unified(DescriptorHead):
     return jnp.where(chunk['seen'] > 0, logits_BC, calibrated_BC)
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """Returns the vectors u_CD with which a chunk of labels attends."""
     return self._label_vectors(chunk)[0]
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Returns which labels have training documents (see `Head.learns`)."""
     return (chunk['seen'] > 0) | (chunk['hidden'] > 0)
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Unified':
-    """Returns the head without the rows of a random part of the labels.
-
-    Args:
-      rngs: stream `dropout`.
-    """
+    """Returns the head without the rows of a random part of the labels."""
     if not self.row_dropout:
       return self
     keep_L = jax.random.bernoulli(

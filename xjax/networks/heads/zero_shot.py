@@ -78,22 +78,9 @@ class ZeroShot(DescriptorHead):
   The paper has v_l = sum_t alpha_tl h_t for both kinds. For Joining.ADD, this
   head keeps the sum of k_t, as without a graph (Chalkidis et al. 2019), because
   h_t has size D and e_l + g_l has size E: their product exists only if D = E.
-
-  Attributes:
-    descriptors: e, float32 [L, E], frozen.
-    seen: float32 [L], frozen, 1 for labels with training documents, else 0.
-    kernel: W, float32 [D, E].
-    bias: b, float32 [E].
-    offset: c, float32 [], added to all logits. Rare labels need very negative
-      logits. But v_l . e_l has a lower limit: each number in v_l is between -1
-      and 1, so v_l . e_l is at least minus the sum of |e_l|. Because e_l is
-      frozen, training cannot lower this limit. Attention also prefers tokens
-      with a high k_t . e_l. With c, logits can be lower than the limit.
-    graph_rows: g, float32 [L, E], in the head that `ready` returns.
-    graph_kernel, graph_bias: W_o, float32 [D, 2 E], and b_o, float32 [2 E];
-      None unless the graph's vectors join by Joining.CONCAT.
   """
 
+  # W_o, [D, 2 E], and b_o, only with Joining.CONCAT.
   graph_kernel: nnx.Param | None = None
   graph_bias: nnx.Param | None = None
 
@@ -108,17 +95,7 @@ class ZeroShot(DescriptorHead):
     offset: float = 0.0,
     rngs: nnx.Rngs,
   ):
-    """Draws W, and sets the descriptors to zero until they are computed.
-
-    Args:
-      n_labels: number L of labels. The rows are padded (padded_labels).
-      dim: size D of the token features.
-      size: size E of the descriptors' embeddings.
-      chunk: number of labels scored at a time.
-      seen: bool [L], True for labels with training documents.
-      offset: initial c.
-      rngs: stream `params`.
-    """
+    # The descriptors are zero until they are computed.
     self.n_labels = n_labels
     self.chunk = chunk
     rows = padded_labels(n_labels)
@@ -129,6 +106,10 @@ class ZeroShot(DescriptorHead):
     glorot = nnx.initializers.glorot_uniform()
     self.kernel = nnx.Param(glorot(rngs.params(), (dim, size)))
     self.bias = nnx.Param(jnp.zeros(size))
+    # Rare labels need very negative logits. But v_l . e_l is at least minus the
+    # sum of |e_l|, because each number in v_l is between -1 and 1, and training
+    # cannot change e_l. Attention also prefers tokens with a high k_t . e_l.
+    # With c, logits can be lower than this limit.
     self.offset = nnx.Param(jnp.float32(offset))
 
   def start_graph(
@@ -158,7 +139,6 @@ class ZeroShot(DescriptorHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     keys_BTE = features.hidden_BTD
     tokens = keys_BTE, token_mask(features)
     query_CE = self.queries(chunk).astype(keys_BTE.dtype)
@@ -172,7 +152,6 @@ class ZeroShot(DescriptorHead):
   def _side_by_side(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Returns the logits of Joining.CONCAT, without c."""
     keys_BTE, values_BTD = features.hidden_BTD, features.values_BTU
     dtype = keys_BTE.dtype
     score_BTC = product(keys_BTE, self.queries(chunk).astype(dtype), (2, 1))
@@ -187,13 +166,11 @@ class ZeroShot(DescriptorHead):
     return (x_BCF * rows_CF).sum(axis=2)
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
-    """Returns the vectors with which a chunk of labels attends to tokens."""
     if self.graph_queries:
       return _with_graph(chunk)
     return jax.lax.stop_gradient(chunk['descriptors'])
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Returns which labels have training documents (see `Head.learns`)."""
     return chunk['seen'] > 0
 
 

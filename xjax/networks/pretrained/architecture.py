@@ -23,35 +23,20 @@ class Activation(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """Holds the sizes that every pretrained encoder has.
+  """Holds the sizes that every pretrained encoder has."""
 
-  Attributes:
-    summary_last: whether the token that stands for the whole text, [CLS], is
-      the last token of the text, not the first.
-    has_pooler: whether pretrained folders have a pooler, the dense layer on
-      [CLS]. If False, a pooler starts from fresh weights where the folder has
-      none.
-    vocab_size: number of token ids, which is the number of rows of the word
-      table.
-    dim: number of features of a token (D).
-    layers: number of blocks.
-    heads: number of attention heads, a divisor of dim.
-    inner: number of features inside a feed-forward network.
-    activation: the activation of the feed-forward networks.
-    norm_eps: the number that layer normalisation adds to a variance.
-    pad_id: the token id of padding.
-  """
-
-  summary_last: ClassVar[bool] = False
+  summary_last: ClassVar[bool] = False  # [CLS] is the last token, not the first
+  # Whether pretrained folders have a pooler, the dense layer on [CLS]. If not,
+  # a pooler starts from fresh weights where the folder has none.
   has_pooler: ClassVar[bool] = True
 
-  vocab_size: int
-  dim: int
+  vocab_size: int  # number of token ids, and of rows of the word table
+  dim: int  # number of features of a token (D)
   layers: int
-  heads: int
-  inner: int
+  heads: int  # a divisor of dim
+  inner: int  # number of features inside a feed-forward network
   activation: Activation
-  norm_eps: float
+  norm_eps: float  # what layer normalisation adds to a variance
   pad_id: int
 
   @property
@@ -62,22 +47,14 @@ class Architecture:
 
 @dataclasses.dataclass(frozen=True)
 class BertArchitecture(Architecture):
-  """Holds the sizes of an encoder of the BERT family.
+  """Holds the sizes of an encoder of the BERT family."""
 
-  Attributes:
-    positions: number of rows of the position table.
-    token_types: number of rows of the type table.
-    position_offset: the row of the position table that belongs to the first
-      token of a document.
-  """
-
-  positions: int
+  positions: int  # number of rows of the position table
   token_types: int
-  position_offset: int
+  position_offset: int  # row of the position table for the first token
 
   @property
   def max_tokens(self) -> int:
-    """Returns the largest length of a document, including special tokens."""
     return self.positions - self.position_offset
 
 
@@ -143,10 +120,8 @@ _SPECIAL_TOKENS = 2  # added to each document
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
   """Reads the sizes of an encoder, and checks all fields that matter.
 
-  Args:
-    config: the JSON object of config.json. Absent fields that are not sizes
-      take the default values of transformers.
-    where: the path of config.json, for messages.
+  Absent fields that are not sizes take the default values of transformers.
+  `where` is the path of config.json, for messages.
 
   Raises:
     DataError: a size is absent, a value is impossible, or a field asks for a
@@ -186,10 +161,7 @@ def small_encoder(
 ) -> dict[str, Any]:
   """Returns the config.json of a small encoder, in which padding has id 0.
 
-  Args:
-    kind: the class of the encoder's architecture.
-    vocab_size: number of token ids.
-    longest: the number of tokens that the encoder must be able to read.
+  It can read `longest` tokens.
   """
   xlnet = issubclass(kind, XLNetArchitecture)
   names = _XLNET if xlnet else _BERT
@@ -224,7 +196,6 @@ def _size_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
 
 
 def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
-  """Yields a fault if a value is not a whole number from least to most."""
   if type(value) is not int or not least <= value <= most:
     yield (
       f'"{name}" is {shown(value)}; it must be a whole number from {least} '
@@ -261,7 +232,6 @@ def _other_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
 
 
 def _joint_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
-  """Yields the faults of fields that do not fit together."""
   dim, heads = config[names.dim], config[names.heads]
   if dim % heads:
     yield (
@@ -289,7 +259,6 @@ def _joint_faults(config: Mapping[str, Any], names: _Names) -> Iterator[str]:
 
 
 def _xlnet_faults(config: Mapping[str, Any]) -> Iterator[str]:
-  """Yields the faults of XLNet's sizes that do not fit together."""
   dim, size = config['d_model'], config['d_model'] // config['n_head']
   if dim % 2:
     yield f'"d_model" is {dim}; it must be even'
@@ -304,12 +273,10 @@ def _pad_id(config: Mapping[str, Any]) -> Any:
 
 
 def _position_offset(config: Mapping[str, Any]) -> int:
-  """Returns the row of the position table for a document's first token."""
   # RoBERTa and similar models reserve the rows up to pad_id for padding.
   return 0 if config['model_type'] == 'bert' else _pad_id(config) + 1
 
 
 def _value_or(config: Mapping[str, Any], name: str, default: Any) -> Any:
-  """Returns the value of a field, or a default if it is absent or null."""
   value = config.get(name)
   return default if value is None else value

@@ -45,42 +45,24 @@ _SHOWN = 1000  # largest number of names that a message has per type of fault
 
 
 class Header(NamedTuple):
-  """Holds the type and shape of a tensor, without its values.
+  """Holds the type and shape of a tensor, without its values."""
 
-  Attributes:
-    dtype: NumPy's name of the type. If the type cannot be converted, this is
-      the name of the type in the file.
-    shape: the lengths of the axes.
-  """
-
-  dtype: str
+  dtype: str  # NumPy's name, or that in the file if it cannot be converted
   shape: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-  """Pairs a parameter of ours with the tensors that it consists of.
+  """Pairs a parameter of ours with the tensors that it has side by side."""
 
-  Attributes:
-    path: the path of our parameter.
-    names: the names of Hugging Face's tensors, without the prefix 'bert.',
-      'roberta.' or 'transformer.'. The parameter has these tensors side by
-      side.
-    shape: the shape of each tensor.
-    kernel: whether the tensors are transposed.
-    merged: whether all axes after the first become one axis, before the tensors
-      are transposed.
-  """
-
-  path: str
-  names: tuple[str, ...]
-  shape: tuple[int, ...]
-  kernel: bool = False
-  merged: bool = False
+  path: str  # of our parameter
+  names: tuple[str, ...]  # plain names of Hugging Face's tensors
+  shape: tuple[int, ...]  # of each tensor
+  kernel: bool = False  # the tensors are transposed
+  merged: bool = False  # before, all axes after the first become one axis
 
   @property
   def our_shape(self) -> tuple[int, ...]:
-    """Returns the shape of our parameter."""
     shape = self.shape
     if self.merged:
       shape = shape[0], math.prod(shape[1:])
@@ -93,9 +75,7 @@ def parameter_shapes(
 ) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of our parameters, by path.
 
-  Args:
-    architecture: the sizes of the encoder.
-    pooler: whether to include the dense layer on [CLS], pooling/dense.
+  With `pooler`, they include the dense layer on [CLS], pooling/dense.
   """
   pairs = [*_encoder(architecture), *(_pooler(architecture) if pooler else ())]
   return {pair.path: pair.our_shape for pair in pairs}
@@ -104,23 +84,10 @@ def parameter_shapes(
 def from_hugging_face(
   tensors: Mapping[str, np.ndarray], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
-  """Converts Hugging Face's tensors to our parameters.
+  """Converts Hugging Face's tensors to our parameters, float32, by path.
 
-  Args:
-    tensors: Hugging Face's tensors by name, of any floating type. Names may
-      start with 'bert.', 'roberta.' or 'transformer.'. Heads of other tasks are
-      left out.
-    architecture: the sizes that the tensors must have.
-    where: the file of the tensors, for messages.
-
-  Returns:
-    Our parameters by path, float32. They include pooling/dense if the tensors
-    include a pooler.
-
-  Raises:
-    DataError: tensors are missing, unexpected, or of another shape or type; one
-      message lists all such tensors. The error is also raised if values are not
-      finite.
+  Heads of other tasks are left out. There is pooling/dense if the tensors have
+  a pooler. Raises DataError as match_names does, and if values are not finite.
   """
   headers = {name: Header(str(x.dtype), x.shape) for name, x in tensors.items()}
   names = match_names(headers, architecture, where)
@@ -135,21 +102,14 @@ def from_hugging_face(
 def match_names(
   headers: Mapping[str, Header], architecture: Architecture, where: str
 ) -> dict[str, str]:
-  """Checks the headers of tensors, and finds the tensors of our parameters.
+  """Checks tensors, and maps their plain names to the names in the file.
 
-  Args:
-    headers: the headers of all tensors, by name.
-    architecture: the sizes that the tensors must have.
-    where: the file of the tensors, for messages.
-
-  Returns:
-    A dict that maps each plain name to the name in the file. A plain name has
-    no prefix 'bert.', 'roberta.' or 'transformer.', and has the current
-    spelling (_OLD_NAMES has the old spellings).
+  A plain name has no prefix 'bert.', 'roberta.' or 'transformer.', and has the
+  current spelling (_OLD_NAMES has the old spellings).
 
   Raises:
-    DataError: tensors are missing, unexpected, or of another shape or type;
-      one message lists all such tensors.
+    DataError: tensors are missing, unexpected, or of another shape or type; one
+      message lists all such tensors.
   """
   faults = _Faults()
   names: dict[str, str] = {}
@@ -174,34 +134,18 @@ def match_names(
 def parameter_paths(
   names: Collection[str], architecture: Architecture
 ) -> frozenset[str]:
-  """Returns the paths of the parameters that tensors are converted to.
-
-  Args:
-    names: plain names, as match_names returns them. If a name belongs to the
-      pooler, the result includes the pooler's paths.
-    architecture: the sizes of the encoder.
-  """
+  """Returns the paths of the parameters that plain names are converted to."""
   return frozenset(pair.path for pair in _present_pairs(names, architecture))
 
 
 def to_hugging_face(
   params: Mapping[str, Any], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
-  """Converts our parameters to Hugging Face's tensors.
+  """Converts our parameters to Hugging Face's tensors, by plain name.
 
-  Args:
-    params: our parameters by path, NumPy or JAX arrays. Only the parameters of
-      the encoder and of pooling/dense are converted.
-    architecture: the sizes of the encoder.
-    where: the name of the model, for messages.
-
-  Returns:
-    Hugging Face's tensors by plain name (see match_names), float32 and
-    contiguous. The pooler's tensors are included only if params has the pooler.
-
-  Raises:
-    DataError: parameters are missing, unexpected or of another shape; one
-      message lists all such parameters.
+  Tensors are float32 and contiguous. Parameters outside of the encoder and of
+  pooling/dense are left out. Raises DataError, which lists all parameters that
+  are missing, unexpected or of another shape.
   """
   ours = {
     path: x
@@ -242,7 +186,6 @@ class _Faults:
       self.wrong.append(f'{name} is {list(header.shape)}, not {list(shape)}')
 
   def raise_if_any(self, where: str) -> None:
-    """Raises DataError with all faults, if there are any."""
     lines = [
       f'  {kind}: {_list_names(names)}'
       for kind, names in vars(self).items()
@@ -264,7 +207,7 @@ def _list_names(names: list[str]) -> str:
 
 
 def _plain_name(name: str) -> str:
-  """Converts a name of a tensor to the plain name (see match_names)."""
+  """Converts the name of a tensor to the plain name (see match_names)."""
   name = _PREFIX.sub('', name, count=1) if _PREFIX.match(name) else name
   for old, new in _OLD_NAMES.items():
     if name.endswith(old):
@@ -278,10 +221,7 @@ _POOLER_PATH = 'pooling/dense/'
 def _present_pairs(
   names: Collection[str], architecture: Architecture
 ) -> Iterator[_Pair]:
-  """Yields the expected pairs.
-
-  The pooler's pairs are expected only if `names` has a name of the pooler.
-  """
+  """Yields the expected pairs, with the pooler's if `names` has one of them."""
   yield from _encoder(architecture)
   pooler = [*_pooler(architecture)]
   if any(name in names for pair in pooler for name in pair.names):
@@ -289,7 +229,6 @@ def _present_pairs(
 
 
 def _encoder(architecture: Architecture) -> Iterator[_Pair]:
-  """Yields the pairs of the encoder."""
   match architecture:
     case XLNetArchitecture():
       yield from _xlnet(architecture)
@@ -298,7 +237,6 @@ def _encoder(architecture: Architecture) -> Iterator[_Pair]:
 
 
 def _xlnet(architecture: XLNetArchitecture) -> Iterator[_Pair]:
-  """Yields the pairs of an XLNet."""
   dim, heads = architecture.dim, architecture.heads
   table = architecture.vocab_size, dim
   yield _Pair('encoder/embeddings/word', ('word_embedding.weight',), table)
@@ -326,7 +264,6 @@ def _xlnet(architecture: XLNetArchitecture) -> Iterator[_Pair]:
 
 
 def _bert(architecture: BertArchitecture) -> Iterator[_Pair]:
-  """Yields the pairs of an encoder of the BERT family."""
   dim, path, name = architecture.dim, 'encoder/embeddings', 'embeddings'
   tables = {
     'word': ('word_embeddings', architecture.vocab_size),
@@ -341,7 +278,6 @@ def _bert(architecture: BertArchitecture) -> Iterator[_Pair]:
 
 
 def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
-  """Yields the pairs of one block of the encoder."""
   path, name = f'encoder/layers/{layer}', f'encoder.layer.{layer}'
   attention = f'{name}.attention'
   inputs = tuple(f'{attention}.self.{n}' for n in ('query', 'key', 'value'))
@@ -368,7 +304,6 @@ def _pooler(architecture: Architecture) -> Iterator[_Pair]:
 def _dense(
   path: str, names: tuple[str, ...], inputs: int, outputs: int
 ) -> Iterator[_Pair]:
-  """Yields the kernel and the bias of a dense layer."""
   weights = tuple(f'{name}.weight' for name in names)
   biases = tuple(f'{name}.bias' for name in names)
   yield _Pair(f'{path}/kernel', weights, (outputs, inputs), kernel=True)
@@ -376,13 +311,11 @@ def _dense(
 
 
 def _norm(path: str, name: str, dim: int) -> Iterator[_Pair]:
-  """Yields the scale and the bias of a layer normalisation."""
   yield _Pair(f'{path}/scale', (f'{name}.weight',), (dim,))
   yield _Pair(f'{path}/bias', (f'{name}.bias',), (dim,))
 
 
 def _join(parts: list[np.ndarray], pair: _Pair) -> np.ndarray:
-  """Makes a parameter from the tensors of a pair."""
   if pair.merged:
     parts = [x.reshape(len(x), -1) for x in parts]
   whole = np.concatenate([x.T if pair.kernel else x for x in parts], axis=-1)
@@ -390,7 +323,6 @@ def _join(parts: list[np.ndarray], pair: _Pair) -> np.ndarray:
 
 
 def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
-  """Makes the tensors of a pair from a parameter."""
   parts = np.split(_float32(param), len(pair.names), axis=-1)
   # The file stores bytes in memory order, so arrays must be contiguous.
   parts = [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]

@@ -22,10 +22,6 @@ def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
   """Returns the words of a label's name, or of all names of the label.
 
   Names without a letter, such as numbers, are left out.
-
-  Args:
-    label: the label.
-    config: whether to use all names, and how many words of each name.
   """
   names = (label.name, *label.alt) if config.alt else (label.name,)
   return tuple(
@@ -48,20 +44,12 @@ class DescriptorEncoder:
 
   Word frequencies are counted over the labels of the run. A label that is added
   later therefore does not change the embeddings of other labels.
-
-  Attributes:
-    config: which words to use, and how to weight them.
-    vocab: maps words to their ids.
-    words: the vectors of the words.
-    label_counts: maps a word to the number of the run's labels whose
-      descriptors contain the word.
-    n_labels: number of the run's labels.
   """
 
   config: DescriptorConfig
   vocab: Vocabulary
   words: WordVectors
-  label_counts: Counter
+  label_counts: Counter  # word -> number of the run's labels with this word
   n_labels: int
 
   @classmethod
@@ -72,7 +60,6 @@ class DescriptorEncoder:
     vocab: Vocabulary,
     words: WordVectors,
   ) -> 'DescriptorEncoder':
-    """Makes the encoder of a run with these labels."""
     counts = Counter(
       word
       for label in labels
@@ -89,7 +76,6 @@ class DescriptorEncoder:
     return np.asarray(rows, np.float32).reshape(len(labels), self.words.dim)
 
   def _embedding(self, label: Label) -> np.ndarray:
-    """Returns the embedding of a label, float32 [E]."""
     words = [
       (self.vocab.index[word], self._weight(word))
       for word in descriptor_words(label, self.config)
@@ -103,11 +89,7 @@ class DescriptorEncoder:
     return np.asarray(weights) @ self.words.vectors[list(ids)] / total
 
   def _weight(self, word: str) -> float:
-    """Returns the weight of a word, a number above 0.
-
-    With IDF, the weight is log((L + 1) / (labels with the word + 1)) + 1. L is
-    the number of labels.
-    """
+    """Returns the weight of a word, a number above 0."""
     match self.config.weights:
       case DescriptorWeights.UNIFORM:
         return 1.0

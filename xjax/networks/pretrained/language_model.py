@@ -28,12 +28,9 @@ _PREFIXES = 'cls.predictions.', 'lm_head.'
 def language_transform(folder: ModelFolder) -> dict[str, np.ndarray] | None:
   """Returns the layer between the last state and the vectors of words.
 
-  Args:
-    folder: the folder of an encoder of the BERT family.
-
-  Returns:
-    float32 arrays by path: dense/kernel, dense/bias, norm/scale and norm/bias.
-    None if the folder has no head of a masked language model.
+  The arrays are float32, by path: dense/kernel, dense/bias, norm/scale and
+  norm/bias. The result is None if the folder has no head of a masked language
+  model.
 
   Raises:
     DataError: a file is damaged, or the head has another size than the encoder.

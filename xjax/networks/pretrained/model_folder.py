@@ -43,12 +43,9 @@ _NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?', re.ASCII)
 def find_model(name: str) -> pathlib.Path:
   """Returns the folder of a model on this machine; nothing is downloaded.
 
-  Args:
-    name: a folder (~ is the home folder), or the name of a model, such as
-      'org/name', in this machine's Hugging Face cache.
-
-  Raises:
-    DataError: neither the folder nor the cached model exists.
+  `name` is a folder (~ is the home folder), or the name of a model, such as
+  'org/name', in this machine's Hugging Face cache. Raises DataError if there is
+  neither.
   """
   try:
     folder = pathlib.Path(os.path.expanduser(name))
@@ -90,13 +87,7 @@ def _cached(name: str) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-  """Describes the folder of an encoder; only its config.json has been read.
-
-  Attributes:
-    path: the folder.
-    config: the content of its config.json.
-    architecture: the sizes that config.json gives.
-  """
+  """Describes the folder of an encoder; only its config.json has been read."""
 
   path: pathlib.Path
   config: Mapping[str, Any]
@@ -104,10 +95,7 @@ class ModelFolder:
 
   @classmethod
   def at(cls, name: str) -> 'ModelFolder':
-    """Finds a folder, and reads its config.json.
-
-    Args:
-      name: a folder, or a model's name (see find_model).
+    """Finds a folder by its path or name (find_model), and reads config.json.
 
     Raises:
       DataError: the folder does not exist, or its config.json is absent,
@@ -141,10 +129,7 @@ class ModelFolder:
     return parameter_paths(names, self.architecture)
 
   def _tensors(self) -> tuple[WeightFiles, dict[str, str]]:
-    """Returns the weight files, and the names of their tensors.
-
-    The names are a dict: plain name -> name in the files (see match_names).
-    """
+    """Returns the weight files, and the result of match_names."""
     files = WeightFiles.of(self.path)
     where = str(files.where)
     return files, match_names(files.headers, self.architecture, where)
@@ -162,11 +147,8 @@ def check_vocabulary(
     8, 16, 32, 64 or 128.
   - The user allows spare rows.
 
-  Args:
-    size: number of token ids, which is the tokenizer's largest id plus 1.
-    architecture: the sizes of the encoder.
-    where: the tokenizer's file, for messages.
-    spare_rows: whether the table may have any number of spare rows.
+  `size` is the tokenizer's largest id plus 1. `where` is the tokenizer's file,
+  for messages.
 
   Raises:
     DataError: the numbers of token ids and of rows do not fit together.
@@ -190,15 +172,9 @@ def check_vocabulary(
 def check_special_tokens(
   before: int, after: int, architecture: Architecture, where: str
 ) -> None:
-  """Checks that the token [CLS] is where an encoder expects it.
+  """Raises DataError if the token [CLS] is not where an encoder expects it.
 
-  Args:
-    before, after: number of special tokens before and after a text.
-    architecture: says where the encoder expects [CLS].
-    where: the tokenizer's file, for messages.
-
-  Raises:
-    DataError: [CLS] is somewhere else.
+  `before` and `after` are the numbers of special tokens around a text.
   """
   if architecture.summary_last and (before or after < 2):
     wanted = 'XLNet needs <sep> and <cls> after a text, and none before it'
@@ -225,9 +201,7 @@ def write_model_folder(
   Args:
     path: the folder to write. It must not exist, or must be empty.
     config: the config.json of the folder that the encoder came from.
-    params: the model's parameters by path. The parameters of pooling/dense are
-      written as the pooler. Other parameters outside of the encoder are left
-      out.
+    params: the model's parameters by path (see to_hugging_face).
     texts: the contents of further files by name, such as the tokenizer's files.
 
   Raises:
@@ -253,7 +227,6 @@ def write_model_folder(
 
 
 def _exported_config(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the content of the config.json to write."""
   return {
     **{name: x for name, x in config.items() if name not in _NOT_WRITTEN},
     'architectures': [_CLASSES[config['model_type']]],

@@ -22,11 +22,6 @@ class NameEncoder:
 
   The embedding of a name is its vector (TextEncoder). The embedding of a label
   is the mean of its names' embeddings.
-
-  Attributes:
-    config: which names to use, and how many tokens of each name.
-    tokenizer: the tokenizer of the encoder.
-    encoder: the encoder with its weights.
   """
 
   config: DescriptorConfig
@@ -48,7 +43,6 @@ class NameEncoder:
     return rows
 
   def _names(self, label: Label) -> list[str]:
-    """Returns the names of a label that have a letter."""
     names = (label.name, *label.alt) if self.config.alt else (label.name,)
     return list(filter(has_letters, names))
 

@@ -27,21 +27,14 @@ class TextEncoder:
   A vector is the mean of the last layer's states, including the states of
   special tokens, scaled to length 1, as in sentence encoders (Reimers and
   Gurevych 2019, Section 3.1).
-
-  Attributes:
-    tokenizer: the tokenizer of the encoder.
-    encoder: the encoder with its weights.
-    max_tokens: int, number of tokens that are read from the start of a text,
-      including special tokens.
   """
 
   tokenizer: Subwords
   encoder: nnx.Module
-  max_tokens: int
+  max_tokens: int  # read from the start of a text, with special tokens
 
   @property
   def dim(self) -> int:
-    """Returns the size E of a vector."""
     return self.encoder.dim
 
   def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N E']:
@@ -73,7 +66,6 @@ class TextEncoder:
 
   @functools.cached_property
   def _program(self) -> tuple:
-    """Returns the compiled function and its parameters."""
     graphdef, params = nnx.split(self.encoder)
     return jax.jit(functools.partial(_embed, graphdef)), params
 
@@ -81,7 +73,6 @@ class TextEncoder:
 def _widths(
   lengths: Int[np.ndarray, ' N'], max_tokens: int
 ) -> Int[np.ndarray, ' N']:
-  """Returns the widths of the batches in which texts are encoded."""
   # Widths are powers of 2, so that the program is compiled for few widths.
   powers = np.ceil(np.log2(np.maximum(lengths, 8))).astype(np.int64)
   return np.minimum(2**powers, max_tokens)

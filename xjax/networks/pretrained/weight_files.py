@@ -34,17 +34,11 @@ _SHOWN = 20  # largest number of faults that a message lists
 
 @dataclasses.dataclass(frozen=True)
 class WeightFiles:
-  """Holds the headers of a folder's tensors; read() reads the tensors' values.
+  """Holds the headers of a folder's tensors; read() reads their values."""
 
-  Attributes:
-    where: the file, or the index of several files.
-    headers: the headers of all tensors, by name.
-    files: maps the name of a tensor to the file that has it.
-  """
-
-  where: pathlib.Path
+  where: pathlib.Path  # the file, or the index of several files
   headers: Mapping[str, Header]
-  files: Mapping[str, pathlib.Path]
+  files: Mapping[str, pathlib.Path]  # the file that has each tensor
 
   @classmethod
   def of(cls, folder: pathlib.Path) -> 'WeightFiles':
@@ -63,11 +57,7 @@ class WeightFiles:
     raise DataError(_missing_text(folder))
 
   def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Reads the tensors with the given names, without a conversion of types.
-
-    Raises:
-      DataError: a file is damaged.
-    """
+    """Reads tensors, of their own types; raises DataError for damaged files."""
     by_file: dict[pathlib.Path, list[str]] = {}
     for name in names:
       by_file.setdefault(self.files[name], []).append(name)
@@ -81,15 +71,7 @@ class WeightFiles:
 def write_weights(
   folder: pathlib.Path, tensors: Mapping[str, np.ndarray]
 ) -> None:
-  """Writes model.safetensors.
-
-  Args:
-    folder: an existing folder.
-    tensors: arrays by name, contiguous.
-
-  Raises:
-    OSError: the file cannot be written.
-  """
+  """Writes contiguous tensors to model.safetensors; may raise OSError."""
   try:
     # transformers requires this entry, which states the layout of tensors.
     save_file(dict(tensors), folder / WEIGHTS, metadata={'format': 'pt'})
@@ -98,7 +80,6 @@ def write_weights(
 
 
 def _of_index(folder: pathlib.Path) -> WeightFiles:
-  """Reads the headers of all shards that the index lists."""
   listed = _read_index(folder)
   where = folder / INDEX
   paths, faults = {}, []
@@ -151,7 +132,6 @@ def _read_index(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _headers(path: pathlib.Path) -> dict[str, Header]:
-  """Reads the headers of a file's tensors."""
   with _open(path) as file:
     slices = {name: file.get_slice(name) for name in file.keys()}
     return {

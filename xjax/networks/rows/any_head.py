@@ -64,21 +64,14 @@ def any_head_loss(
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss over shortlists, and changes the rows of their labels.
 
-  The loss can be differentiated with respect to the features and to the head's
-  shared parameters. The gradient of rows is divided by the number of documents,
-  which includes masked documents.
-
-  Args:
-    head: a head with float32 rows, and at most one bias per label.
-    features: result of the head's `prepare`.
-    shortlist, mask_B, loss: arguments of shortlist_loss.
-    step: how the rows are changed. Its slots have the sizes of row_shape.
-    label_weights: argument `weights` of shortlist_loss.
+  The head has float32 rows, and at most one bias per label; the slots of `step`
+  have the sizes of row_shape. The loss can be differentiated with respect to
+  the features and to the head's shared parameters. The gradient of rows is
+  divided by the number of documents, which includes masked documents.
 
   Returns:
-    The sum of the loss over documents, computed with the rows before the step.
-    The second result is a pair: the trained rows (see trained_rows) and the
-    slots, both after the step.
+    The loss, computed with the rows before the step and summed over documents,
+    and a pair: the trained rows (trained_rows) and the slots, after the step.
   """
   _, rows, shared = split_head(head)
   static = Structure.of(head), loss, step.rule
@@ -95,7 +88,6 @@ def _changed(static, arrays, shared, features):
 
 
 def _forward(static, arrays, shared, features):
-  """Returns the result of _changed and its gradients."""
   row = row_spec(static[0].axes)
   run = jax.shard_map(
     functools.partial(_shard_step, *static),
@@ -108,7 +100,6 @@ def _forward(static, arrays, shared, features):
 
 
 def _backward(static, gradients, cotangents):
-  """Multiplies the gradients by the cotangent of the loss."""
   del static
   gradients = jax.tree.map(
     lambda x: (x * cotangents[0]).astype(x.dtype), gradients
@@ -120,12 +111,7 @@ _changed.defvjp(_forward, _backward)
 
 
 def _shard_step(static, loss, rule, arrays, shared, features):
-  """Runs the step on one shard of the label rows.
-
-  Returns:
-    The loss, the rows and slots after the step, and the gradients of shared
-    parameters and of this device's features.
-  """
+  """Steps on a shard; returns loss, rows, slots, and the other gradients."""
   rows, slots, pace, weights, batch = arrays
   documents = chunks.all_documents((features, *batch), static.axes)
   features, shortlist, mask_B = documents

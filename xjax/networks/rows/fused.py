@@ -48,43 +48,27 @@ from xjax.networks.rows.update import RowGradient, RowRule, Slots
 
 
 class Pace(NamedTuple):
-  """Holds the numbers that determine the size and the rounding of one step.
+  """Holds the numbers that determine the size and the rounding of one step."""
 
-  Attributes:
-    rate: float32, learning rate of rows.
-    decay: float32, decoupled weight decay. A step also multiplies the weights
-      by 1 - rate * decay. Biases do not decay.
-    key: uint32 for stochastic rounding, made from the seed and the step number.
-    step: int32, number of steps before this step.
-  """
-
-  rate: jax.Array
+  rate: jax.Array  # float32, learning rate of rows
+  # float32, decoupled weight decay. A step also multiplies the weights by
+  # 1 - rate * decay. Biases do not decay.
   decay: jax.Array
-  key: jax.Array
-  step: jax.Array | int = 0
+  key: jax.Array  # uint32, for stochastic rounding, from seed and step number
+  step: jax.Array | int = 0  # number of steps before this step
 
 
 class RowStep(NamedTuple):
-  """Describes how one training step changes label rows.
-
-  Attributes:
-    rule: rule by which rows are changed.
-    slots: arrays that the rule keeps from step to step. With
-      Storage.COMPENSATED, the slots also hold the rounding errors of rows.
-    pace: learning rate, decay and rounding key of the step.
-  """
+  """Describes how one training step changes label rows."""
 
   rule: RowRule
-  slots: Slots
+  slots: Slots  # with Storage.COMPENSATED, also the rounding errors of rows
   pace: Pace
 
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-  """Holds the static arguments of a pass over rows.
-
-  JAX compiles the pass again if one of these arguments changes.
-  """
+  """Holds the static arguments of a pass; JAX compiles it for each value."""
 
   graphdef: nnx.GraphDef
   loss: ChunkLoss
@@ -96,7 +80,6 @@ class Pass:
 
   @classmethod
   def of(cls, head: OneVsAll, loss: ChunkLoss, rule: RowRule) -> 'Pass':
-    """Returns the static arguments of a pass over the rows of a head."""
     graphdef = split_head(head).graphdef
     sizes = head.n_labels, head.chunk, head.axes
     return cls(graphdef, loss, rule, head.storage, *sizes)
@@ -119,14 +102,8 @@ def fused_loss(
   The loss can be differentiated only with respect to document_BD. The gradient
   of document_BD is not divided by B.
 
-  Like streaming.head_loss, the function runs on the context mesh.
-
-  Args:
-    head: head whose rows are changed.
-    document_BD: vectors of documents, from the head's `prepare`.
-    positives_BP, mask_B, loss: arguments of head_loss.
-    step: how the rows are changed.
-    label_weights: argument `weights` of head_loss.
+  Like streaming.head_loss, which explains the other arguments, the function
+  runs on the context mesh. document_BD are from the head's `prepare`.
 
   Returns:
     The loss, summed over documents, computed with the rows before the step. The
@@ -149,7 +126,6 @@ def _fused(static, *arrays):
 
 
 def _forward(static, *arrays):
-  """Returns the result of _fused and the gradient of document_BD."""
   row, batch = row_spec(static.axes), BATCH
   run = jax.shard_map(
     functools.partial(_shard_step, static),
@@ -162,7 +138,6 @@ def _forward(static, *arrays):
 
 
 def _backward(static, d_document_BD, cotangents):
-  """Returns the gradients of the arguments of _fused."""
   del static
   scaled_BD = (d_document_BD * cotangents[0]).astype(d_document_BD.dtype)
   return None, None, None, scaled_BD, None, None, None
@@ -172,32 +147,20 @@ _fused.defvjp(_forward, _backward)
 
 
 class PassCarry(NamedTuple):
-  """Holds the arrays that a pass hands from chunk to chunk.
+  """Holds the arrays that a pass hands from chunk to chunk."""
 
-  Attributes:
-    total: float32, sum of the loss.
-    d_document_BD: float32, gradient of all documents that this device scores.
-    rows, slots: rows and slots of the shard, changed where a chunk has them.
-  """
-
-  total: jax.Array
-  d_document_BD: jax.Array
-  rows: dict[str, jax.Array]
-  slots: dict[str, jax.Array]
+  total: jax.Array  # float32, sum of the loss
+  d_document_BD: jax.Array  # float32, for all documents that this device scores
+  rows: dict[str, jax.Array]  # of the shard, changed where a chunk had them
+  slots: dict[str, jax.Array]  # likewise
 
   @classmethod
   def start(cls, rows: Rows, slots: Slots, all_BD: jax.Array) -> 'PassCarry':
-    """Returns the arrays before the first chunk."""
     zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
     return cls(jnp.float32(0), zero_BD, rows, slots)
 
   def results(self, axes: tuple[str, ...], dtype: jnp.dtype) -> tuple:
-    """Returns the loss, the rows, the slots and the documents' gradient.
-
-    Args:
-      axes: mesh axes over which label rows are divided.
-      dtype: dtype of the documents of this device.
-    """
+    """Returns the loss, the rows, the slots and the documents' gradient."""
     d_own_BD = chunks.own_documents(self.d_document_BD, axes)
     total = lax.psum(self.total, (DATA, LABEL))
     return total, self.rows, self.slots, d_own_BD.astype(dtype)
@@ -206,12 +169,7 @@ class PassCarry(NamedTuple):
 def _shard_step(
   static, rows, slots, pace, document_BD, weights_L, positives_BP, mask_B
 ):
-  """Runs the step on one shard of the label rows.
-
-  Returns:
-    The loss before the step, the rows and the slots after the step, and the
-    gradient of this device's documents.
-  """
+  """Steps on a shard of rows; returns the loss, rows, slots and gradient."""
   axes = static.axes
   gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
   all_BD = chunks.all_documents(document_BD, axes)
@@ -258,6 +216,7 @@ def exponents_of(rows: Rows) -> dict[str, jax.Array]:
   return {name: rows[name] for name in rows if name == 'exponent'}
 
 
+# logits_BC -> (sum of the loss, its derivative by logits_BC)
 Terms = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 
@@ -272,15 +231,8 @@ def change_chunk(
 ) -> PassCarry:
   """Changes a chunk of rows by one step.
 
-  Args:
-    static: rule, storage and sizes.
-    carry: sums of the earlier chunks, and the rows and slots of the shard.
-    all_BD: vectors of all documents that this device scores. The gradient of
-      rows is divided by their number.
-    pace: learning rate, decay and rounding key.
-    exponents: exponents of the rows before the pass.
-    place: which rows of the shard the chunk has.
-    terms: logits_BC -> (sum of the loss, its derivative by logits_BC).
+  all_BD are all documents that this device scores. The gradient of rows is
+  divided by their number. `exponents` are those before the pass.
   """
   # Without the barrier, XLA would copy the old rows and read the copy after the
   # new rows are written. Exponents are read from the old rows.
@@ -291,8 +243,7 @@ def change_chunk(
   gradient = RowGradient(
     product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
   )
-  # The divisor includes masked documents, as the docstring of fused_loss
-  # explains.
+  # The divisor includes masked documents (see fused_loss).
   gradient = jax.tree.map(lambda g: g / len(all_BD), gradient)
   first = lax.axis_index(static.axes) * len(carry.rows['bias'])
   bits_CD = random_bits(pace.key, first + place.row_C, all_BD.shape[1])
@@ -323,21 +274,7 @@ def _step_rows(
   bits_CD: jax.Array,
   place: chunks.Span | chunks.Picked,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-  """Changes the rows of a chunk by one step.
-
-  Args:
-    static: rule, storage and sizes.
-    chunk_rows: rows of the chunk.
-    slots: slots of all rows of the shard.
-    gradient: gradient of the chunk's rows.
-    pace: learning rate, decay and rounding key.
-    bits_CD: uint32 random bits, for stochastic rounding.
-    place: which rows of the shard the chunk has.
-
-  Returns:
-    The rows of the chunk, and the slots of all rows of the shard. Both are the
-    arrays after the step.
-  """
+  """Returns the chunk's rows and the shard's slots, after one step."""
   rule = static.rule
   rule_slots = {name: slots[name] for name in rule.names}
   new_slots = rule.update_slots(gradient, place.cut(rule_slots))

@@ -36,15 +36,7 @@ PLACE, LEFT_OUT = 'place', 'left_out'
 def kahan_places(
   compensated: Bool[np.ndarray, ' L'],
 ) -> Int32[np.ndarray, ' padded']:
-  """Returns the slot PLACE, which numbers the compensated labels of each block.
-
-  Args:
-    compensated: bool [L], True for the labels that are compensated.
-
-  Returns:
-    int32 [padded_labels(L)], the place of each compensated label, and PAD for
-    all other rows.
-  """
+  """Returns the slot PLACE, which numbers the compensated labels of a block."""
   marked = np.zeros(padded_labels(len(compensated)), bool)
   marked[: len(compensated)] = compensated
   blocks = marked.reshape(LABEL_MULTIPLE, -1)
@@ -55,12 +47,7 @@ def kahan_places(
 def kahan_slots(
   compensated: Bool[np.ndarray, ' L'], dim: int
 ) -> dict[str, jax.Array]:
-  """Returns the initial slots PLACE and LEFT_OUT, without rounding errors.
-
-  Args:
-    compensated: bool [L], True for the labels that are compensated.
-    dim: size D of a row.
-  """
+  """Returns the initial slots PLACE and LEFT_OUT, without rounding errors."""
   place_L = kahan_places(compensated)
   places = max(1, int(place_L.max()) + 1)  # number of places of each block
   return {
@@ -78,17 +65,8 @@ def kahan_step(
 ) -> tuple[BFloat16[Array, 'C D'], UInt16[Array, 'places D']]:
   """Adds a change and the stored rounding errors to the rows of a chunk.
 
-  Args:
-    values_CD: the stored rows.
-    change_CD: numbers to add to the rows.
-    bits_CD: random bits, for the stochastic rounding of rows that are not
-      compensated.
-    slots: this shard's part of the slots (kahan_slots).
-    row_C: the chunk's rows, counted in the shard. Numbers beyond the shard
-      stand for no row.
-
-  Returns:
-    The rows of the chunk and the shard's slot LEFT_OUT, both after the change.
+  Rows that are not compensated are rounded stochastically. Numbers in row_C
+  beyond the shard stand for no row. The second result is the slot LEFT_OUT.
   """
   place_L, left_out_by_place = slots[PLACE], slots[LEFT_OUT]
   place_C = place_L.at[row_C].get(mode='fill', fill_value=PAD)

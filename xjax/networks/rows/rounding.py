@@ -30,11 +30,6 @@ def random_bits(
 
   The bits are a hash of the key and of the weight's place, so they do not
   depend on chunks and shards.
-
-  Args:
-    key: uint32, made from the seed and the step number.
-    ids_C: indices of the labels.
-    dim: number D of weights of a label.
   """
   row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
   # Each column adds a different multiple of an odd constant (modulo 2^32). The
@@ -46,15 +41,7 @@ def random_bits(
 def to_bfloat16(
   values_CD: Float32[Array, 'C D'], bits_CD: UInt32[Array, 'C D']
 ) -> jax.Array:
-  """Rounds values to bfloat16 stochastically.
-
-  Args:
-    values_CD: float32.
-    bits_CD: random bits.
-
-  Returns:
-    bfloat16 [C, D].
-  """
+  """Rounds values to bfloat16 stochastically."""
   rounded_CD = _round_fraction(values_CD, bits_CD, _BFLOAT16_BITS)
   return rounded_CD.astype(jnp.bfloat16)
 
@@ -65,17 +52,9 @@ def to_e4m3(
   """Rounds values to E4M3 stochastically, with a scale for each row.
 
   The scales are powers of 2, so that a value that needs no rounding stays exact
-  when the scale of its row changes.
-
-  Args:
-    values_CD: float32.
-    bits_CD: random bits.
-
-  Returns:
-    rounded_CD: float8_e4m3fn, values / 2^exponent. If a row has a value that is
-      not finite, all results of the row are NaN.
-    exponent_C: int8, the least exponent from -126 to 117 for which all values
-      of the row, divided by 2^exponent, are in the range of E4M3 numbers.
+  when the scale of its row changes. exponent_C is the least exponent from -126
+  to 117 for which values / 2^exponent are in the range of E4M3 numbers. If a
+  row has a value that is not finite, all results of the row are NaN.
   """
   largest_C = jnp.abs(values_CD).max(axis=1)
   fraction_C, exponent_C = jnp.frexp(largest_C)

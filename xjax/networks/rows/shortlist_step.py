@@ -59,17 +59,8 @@ def fused_shortlist_loss(
   labels that are on no shortlist of a real document do not change, not even by
   weight decay, and neither do their slots.
 
-  The loss can be differentiated only with respect to document_BD.
-
-  Args:
-    head, document_BD, step: arguments of fused_loss.
-    shortlist, mask_B, loss: arguments of shortlist_loss.
-    label_weights: argument `weights` of shortlist_loss.
-
-  Returns:
-    The sum of the loss over documents, computed with the rows before the step.
-    The second result is a pair: the rows (as in split_head) and the slots, both
-    after the step.
+  The loss can be differentiated only with respect to document_BD. The results
+  are those of fused_loss, the arguments those of fused_loss and shortlist_loss.
   """
   rows = split_head(head).rows
   static = Pass.of(head, loss, step.rule)
@@ -88,7 +79,6 @@ def _fused(static, *arrays):
 
 
 def _forward(static, *arrays):
-  """Returns the result of _fused and the gradient of document_BD."""
   row = row_spec(static.axes)
   run = jax.shard_map(
     functools.partial(_shard_step, static),
@@ -101,7 +91,6 @@ def _forward(static, *arrays):
 
 
 def _backward(static, d_document_BD, cotangents):
-  """Returns the gradients of the arguments of _fused."""
   del static
   scaled_BD = (d_document_BD * cotangents[0]).astype(d_document_BD.dtype)
   return None, None, None, scaled_BD, None, None
@@ -167,17 +156,10 @@ def _shard_step(static, rows, slots, pace, document_BD, weights, batch):
 def distinct_rows(
   row_X: Int32[Array, ' X'], capacity: int, per_shard: int
 ) -> tuple[Int32[Array, ' Y'], Int32[Array, '']]:
-  """Sorts row numbers and removes repeated ones.
+  """Sorts row numbers and removes repeated ones; per_shard stands for no row.
 
-  Args:
-    row_X: int32 rows of this shard; per_shard stands for no row.
-    capacity: static size of the result.
-    per_shard: number of rows of the shard.
-
-  Returns:
-    row_Y: int32 [capacity], ascending. Entries after the distinct rows are
-      different numbers beyond the shard.
-    used: int32, number of distinct rows.
+  row_Y is int32 [capacity], ascending. Entries after the distinct rows are
+  different numbers beyond the shard. Their number is the second result.
   """
   row_X = jnp.sort(row_X)
   new_X = (row_X < per_shard) & jnp.diff(row_X, prepend=-1).astype(bool)
@@ -198,10 +180,8 @@ def _by_column(
 ) -> tuple[Any, Any]:
   """Moves the entries of shortlists to the columns of their labels.
 
-  Returns:
-    marks_BY: int8, _NEGATIVE or _GOLD, and 0 where a label is not on the
-      document's shortlist.
-    weights_BY: float32 weights in the loss, or None.
+  The marks are _NEGATIVE or _GOLD, and 0 where a label is not on the document's
+  shortlist.
   """
   column_BA = jnp.where(own_BA, jnp.searchsorted(row_Y, row_BA), len(row_Y))
   row_B1 = jnp.arange(len(row_BA))[:, None]

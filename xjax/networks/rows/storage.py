@@ -45,12 +45,10 @@ class Storage(enum.Enum):
 
   @property
   def bytes(self) -> int:
-    """Returns the number of bytes of one weight."""
     return self.dtype.itemsize
 
   @property
   def dtype(self) -> jnp.dtype:
-    """Returns the dtype of the stored array."""
     match self:
       case Storage.FLOAT32:
         return jnp.dtype(jnp.float32)
@@ -67,14 +65,8 @@ def encode_weights(
 ) -> dict[str, jax.Array]:
   """Converts weights to the arrays in which they are stored.
 
-  Args:
-    storage: format of the stored weights.
-    values_CD: the weights.
-    bits_CD: random bits, for stochastic rounding.
-
-  Returns:
-    A dict with `kernel`, [C, D] of storage.dtype. With FLOAT8, the dict also
-    has `exponent`, int8 [C].
+  The result has `kernel`, [C, D] of storage.dtype. With FLOAT8, it also has
+  `exponent`, int8 [C].
   """
   match storage:
     case Storage.FLOAT32:
@@ -88,15 +80,7 @@ def encode_weights(
 
 
 def decode_weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
-  """Converts stored arrays back to weights.
-
-  Args:
-    rows: dict of arrays from encode_weights.
-    dtype: dtype of the result.
-
-  Returns:
-    [C, D] in dtype.
-  """
+  """Converts the arrays of encode_weights back to weights."""
   if 'exponent' not in rows:
     return rows['kernel'].astype(dtype)
   kernel_CD = lax.bitcast_convert_type(rows['kernel'], E4M3)

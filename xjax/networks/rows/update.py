@@ -26,22 +26,13 @@ from xjax.networks.heads.head import HeadConfig
 
 @dataclasses.dataclass
 class RowsConfig(ConfigPart, abstract=True):
-  """Chooses how label rows are trained.
+  """Chooses how label rows are trained."""
 
-  Attributes:
-    fused: whether rows are changed in the pass that computes their gradient.
-    momentum: the last direction is multiplied by this number before the
-      gradient is added. The number is 0 for rules without momentum.
-  """
-
-  fused: ClassVar[bool] = False
-  momentum = 0.0
+  fused: ClassVar[bool] = False  # in the pass that computes their gradient
+  momentum = 0.0  # factor of the last direction, to which the gradient is added
 
   def build(self) -> 'RowRule | None':
-    """Returns the rule that updates the label rows.
-
-    The result is None if the optimizer updates the rows.
-    """
+    """Returns the rule for label rows; None if the optimizer updates them."""
     return None
 
 
@@ -165,12 +156,7 @@ class FusedAdam(FusedRowsConfig):
 
 
 class RowGradient(NamedTuple):
-  """Holds the gradient of a chunk of rows, or a direction derived from it.
-
-  Attributes:
-    kernel_CD: float32, the numbers for the weights.
-    bias_C: float32, the numbers for the biases.
-  """
+  """Holds the gradient of a chunk of rows, or a direction derived from it."""
 
   kernel_CD: Float32[Array, 'C D']
   bias_C: Float32[Array, ' C']
@@ -184,10 +170,7 @@ class RowRule:
   """Computes how the gradient of label rows changes the rows.
 
   A step adds -(learning rate) times `direction` to the rows. Weight decay is
-  not part of the rule.
-
-  Attributes:
-    names: names of the rule's slots.
+  not part of the rule. `names` are those of its slots.
   """
 
   @property
@@ -195,26 +178,13 @@ class RowRule:
     return tuple(jax.eval_shape(lambda: self.slots(1, 1)))
 
   def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
-    """Makes the initial slots, the memory of the rule.
-
-    Args:
-      labels: number of rows.
-      dim: number of weights of a row.
-
-    Returns:
-      A dict of float32 arrays, whose first axis is labels.
-    """
+    """Makes the initial slots, the rule's memory, float32 with labels first."""
     raise NotImplementedError
 
   def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
-    """Returns the slots of a chunk, updated with a gradient.
-
-    Args:
-      gradient: gradient of the chunk's rows in this step.
-      slots: slots of the chunk's rows before this step.
-    """
+    """Returns the slots of a chunk, updated with a gradient."""
     raise NotImplementedError
 
   def direction(
@@ -222,10 +192,7 @@ class RowRule:
   ) -> RowGradient:
     """Returns the direction in which the rows of a chunk are changed.
 
-    Args:
-      gradient: gradient of the chunk's rows in this step.
-      slots: slots of the chunk's rows after update_slots.
-      step: int32, number of steps before this step.
+    `slots` come from update_slots, and `step` is the number of steps before.
     """
     raise NotImplementedError
 
@@ -235,10 +202,7 @@ class SGD(RowRule):
   """Changes rows by stochastic gradient descent.
 
   ELMO (ICML 2025) uses no momentum. Renee (Jain et al. 2023) uses momentum.
-
-  Attributes:
-    momentum: the last direction is multiplied by this number before the
-      gradient is added. If the number is 0, there are no slots.
+  Without momentum, there are no slots.
   """
 
   momentum: float = 0.0
@@ -279,9 +243,6 @@ class AdagradRow(RowRule):
   added to the sum. The bias counts as an entry of the row. The gradient is then
   divided by the square root of the sum. So rare labels, whose gradients are
   mostly small, keep a high rate. The sum takes 4 bytes per label.
-
-  Attributes:
-    eps: small number added to the square root.
   """
 
   eps: float = 1e-8
@@ -315,10 +276,6 @@ class LazyAdam(RowRule):
   step. In a pass over shortlists, the means of all other rows rest, as in the
   DenseSparseAdam of AttentionXML (You et al. 2019). The bias correction counts
   all steps in both cases.
-
-  Attributes:
-    b1, b2: decays of the means of gradients and of squared gradients.
-    eps: small number added to the square root.
   """
 
   b1: float = 0.9

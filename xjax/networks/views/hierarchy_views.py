@@ -112,7 +112,7 @@ class HierarchyViews(ViewsConfig):
     return WordViews(self, inputs, rngs)
 
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
-    """Checks that segments are large enough (see ViewsConfig)."""
+    # Raises ConfigError if segments are too small.
     TaxonomyParts.of(hierarchy, self.segment)
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
@@ -140,28 +140,11 @@ class HierarchyViews(ViewsConfig):
 
 
 class WordViews(Views):
-  """Chooses words by the labels that they attend to.
-
-  Attributes:
-    labels: computes the vectors of labels.
-    query, key: dense layers on the vectors of words and of labels.
-    inner, outer: the dense layers between a document's vector and the loss.
-  """
+  """Chooses words by the labels that they attend to."""
 
   def __init__(
     self, config: HierarchyViews, inputs: ViewInputs, rngs: nnx.Rngs
   ):
-    """Draws fresh normal weights with standard deviation 0.02.
-
-    Args:
-      config: the settings.
-      inputs: sizes and the hierarchy of the labels.
-      rngs: stream `params`.
-
-    Raises:
-      ConfigError: the heads do not divide the size of a word vector, or a path
-        of the taxonomy has more nodes than a segment.
-    """
     self.config, self.dtype = config, jnp.dtype(inputs.dtype)
     dim, units = inputs.word_dim, inputs.document_dim
     self.labels = LabelEncoder(
@@ -185,11 +168,7 @@ class WordViews(Views):
     """Returns 1 for words that are kept, and 0 for others.
 
     The gradient is the gradient of the importance of the word (straight-through
-    estimator).
-
-    Args:
-      batch, table, rngs: as in Views.kept. The stream `dropout` decides the
-        Gumbel noise; without it there is no noise.
+    estimator). Without rngs, there is no Gumbel noise.
     """
     noise = None
     if rngs is not None:
@@ -218,12 +197,6 @@ class WordViews(Views):
     only one array of B x T x C scores is in memory, where C is the size of a
     part. A label that is in several parts is counted in its first part. Nodes
     that are no labels are not counted; they only change the vectors of labels.
-
-    Args:
-      words_BTD: the vectors of words or pieces, in dtype.
-      table: the vectors of words or pieces that names are read with.
-      positives_BP: int32, gold labels, and PAD.
-      noise: returns the noise of a part; None for no noise.
     """
     query_BTD = self.query(words_BTD)
     # The mean over H heads of q_h . k_h / (D / H)^0.5.
@@ -260,9 +233,6 @@ class WordViews(Views):
 
     Two dense layers turn each vector into a point. The loss of a document is
     the mean of the losses of its two points (contrast_losses).
-
-    Args:
-      first_BD, second_BD, mask_B, rngs: as in Views.loss.
     """
     pairs = jnp.stack([self._point(x, rngs) for x in (first_BD, second_BD)])
     # Every device compares its documents with the documents of all devices.
@@ -290,14 +260,8 @@ def contrast_losses(
 
   The loss of a point is a softmax cross entropy over the points of all other
   views, where the other view of the same document is the target. The logits are
-  cosines, divided by the temperature.
-
-  Args:
-    points_2BD: the points of both views. The points of real documents must not
-      be 0.
-    mask_B: False for rows that only fill the batch. They have the loss 0, and
-      no other point is compared with them.
-    temperature: the temperature.
+  cosines, divided by the temperature. Points of real documents must not be 0.
+  No point is compared with rows that only fill the batch; their loss is 0.
   """
   _, batch, dim = points_2BD.shape
   points_XD = points_2BD.reshape(-1, dim)
@@ -316,12 +280,10 @@ def contrast_losses(
 def _gumbel(
   key: jax.Array, index: jax.Array, shape: tuple[int, ...]
 ) -> Float32[Array, '*shape']:
-  """Returns the Gumbel noise of a part of the taxonomy."""
   return jax.random.gumbel(jax.random.fold_in(key, index), shape, jnp.float32)
 
 
 def _log_sum(logits: Float32[Array, '*axes C']) -> Float32[Array, '*axes']:
-  """Returns the logarithm of the sum of exp(logit) over the last axis."""
   return jax.nn.logsumexp(logits, axis=-1)
 
 

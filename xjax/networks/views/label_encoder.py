@@ -34,13 +34,8 @@ class LabelEncoder(nnx.Module):
   same bias is used by all heads. A residual connection and a layer norm follow.
   As in the code of Wang et al., there is no feed-forward network.
 
-  Attributes:
-    pieces: int32 [nodes, S], the words or pieces of each node's name, and PAD.
-      A run sets them when it starts. It is never trained.
-    vector: float32 [nodes, D], the learned vectors.
-    edge: float32 [nodes], for each node the edge above the node.
-    distance: float32 [largest distance + 1].
-    nodes, paths, counted: the parts of the taxonomy (TaxonomyParts).
+  `pieces` are int32 [nodes, S], the words or pieces of each node's name, and
+  PAD. A run sets them when it starts. edge[n] belongs to the edge above node n.
   """
 
   def __init__(
@@ -53,19 +48,6 @@ class LabelEncoder(nnx.Module):
     dtype: DTypeLike = jnp.float32,
     rngs: nnx.Rngs,
   ):
-    """Draws fresh normal weights with standard deviation 0.02.
-
-    Args:
-      parts: the parts of the taxonomy.
-      dim: size D of word vectors and of label vectors.
-      heads: number of heads of the attention.
-      name_tokens: largest number S of words or pieces of a name.
-      dtype: dtype of activations and products.
-      rngs: stream `params`.
-
-    Raises:
-      ConfigError: the heads do not divide D.
-    """
     if dim % heads:
       raise ConfigError(
         f'config.model.views.heads={heads}: must divide {dim}, the size of a '
@@ -91,16 +73,7 @@ class LabelEncoder(nnx.Module):
     paths: Int32[Array, 'C depth'],
     table: Float[Array, 'words D'],
   ) -> Float[Array, 'C D']:
-    """Returns the vectors of the nodes of one part of the taxonomy.
-
-    Args:
-      nodes_C: a row of `nodes`.
-      paths: the paths of these nodes, a row of `paths`.
-      table: the vectors of words or pieces.
-
-    Returns:
-      label_CD, in dtype. The values at PAD have no meaning.
-    """
+    """Returns the vectors of the nodes of a part, without a meaning at PAD."""
     x_CD = self._inputs(nodes_C, table).astype(self.dtype)
     count, dim = x_CD.shape
     inputs = self.inputs(x_CD).reshape(count, 3, self.heads, -1)
@@ -116,7 +89,6 @@ class LabelEncoder(nnx.Module):
   def _inputs(
     self, nodes_C: Int32[Array, ' C'], table: Float[Array, 'words D']
   ) -> Float32[Array, 'C D']:
-    """Returns the mean word vector of each name, plus the node's vector."""
     pieces_CS = self.pieces[...][nodes_C]
     is_piece_CS = pieces_CS != PAD
     words_CSD = table[jnp.where(is_piece_CS, pieces_CS, 0)]
@@ -150,9 +122,7 @@ def _between(
 ) -> Float32[Array, 'C C']:
   """Returns the sum over the edges on the path between two nodes.
 
-  Args:
-    is_above_CC: 1 where node j is node i or is above node i, else 0.
-    edge_C: the number of the edge above each node.
+  is_above_CC is 1 where node j is node i, or is above it.
   """
   weighted_CC = is_above_CC * edge_C
   own_C = weighted_CC.sum(axis=1)

@@ -45,26 +45,17 @@ class TaxonomyParts:
   its first parent. Nodes without a parent are below a root, which is no node.
   The parts are the sub-trees of Bertalis et al., Section 3.3. A node that has
   children can be in several parts.
-
-  Attributes:
-    nodes: int32 [parts, C], the nodes of each part, and PAD.
-    paths: int32 [parts, C, depth], for each node of a part the place of the
-      node in the part, then the place of its parent, and so on up to a node
-      below the root, and then PAD.
-    counted: bool [parts, C], True where a label is in its first part.
   """
 
-  nodes: np.ndarray
+  nodes: np.ndarray  # int32 [parts, C], and PAD
+  # int32 [parts, C, depth]: the place of each node in its part, then the place
+  # of its parent, and so on up to a node below the root, and then PAD.
   paths: np.ndarray
-  counted: np.ndarray
+  counted: np.ndarray  # bool [parts, C], where a label is in its first part
 
   @classmethod
   def of(cls, hierarchy: Hierarchy, limit: int) -> 'TaxonomyParts':
-    """Cuts a hierarchy into parts.
-
-    Args:
-      hierarchy: the hierarchy of the labels.
-      limit: the largest number of nodes of a part.
+    """Cuts a hierarchy into parts of at most `limit` nodes.
 
     Raises:
       ConfigError: the path down to a label has more than `limit` nodes.

@@ -20,53 +20,26 @@ from xjax.networks.batch import TokenBatch
 
 @dataclasses.dataclass(frozen=True)
 class ViewInputs:
-  """Holds the facts about a run that views need when they are built.
+  """Holds the facts about a run that views need when they are built."""
 
-  Attributes:
-    word_dim: size of the vectors in the model's table of words or pieces.
-    document_dim: size of a document's vector, after the pooling.
-    dtype: dtype of activations and products.
-    hierarchy: the hierarchy of the labels; None if the views do not read it.
-  """
-
-  word_dim: int
-  document_dim: int
-  dtype: DTypeLike
-  hierarchy: Hierarchy | None = None
+  word_dim: int  # size of the vectors in the model's table of words or pieces
+  document_dim: int  # size of a document's vector, after the pooling
+  dtype: DTypeLike  # of activations and products
+  hierarchy: Hierarchy | None = None  # None if the views do not read it
 
 
 @dataclasses.dataclass
 class ViewsConfig(ConfigPart, abstract=True):
-  """Chooses the further views of training documents, and their loss.
+  """Chooses the further views of training documents, and their loss."""
 
-  Attributes:
-    reads_parents: whether the views read the parents of labels. If so, they get
-      the hierarchy of the run (ViewInputs.hierarchy).
-  """
-
-  reads_parents: ClassVar[bool] = False
+  reads_parents: ClassVar[bool] = False  # needs ViewInputs.hierarchy
 
   @abc.abstractmethod
   def build(self, inputs: ViewInputs, rngs: nnx.Rngs) -> 'Views | None':
-    """Makes the module of the views, with fresh parameters.
-
-    Args:
-      inputs: sizes and facts about the labels.
-      rngs: stream `params`.
-
-    Returns:
-      The module, or None if there are no further views.
-    """
+    """Makes the module of the views, or None if there are no further views."""
 
   def check_hierarchy(self, hierarchy: Hierarchy) -> None:
-    """Checks before training that the views suit the hierarchy of labels.
-
-    Args:
-      hierarchy: the hierarchy of the labels to score.
-
-    Raises:
-      ConfigError: the config does not suit this hierarchy.
-    """
+    """Raises ConfigError if the views do not suit the hierarchy of labels."""
 
 
 @dataclasses.dataclass
@@ -93,14 +66,8 @@ class Views(nnx.Module):
   ) -> Float32[Array, 'B T']:
     """Computes the factors of the words of each document.
 
-    Args:
-      batch: documents with gold labels. Each document has its own row.
-      table: the vectors of the model's words or pieces. The vector of a token
-        is the row of its id.
-      rngs: stream `dropout`, or None for no randomness.
-
-    Returns:
-      The factors. Their values at padding have no meaning.
+    Each document has its own row. The vector of a token is the row of its id in
+    the table. Without rngs, nothing is random. Factors at padding mean nothing.
     """
     raise NotImplementedError
 
@@ -111,15 +78,5 @@ class Views(nnx.Module):
     mask_B: Bool[Array, ' B'],
     rngs: nnx.Rngs | None,
   ) -> Float32[Array, '']:
-    """Compares the two views of each document.
-
-    Args:
-      first_BD: the vectors of documents.
-      second_BD: the vectors of their second views.
-      mask_B: False for rows that only fill the batch.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      The loss, summed over real documents.
-    """
+    """Compares the two views of each document; sums over real documents."""
     raise NotImplementedError

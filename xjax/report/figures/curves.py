@@ -166,11 +166,9 @@ def _difference_picture(
 def _close_to(
   name: str, curves: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, dict[str, np.ndarray]]:
-  """Returns the differences of the curves that are close to a system's.
+  """Returns differences of close curves: kind -> other system -> float [K].
 
-  Returns:
-    Kind of a curve -> name of another system -> difference at each K. Kinds
-    without close systems are left out.
+  Kinds of curves without close systems are left out.
   """
   close: dict[str, dict[str, np.ndarray]] = {}
   for other, ours in curves.items():

@@ -235,7 +235,6 @@ def _reliability_picture(
 
 
 def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
-  """Returns diagrams of the raw scores and, if possible, calibrated scores."""
   diagrams = {'scores': reliability_of(run.predictions)}
   if run.calibration is not None:
     shown_NK = run.shown_probabilities()

@@ -65,38 +65,24 @@ def system_colours(names: Sequence[str]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-  """Holds one system's points, which a line connects.
-
-  Attributes:
-    system: name of the system.
-    x, y: float [n]; NaN breaks the line.
-    labels: a text at each point; () for a line without texts.
-  """
+  """Holds one system's points, which a line connects."""
 
   system: str
-  x: np.ndarray
-  y: np.ndarray
-  labels: Sequence[str] = ()
+  x: np.ndarray  # float [n]
+  y: np.ndarray  # float [n]; NaN breaks the line
+  labels: Sequence[str] = ()  # a text at each point
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bars:
-  """Holds the heights of one system's bars, one per category.
-
-  Attributes:
-    system: name of the system.
-    heights: float [n]; NaN for a category without a bar.
-    low, high: float [n], lower and upper ends of the whiskers; NaN for a bar
-      without a whisker. Each height is between its low and its high.
-  """
+  """Holds one system's bars, one per category; NaN for what is missing."""
 
   system: str
-  heights: np.ndarray
-  low: np.ndarray
-  high: np.ndarray
+  heights: np.ndarray  # float [n]
+  low: np.ndarray  # float [n], lower end of the whisker
+  high: np.ndarray  # float [n], upper end
 
   def __post_init__(self) -> None:
-    """Checks that each height is between the ends of its whiskers."""
     outside = (self.heights < self.low) | (self.heights > self.high)
     if outside.any():
       height = self.heights[np.argmax(outside)]
@@ -105,33 +91,21 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-  """Holds the title, the names of the two axes, and the lines of one plot.
-
-  Attributes:
-    title: text above the plot.
-    xlabel, ylabel: names of the axes.
-    lines: lines to draw.
-    ticks: numbers on a logarithmic x axis; if (), the axis is linear.
-    level: where a horizontal line is drawn; None for no such line.
-    whole: whether the y axis goes from 0 to 1.
-  """
+  """Holds the title, the names of the two axes, and the lines of one plot."""
 
   title: str
   xlabel: str
   ylabel: str
   lines: Sequence[Line]
-  ticks: Sequence[int] = ()
-  level: float | None = None
-  whole: bool = False
+  ticks: Sequence[int] = ()  # numbers on a logarithmic x axis; else linear
+  level: float | None = None  # where a horizontal line is drawn
+  whole: bool = False  # whether the y axis goes from 0 to 1
 
 
 def line_panels(panels: Sequence[Panel], systems: Sequence[str]) -> list[str]:
-  """Draws panels and returns the SVG text of each panel.
+  """Draws panels, and returns their SVG texts.
 
-  Args:
-    panels: panels, with lines of the given systems.
-    systems: names of the systems; their order decides colours, markers and
-      dashes.
+  The order of all systems of the report decides colours, markers and dashes.
   """
   width = _THIRD if len(panels) > 2 else HALF
   return [_line_panel(panel, systems, width) for panel in panels]
@@ -266,14 +240,8 @@ def label_frequency(
   """Draws two plots of label frequencies, and returns their SVG texts.
 
   The first plot shows the number of training documents and of judged documents
-  per label, by rank of the label, on log axes. The second plot shows the number
-  of labels in each frequency bin.
-
-  Args:
-    train_counts: int [L], training documents that have the label; empty if they
-      are not known.
-    gold_counts: int [L], judged documents that have the label.
-    n_bins: name of a frequency bin -> number of labels in it.
+  per label (int [L] each; empty if not known), by rank of the label, on log
+  axes. The second plot shows the number of labels in each frequency bin.
   """
   with matplotlib.rc_context(STYLE):
     figures = [Figure(figsize=(HALF, 3.5)) for _ in range(2)]
@@ -316,12 +284,8 @@ def reliability_diagrams(
 ) -> list[str]:
   """Draws a diagram per system and returns their SVG texts.
 
-  Below each diagram, bars show the number of entries in each bin.
-
-  Args:
-    diagrams: system -> kind of probabilities (raw or calibrated) -> diagram.
-    systems: names of all systems of the report; their order decides the
-      colours.
+  `diagrams` maps a system and then the kind of its probabilities (raw or
+  calibrated). Bars below a diagram show the number of entries in each bin.
   """
   colours = system_colours(systems)
   return [
@@ -395,7 +359,6 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
-  """Draws one legend above all panels, with one entry per system."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if _key(name) in handles]
   names = [_cut(name) for name in shown]
@@ -411,10 +374,7 @@ def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
 
 
 def _key(system: str) -> str:
-  """Returns the label of a system's lines or bars, which never starts with _.
-
-  matplotlib leaves labels that start with `_` out of legends.
-  """
+  """Returns a label that does not start with _, as legends leave such out."""
   return f'system {system}'
 
 
@@ -430,7 +390,6 @@ def can_draw(text: str) -> bool:
 
 @functools.cache
 def _code_points() -> frozenset[int]:
-  """Returns the code points of the letters that the font has."""
   return frozenset(get_font(findfont(STYLE['font.family'])).get_charmap())
 
 

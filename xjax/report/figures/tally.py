@@ -20,26 +20,18 @@ CURVES = tuple(_CURVES)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tally:
-  """Holds which list entries are gold, and the metrics at every cut-off.
+  """Holds which entries of lists over all labels are gold, and their metrics.
 
-  The lists are those over all labels.
-
-  Attributes:
-    hits: bool [N, K], whether each entry is gold.
-    curves: P, R or RP -> float64 [K], the metric at the cut-offs 1, 2, ..., K.
-      Each value is a mean over the documents with gold. Places after the end of
-      a list count as wrong.
+  Metrics are means over the documents with gold. Places after the end of a list
+  count as wrong.
   """
 
-  hits: np.ndarray
-  curves: dict[str, np.ndarray]
+  hits: np.ndarray  # bool [N, K], whether each entry is gold
+  curves: dict[str, np.ndarray]  # P, R or RP -> float64 [K], at k = 1, 2, ...
 
 
 def tally(predictions: Predictions) -> Tally:
-  """Compares the lists over all labels with the gold labels.
-
-  The predictions must have gold.
-  """
+  """Compares the lists over all labels with gold, which must exist."""
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)
@@ -74,19 +66,13 @@ _compiled_block = jax.jit(_block, static_argnames='ks')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTally:
-  """Holds counts of documents for each label.
+  """Holds counts of documents for each label, int64 [L] each.
 
   A label is predicted for a document if the label is among the first k entries
   of the document's list.
-
-  Attributes:
-    correct: int64 [L], number of documents for which the label is predicted and
-      gold.
-    predicted: int64 [L], number of documents for which the label is predicted.
-    gold: int64 [L], number of documents for which the label is gold.
   """
 
-  correct: np.ndarray
+  correct: np.ndarray  # predicted and gold
   predicted: np.ndarray
   gold: np.ndarray
 
@@ -99,13 +85,7 @@ class LabelTally:
     """Computes how often each label would be lost, given only its frequency.
 
     A label is expected to be lost as often as the gold labels in its bin of
-    frequency (label_sums.in_bins) are on average.
-
-    Args:
-      frequencies: int [L], number of documents by which labels are put in bins.
-
-    Returns:
-      float64 [L], number of documents.
+    frequency (label_sums.in_bins) are on average. Both arrays are [L].
     """
     expected = np.zeros(len(self.gold))
     for labels_L in in_bins(frequencies).values():
@@ -122,12 +102,9 @@ class LabelTally:
 def label_tally(
   predictions: Predictions, hits: np.ndarray, k: int
 ) -> LabelTally:
-  """Counts the documents of each label.
+  """Counts the documents of each label, among the first k predicted labels.
 
-  Args:
-    predictions: predictions with gold.
-    hits: bool [N, K], Tally.hits of the same predictions.
-    k: number of predicted labels per document.
+  `hits` are those of tally() of the same predictions.
   """
   ids, n_labels = predictions.lists[ALL].ids[:, :k], len(predictions.labels)
 

@@ -72,29 +72,19 @@ def _luminance(rgb: Sequence[float]) -> float:
 class _Forest:
   """Holds the nodes that have a width, each below its first parent.
 
-  Attributes:
-    hierarchy: the hierarchy of the first system.
-    nodes: int [M], numbers of the nodes in the hierarchy.
-    parents: int [M], places of the parents in `nodes`; PAD for roots.
-    widths: int [M], the number of judged documents that have the node as a
-      gold label, or the sum of the children's widths, if it is larger.
-    gold: int [M], judged documents of a label; PAD for other concepts.
+  The width is the number of judged documents that have the node as a gold
+  label, or the sum of the children's widths, if it is larger.
   """
 
   hierarchy: Hierarchy
-  nodes: np.ndarray
-  parents: np.ndarray
-  widths: np.ndarray
-  gold: np.ndarray
+  nodes: np.ndarray  # int [M], numbers in the hierarchy
+  parents: np.ndarray  # int [M], places in `nodes`; PAD for roots
+  widths: np.ndarray  # int [M]
+  gold: np.ndarray  # int [M], judged documents of a label; PAD for concepts
 
   @classmethod
   def of(cls, hierarchy: Hierarchy, gold_L: np.ndarray) -> '_Forest':
-    """Makes the forest.
-
-    Args:
-      hierarchy: a hierarchy.
-      gold_L: int [L], judged documents of each label.
-    """
+    """Makes the forest; gold_L counts the judged documents of each label."""
     first, n = hierarchy.first_parents, hierarchy.n_labels
     gold_V = np.full(len(hierarchy), PAD, np.int64)
     gold_V[:n] = gold_L
@@ -112,7 +102,6 @@ class _Forest:
 
   @property
   def ids(self) -> list[str]:
-    """Returns the id of each node."""
     return list(self.hierarchy.ids[self.nodes])
 
   @property
@@ -129,10 +118,7 @@ class _Forest:
     return n_rows
 
   def children(self) -> list[list[int]]:
-    """Returns the children of each node, and of the root of all, widest first.
-
-    The last list has the roots.
-    """
+    """Returns the children of each node, then the roots; widest first."""
     children = [[] for _ in range(len(self.nodes) + 1)]
     for node in np.argsort(-self.widths, kind='stable').tolist():
       children[self.parents[node]].append(node)
@@ -144,12 +130,9 @@ def taxonomy_blocks(
   hierarchy: Hierarchy,
   names: Mapping[str, str],
 ) -> list[Block]:
-  """Draws the hierarchy, and lists its widest nodes in a table.
+  """Draws the first system's hierarchy, and lists its widest nodes in a table.
 
-  Args:
-    groups: the systems; the first run of each system is shown.
-    hierarchy: the hierarchy of the first system's labels.
-    names: node id -> name; the name of other nodes is their id.
+  The first run of each system is shown. Nodes without a name show their id.
   """
   first = groups[0].first.predictions
   gold_L = np.bincount(first.gold.values, minlength=len(first.labels))
@@ -191,9 +174,9 @@ def taxonomy_blocks(
 
 
 def _f1_by_id(run: JudgedRun) -> tuple[dict[str, float], str]:
-  """Returns the F1 of each label of a run, and which labels are predicted.
+  """Returns the F1 of each label of a run, and a text on what is predicted.
 
-  These are the labels above the threshold of micro-F1. If that is not known
+  Predicted are the labels above the threshold of micro-F1. If that is not known
   from the saved lists, they are the first labels of each list.
   """
   predictions = run.predictions
@@ -244,7 +227,6 @@ def _alt(
   names: Sequence[str],
   scores: Mapping[str, Sequence[float | None]],
 ) -> str:
-  """Describes the widest labels at the top."""
   *_, roots = forest.children()
   described = []
   for root in roots[:10]:
@@ -265,7 +247,6 @@ def _table(
   names: Sequence[str],
   scores: Mapping[str, Sequence[float | None]],
 ) -> Table:
-  """Returns a table of the widest nodes, from the top to the bottom."""
   children, rows = forest.children(), []
   levels = forest.hierarchy.levels[forest.nodes].tolist()
   widest = set(np.argsort(-forest.widths, kind='stable')[:_IN_TABLE].tolist())
@@ -295,7 +276,6 @@ def _drawing(
   values: Sequence[float | None],
   system: str,
 ) -> str:
-  """Draws the upper levels of the hierarchy, and returns SVG text."""
   palette, children = _palette(), forest.children()
   n_rows = min(_ROWS, forest.n_rows)
   with matplotlib.rc_context(STYLE):

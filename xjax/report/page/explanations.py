@@ -139,7 +139,6 @@ def page_style() -> str:
 
 
 def _shades() -> Iterator[str]:
-  """Yields the CSS class of each shade, from the palest to the strongest."""
   yield from _blends((255, 255, 255), _DARKEST)
   yield '@media screen and (prefers-color-scheme: dark) {\n'
   yield from _blends(_PAGE, _BRIGHTEST)
@@ -164,13 +163,7 @@ def _contents(shown: Sequence[ExplainedDocument]) -> str:
 
 
 def article(number: int, explained: ExplainedDocument, attends: bool) -> str:
-  """Returns the HTML of a document: a button per label, and shaded text.
-
-  Args:
-    number: int, number of the document on its page.
-    explained: the document.
-    attends: whether the weights are attention, as in Explanations.
-  """
+  """Returns the HTML of a document: a button per label, and shaded text."""
   # Two subwords may be parts of one character. The first of them counts.
   numbers = {
     (zone, tuple(span)): at
@@ -203,21 +196,15 @@ def article(number: int, explained: ExplainedDocument, attends: bool) -> str:
 def _shade(
   label: ExplainedLabel, numbers: Mapping[tuple, int], attends: bool
 ) -> dict[int, tuple[str, str]]:
-  """Returns how to shade each word of a document, by number of the word.
+  """Returns number of a word -> (CSS classes, weight as text) for shading.
+
+  Words that are neither shaded nor underlined are left out. `numbers` has the
+  number of the word at (zone, (start, end)).
 
   The shade depends on the share of a word times the number of words. If a label
   attends to all words evenly, this product is 1 for each of them, and all of
   them get the palest shade. The share of a contribution is its part in the sum
   of all contributions without their signs.
-
-  Args:
-    label: the label.
-    numbers: (zone, (start, end)) of a word -> number of the word.
-    attends: whether the weights are attention.
-
-  Returns:
-    Word number -> (CSS classes, weight as text). Words that are neither shaded
-    nor underlined are left out.
   """
   weights_T = label.weights_T.astype(np.float64)
   sizes_T = np.abs(weights_T)
@@ -243,7 +230,6 @@ def _shade(
 
 
 def _amount(weight: float, attends: bool) -> str:
-  """Returns a weight as text, without its unit."""
   if not attends:
     return f'{weight:+.3f}'
   return f'{100 * weight:.1f}' if weight >= 0.0005 else '<0.1'
@@ -298,7 +284,6 @@ def _texts(
   shade: Mapping[int, tuple[str, str]],
   attends: bool,
 ) -> Iterator[str]:
-  """Yields the HTML of each zone's text, with an element per shaded word."""
   zones = {
     name: text for name, text in explained.document.zones.items() if text
   }

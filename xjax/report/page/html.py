@@ -101,13 +101,7 @@ def render_html(page: Page) -> str:
 
 
 def html_file(title: str, body: str, style: str = '') -> str:
-  """Returns the text of an HTML file that needs no other file.
-
-  Args:
-    title: the page's title, as plain text.
-    body: content of the body element, in HTML.
-    style: CSS of this page only; it follows the CSS that all pages share.
-  """
+  """Returns the text of an HTML file; `style` is CSS for this page only."""
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

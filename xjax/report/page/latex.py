@@ -21,12 +21,8 @@ def render_latex(table: Table, percent: bool = False, decimals: int = 1) -> str:
   r"""Returns a tabular environment for \input; the best values are bold.
 
   Text columns are aligned to the left, and number columns to the right. The
-  document needs \usepackage{booktabs}.
-
-  Args:
-    table: the table.
-    percent: whether fractions are multiplied by 100 and rounded.
-    decimals: number of decimals of these values; spreads have as many.
+  document needs \usepackage{booktabs}. With `percent`, fractions are times 100;
+  their spreads have as many decimals.
   """
   cell_text = functools.partial(_percent_cell, decimals) if percent else _cell
   n_numbers = len(table.columns) - table.n_text

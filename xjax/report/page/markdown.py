@@ -19,10 +19,7 @@ _SPECIAL = str.maketrans({c: f'\\{c}' for c in '\\`*_[]<>|#'})
 
 
 def render_markdown(page: Page) -> str:
-  """Returns the page as Markdown with tables in GitHub's dialect.
-
-  A picture is replaced by a sentence that describes it.
-  """
+  """Returns the page in GitHub's Markdown; texts stand for its pictures."""
   parts = [f'# {escape(page.title)}']
   for section in page.sections:
     parts.append(f'## {escape(section.title)}')

@@ -10,92 +10,55 @@ DECIMALS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """Holds one cell of a table.
-
-  Attributes:
-    text: first line of the cell.
-    value: the number before rounding; None if the cell is not a number.
-    below: second line of the cell, in small type; '' for no second line.
-    spread: the number after ± in the second line; None for no such number.
-    best: whether this value is the best of the compared values.
-    colour: colour of a mark before the text, like `#0072B2`; '' for no mark.
-  """
+  """Holds one cell of a table."""
 
   text: str
-  value: float | int | None = None
-  below: str = ''
-  spread: float | None = None
-  best: bool = False
-  colour: str = ''
+  value: float | int | None = None  # the number before rounding, if it is one
+  below: str = ''  # second line, in small type
+  spread: float | None = None  # the number after ± in the second line
+  best: bool = False  # whether it is the best of the compared values
+  colour: str = ''  # of a mark before the text, like '#0072B2'
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Holds the column names and the rows of a table.
+  """Holds the column names and the rows of a table."""
 
-  Attributes:
-    columns: names of the columns; a name may contain newlines.
-    rows: the cells of each row, one cell per column.
-    n_text: number of text columns. They come first; all other columns hold
-      numbers.
-    marked: indices of rows with a coloured background.
-    starts: indices of rows above which a line is drawn.
-    caption: description of the rows; '' for none.
-  """
-
-  columns: Sequence[str]
+  columns: Sequence[str]  # a name may contain newlines
   rows: Sequence[Sequence[Cell]]
-  n_text: int = 1
-  marked: frozenset[int] = frozenset()
-  starts: frozenset[int] = frozenset()
+  n_text: int = 1  # number of first columns that hold texts, not numbers
+  marked: frozenset[int] = frozenset()  # rows with a coloured background
+  starts: frozenset[int] = frozenset()  # rows above which a line is drawn
   caption: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-  """Holds drawings that belong together.
+  """Holds drawings that belong together."""
 
-  Attributes:
-    svgs: the text of each SVG file. A page shows them side by side, or below
-      one another if it is narrow.
-    alt: description for readers who cannot see the drawing.
-    caption: how the numbers in the drawing were computed.
-  """
-
-  svgs: Sequence[str]
-  alt: str
-  caption: str
+  svgs: Sequence[str]  # texts of SVG files, side by side where there is room
+  alt: str  # description for readers who cannot see the drawing
+  caption: str  # how the numbers in the drawing were computed
 
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
   """Holds a drawing of a tree into which readers can zoom.
 
-  Attributes:
-    names: name of each node.
-    ids: id of each node.
-    parents: the parent of each node; -1 for a root.
-    levels: level of each node.
-    widths: width of each node; at least the sum of its children's widths.
-    counts: the number that is shown with each node; None for no number.
-    values: name of a system -> a fraction for each node, which decides the
-      node's colour; None for a node without a value.
-    palette: colours of the fractions from 0 to 1, and of the text on them.
-    count_name, value_name: what the numbers and the fractions are.
-    still: the same drawing without zoom, for paper and for browsers without
-      JavaScript.
+  Values are fractions, by system, that decide a node's colour. `still` is the
+  same drawing for paper and for browsers without JavaScript.
   """
 
   names: Sequence[str]
   ids: Sequence[str]
-  parents: Sequence[int]
+  parents: Sequence[int]  # -1 for a root
   levels: Sequence[int]
-  widths: Sequence[int]
-  counts: Sequence[int | None]
+  widths: Sequence[int]  # at least the sum of the children's
+  counts: Sequence[int | None]  # a number that is shown; None for none
   values: Mapping[str, Sequence[float | None]]
-  palette: Sequence[tuple[str, str]]
-  count_name: str
-  value_name: str
+  palette: Sequence[tuple[str, str]]  # of fractions 0 to 1: area, text
+  count_name: str  # what the counts are
+  value_name: str  # what the fractions are
   still: Picture
 
 
@@ -136,17 +99,11 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """Holds a report.
-
-  Attributes:
-    title: heading of the page.
-    sections: the parts of the page.
-    results: the table of the main metrics, which is also in a section.
-  """
+  """Holds a report."""
 
   title: str
   sections: Sequence[Section]
-  results: Table | None = None
+  results: Table | None = None  # the main metrics, also in a section
 
 
 def text_cell(value: Any) -> Cell:
@@ -159,13 +116,10 @@ def text_cell(value: Any) -> Cell:
 def number_cell(
   value: float | int | None, decimals: int = DECIMALS, **fields: Any
 ) -> Cell:
-  """Returns a cell with a number.
+  """Returns a cell with a number; None is a missing value.
 
-  Args:
-    value: the number. An int is a count and is shown with all digits. A float
-      is a fraction. None is a missing value.
-    decimals: number of decimals of a fraction and of its spread.
-    **fields: other fields of the cell. A spread is shown in the second line.
+  An int is a count and is shown with all digits. A float is a fraction, shown
+  like its spread with `decimals` decimals.
   """
   if value is None:
     return Cell(MISSING, **fields)

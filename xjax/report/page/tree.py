@@ -211,14 +211,7 @@ _SCRIPT = """\
 
 
 def tree_html(tree: Tree, still: str) -> str:
-  """Returns the HTML of a tree.
-
-  Without JavaScript, only the drawing without zoom is shown.
-
-  Args:
-    tree: the tree.
-    still: HTML of the drawing without zoom.
-  """
+  """Returns the HTML of a tree; without JavaScript, `still` is shown."""
   data = {
     'names': tree.names,
     'ids': tree.ids,
@@ -248,7 +241,6 @@ def tree_html(tree: Tree, still: str) -> str:
 
 
 def _controls(tree: Tree) -> str:
-  """Returns the buttons of the systems, a field to search, and the colours."""
   buttons = ''.join(
     f'<button type="button" data-system="{n}" '
     f'aria-pressed="{str(not n).lower()}">{escape(system)}</button>'

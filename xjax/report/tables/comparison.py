@@ -112,7 +112,6 @@ def _weight_remarks(compared: Compared) -> Iterator[str]:
 
 
 def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
-  """Yields lines that say why values are missing, per slice and reason."""
   metrics: dict[tuple[str, str], dict[str, None]] = {}
   for row in rows:
     if row.note:
@@ -244,11 +243,7 @@ def _p(value: float | None) -> Cell:
 
 
 def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
-  """Writes comparison.json, comparison.csv and comparison.tex to a folder.
-
-  Raises:
-    WriteError: a file cannot be written.
-  """
+  """Writes comparison.json, comparison.csv and comparison.tex to a folder."""
   folder = pathlib.Path(os.path.expanduser(folder))
   write_json(folder / JSON, comparison_json(compared))
   write_csv(folder / CSV, _COLUMNS, _csv_rows(compared))

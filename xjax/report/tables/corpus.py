@@ -23,14 +23,7 @@ def worst_labels(
 
   Rare labels are missed often by every system. So labels are ranked by how much
   oftener they are missed than labels in the same bin of frequency are on
-  average. Labels that are not missed more than expected are left out.
-
-  Args:
-    run: the system.
-    names: label id -> name, for the labels that have a name.
-    counts: numbers of documents per label, from label_tally with the same k.
-    k: number of predicted labels per document.
-    n: maximum number of rows.
+  average. `counts` are those of label_tally with the same k.
   """
   has_training = run.predictions.n_train > 0
   expected = counts.expected_lost(
@@ -91,11 +84,7 @@ _SLICES = {
 
 
 def corpus_table(predictions: Predictions) -> Table:
-  """Returns a table of statistics of the documents and labels.
-
-  Without training counts, one row says that the training documents are not
-  known.
-  """
+  """Returns a table of statistics of the documents and labels."""
   per_doc = predictions.gold.lengths
   golden = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
@@ -140,10 +129,7 @@ def _row(name: str, value: float | int) -> list[Cell]:
 
 
 def bin_table(predictions: Predictions) -> Table:
-  """Returns a table with a row per bin of training frequency that has labels.
-
-  A row counts the labels in the bin, and how often these labels are gold.
-  """
+  """Counts the labels, and their gold, of each bin of training frequency."""
   gold_L = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
   )
@@ -168,9 +154,6 @@ def label_space_remarks(
 
   Systems with equal numbers of labels and of training documents are assumed to
   have the same labels.
-
-  Args:
-    predictions: name of a system -> its predictions.
   """
   (first, theirs), *others = predictions.items()
   return [

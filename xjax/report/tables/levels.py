@@ -42,10 +42,7 @@ def level_table(
 ) -> Table:
   """Returns a table with a row per level of the hierarchy and system.
 
-  Args:
-    values_of: name of a system -> its metrics in the slice `all`. At least one
-      system has metrics by level.
-    colours: name of a system -> colour of its mark.
+  The metrics are those of the slice `all`; some system has them by level.
   """
   levels = levels_of(name for values in values_of.values() for name in values)
   columns = {
@@ -72,12 +69,7 @@ def level_table(
 def path_table(
   values_of: Mapping[str, Values], colours: Mapping[str, str]
 ) -> Table:
-  """Returns a table of the metrics that add ancestors, with a row per system.
-
-  Args:
-    values_of: as in level_table.
-    colours: as in level_table.
-  """
+  """Returns a table of the metrics that add ancestors, a row per system."""
   columns = [m for m in _BY_PATH if any(m in x for x in values_of.values())]
   return Table(
     ('system', *columns),
@@ -98,15 +90,7 @@ def _cell(value: Estimate | None) -> Cell:
 
 
 def plain_levels(metrics: Mapping[str, Any]) -> str:
-  """Returns a table by level of the hierarchy as lines of text.
-
-  Args:
-    metrics: metrics, as from judge.judge.judge.
-
-  Returns:
-    The lines; '' if the metrics have no levels, for example because no label
-    has a parent.
-  """
+  """Returns a table by level as lines of text; '' if there are no levels."""
   values = metrics[PROTOCOL][ALL]
   levels = levels_of(values)
   if not levels:

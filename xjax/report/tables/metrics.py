@@ -42,15 +42,9 @@ def main_table(
   """Returns the table of the main metrics, with a row per slice and system.
 
   Slices in which no system has a value are left out. A number after ± is the
-  standard error over seeds, or else half of the width of an interval.
-
-  Args:
-    tables: name of a system -> its metrics, as returned by group_metrics.
-    columns: names of the metrics.
-    colours: name of a system -> colour of its mark; None for no marks.
-    seeds: name of a system -> text below the name; None for no texts.
-    intervals: name of a system -> intervals of its metrics; None for none.
-    best: the systems whose values are bold; None for no bold values.
+  standard error over seeds, or else half of the width of an interval. Below a
+  system's name is its text in `seeds`. Values of the systems in `best` are
+  bold.
   """
   colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
   empty, rows = empty_slices(tables.values()), []
@@ -105,10 +99,8 @@ def estimate_cell(
 ) -> Cell:
   """Returns a cell with a mean; its spread follows in the second line.
 
-  Args:
-    value: the estimate; None if the system was judged without the metric.
-    interval: [low, high], whose half is the spread of a single run.
-    is_best: whether the value is bold.
+  Half of `interval`, [low, high], is the spread of a single run. The value is
+  None if the system was judged without the metric.
   """
   if value is None or value.mean is None:
     return number_cell(None)
@@ -121,15 +113,7 @@ def estimate_cell(
 def main_columns(
   tables: Iterable[Slices], wanted: Sequence[str] = ()
 ) -> list[str]:
-  """Returns the metrics of the main table.
-
-  Args:
-    tables: the metrics of each system.
-    wanted: names of metrics; if (), the metrics of criteria.main_metrics.
-
-  Raises:
-    ConfigError: no system has a wanted metric.
-  """
+  """Returns the wanted metrics, or if () those of criteria.main_metrics."""
   names = _union(values for table in tables for values in table.values())
   for metric in wanted:
     if metric not in names or is_count(metric):
@@ -160,10 +144,7 @@ def _labels(n: int | float | None) -> str:
 
 
 def full_tables(groups: Sequence[Group]) -> list[Fold]:
-  """Returns tables of all metrics, with a fold per protocol and slice.
-
-  Slices in which no system has a value are left out.
-  """
+  """Returns tables of all metrics, with a fold per protocol and slice."""
   names = _union(
     dict.fromkeys(protocols(group.first.metrics)) for group in groups
   )
@@ -241,15 +222,9 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
 def note_listing(
   groups: Sequence[Group], columns: Sequence[str] = (), protocol: str = ''
 ) -> Listing:
-  """Returns a list that explains missing values.
+  """Returns a list that explains missing values, per run, slice and reason.
 
-  The list has an item per run, slice and reason. A run that was judged without
-  some metrics of `columns` has an item for these metrics.
-
-  Args:
-    groups: the systems.
-    columns: names of the metrics that are shown.
-    protocol: protocol of these metrics.
+  A run that was judged without some metrics of `columns` has an item for them.
   """
   items = []
   for group in groups:

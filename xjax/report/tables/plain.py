@@ -20,24 +20,14 @@ def plain_slice_table(
 ) -> str:
   """Returns a table of the metrics of a model and of the popularity prior.
 
-  Each slice has a row for the model, followed by a row for the prior. A dash is
-  a missing value. If no ranking metric of the prior has a value in a slice, the
-  slice has no row for the prior.
-
-  The column `documents` counts documents with gold in the slice and, in
-  brackets, documents without gold in the slice.
+  Each slice has a row for the model, followed by a row for the prior if the
+  prior has a ranking metric there. A dash is a missing value; values are
+  fractions. The column `documents` counts documents with gold in the slice and,
+  in brackets, documents without gold in the slice.
 
   The lines below the table say in which slices the model is below the prior,
   why values are missing, and which share of gold labels each step of the search
   keeps.
-
-  Args:
-    metrics: metrics of the model, as from judge.judge.judge.
-    prior: metrics of the popularity prior on the same split; None for a table
-      without the prior.
-
-  Returns:
-    Lines of text, without a newline at the end; values are fractions.
   """
   slices = metrics[PROTOCOL]
   columns = _columns(next(iter(slices.values())))
@@ -66,11 +56,7 @@ def plain_slice_table(
 
 
 def recall_lines(recalls: Mapping[str, Mapping[str, float]]) -> list[str]:
-  """Returns a line for each step of a search, with the recall of each slice.
-
-  Args:
-    recalls: slice -> step -> share of gold labels (Predictions.recalls).
-  """
+  """Returns a line for each step of a search, with the recall of each slice."""
   steps = dict.fromkeys(step for shares in recalls.values() for step in shares)
   return [
     f'{step}: '
@@ -97,13 +83,11 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
 
 
 def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
-  """Returns whether at least one ranking metric has a value."""
   ranking = [m for m in columns if '@' in m] or columns
   return any(values.get(metric) is not None for metric in ranking)
 
 
 def _documents(values: Mapping[str, Any]) -> str:
-  """Returns a text with the numbers of documents with and without gold."""
   skipped = values['n_skipped']
   without = f' ({skipped:,} without gold)' if skipped else ''
   return f'{values["n_docs"]:,}{without}'
@@ -136,11 +120,7 @@ def _warn_below_prior(
 def _explain_dashes(
   system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Yields lines that explain dashes.
-
-  If values of several slices are missing for the same reason, the slices share
-  a line.
-  """
+  """Yields lines that explain dashes, one for all slices with a reason."""
   names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     for topic in (LISTS, SEARCH):

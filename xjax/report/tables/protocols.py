@@ -17,13 +17,8 @@ WIDTH = 100  # maximum number of characters of a line, where possible
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
   """Returns the table of a slice: a row per metric, a column per protocol.
 
-  Args:
-    metrics: metrics, as from judge.judge.judge.
-    slice_name: name of a slice.
-
-  Returns:
-    The table. A cell is empty if the protocol's tool does not print the metric.
-    If no metric of the slice has a value, the table has only counts.
+  A cell is empty if the protocol's tool does not print the metric. If no metric
+  of the slice has a value, the table has only counts.
   """
   values_of = _values_by_protocol(metrics, slice_name)
   names = _metrics(values_of)
@@ -42,17 +37,11 @@ def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
 def _values_by_protocol(
   metrics: Mapping[str, Any], slice_name: str
 ) -> dict[str, Mapping[str, Any]]:
-  """Returns the metrics of one slice under each protocol.
-
-  Returns:
-    Protocol -> metric -> value.
-  """
   names = [name for name in metrics if name in PROTOCOLS]
   return {name: metrics[name].get(slice_name, {}) for name in names}
 
 
 def _metrics(values_of: Mapping[str, Mapping[str, Any]]) -> list[str]:
-  """Returns the names of all metrics, in the order of first occurrence."""
   return list(dict.fromkeys(m for values in values_of.values() for m in values))
 
 
@@ -70,10 +59,7 @@ def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
 def value_cell(
   metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
 ) -> Cell:
-  """Returns a cell with the value and the interval of a metric.
-
-  The cell is empty if the protocol does not have the metric.
-  """
+  """Returns a cell with a metric and its interval; empty without metric."""
   values = metrics[protocol].get(slice_name, {})
   if metric not in values:
     return Cell('')
@@ -85,10 +71,8 @@ def value_cell(
 def plain_table(table: Table, width: int | None = None) -> str:
   """Returns a table as lines of text.
 
-  Args:
-    table: the table to print.
-    width: maximum length of lines; None for no limit. Columns that do not fit
-      are printed in further tables below, which repeat the text columns.
+  Columns that do not fit the width are printed in further tables below, which
+  repeat the text columns.
   """
   heads = [' '.join(name.split()) for name in table.columns]
   rows = [
@@ -114,10 +98,7 @@ def _blocks(
 
 
 def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns list items that say why the values of protocols differ.
-
-  There is an item per reason, with the metrics to which the reason applies.
-  """
+  """Returns list items, one per reason, on why values of protocols differ."""
   reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
   for protocol, slices in metrics.get(REASONS, {}).items():
     for metric, sentences in slices.get(slice_name, {}).items():
@@ -147,10 +128,7 @@ def _reason_text(
 
 
 def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns list items that say why values are missing.
-
-  There is an item per reason, with the metrics to which the reason applies.
-  """
+  """Returns list items, one per reason, on why values are missing."""
   notes = metrics.get(NOTES, {}).get(slice_name, {})
   metrics_of: dict[str, list[str]] = {}
   for metric, reason in notes.items():

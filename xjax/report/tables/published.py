@@ -31,26 +31,14 @@ _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-  """Describes a paper with published numbers.
+  """Describes a paper with published numbers."""
 
-  Attributes:
-    file: name in papers/, without its suffix.
-    authors: short form of the authors.
-    year: year of publication; None if the paper has no date.
-    title: title of the paper.
-    protocol: protocol of the paper's numbers; XJAX if the paper mentions no
-      convention that differs from XJAX.
-    deviates: whether the numbers after ± are standard deviations over runs;
-      else they are standard errors. The denominator of the deviations is not
-      known, and is assumed to be the number of runs.
-  """
-
-  file: str
+  file: str  # name in papers/, without its suffix
   authors: str
-  year: int | None
+  year: int | None  # None if the paper has no date
   title: str
-  protocol: Protocol = XJAX
-  deviates: bool = False
+  protocol: Protocol = XJAX  # XJAX if no convention that differs is mentioned
+  deviates: bool = False  # whether ± is a deviation, with ddof 0, not an error
 
   def __str__(self) -> str:
     return f'{self.authors} {self.year}' if self.year else self.authors
@@ -114,29 +102,17 @@ PAPERS = (
 
 @dataclasses.dataclass(frozen=True)
 class PublishedRow:
-  """Holds one system's row of a printed table.
-
-  Attributes:
-    paper: the paper with the table.
-    table: number of the table; '' if it has no number.
-    dataset: name of the dataset; its spelling is the same for all papers.
-    split: test, except for one table on dev.
-    slice: all, frequent, few or zero.
-    system: name of the system in the paper.
-    values: metric -> fraction.
-    errors: metric -> the number after ±, for values that are printed with one.
-    note: remark on the printed values; usually ''.
-  """
+  """Holds one system's row of a printed table."""
 
   paper: Paper
-  table: str
-  dataset: str
-  split: str
-  slice: str
+  table: str  # its number; '' if it has none
+  dataset: str  # spelt the same for all papers
+  split: str  # test, except for one table on dev
+  slice: str  # all, frequent, few or zero
   system: str
-  values: Mapping[str, float]
-  errors: Mapping[str, float]
-  note: str
+  values: Mapping[str, float]  # metric -> fraction
+  errors: Mapping[str, float]  # metric -> the number after ±
+  note: str  # usually ''
 
 
 @functools.cache
@@ -188,13 +164,7 @@ _UNITS = {'K': 1_000, 'M': 1_000_000}
 
 
 def label_count(dataset: str) -> int | None:
-  """Returns the rounded number of labels in a dataset's name, such as 670,000.
-
-  The function returns None if the name does not have this number.
-
-  Args:
-    dataset: a name in datasets().
-  """
+  """Returns the number of labels in a dataset's name, such as 670,000."""
   size = _SIZE.search(dataset)
   return round(float(size[1]) * _UNITS[size[2]]) if size else None
 
@@ -214,13 +184,7 @@ def published_folds(
   """Returns a fold per printed table of a dataset; the first fold is open.
 
   The first rows are the user's systems, judged by the paper's conventions. The
-  rows of the paper follow in the printed order. There is a column for each
-  slice and printed metric.
-
-  Args:
-    dataset: a name in published.datasets().
-    groups: the user's systems.
-    colours: name of a system -> its colour.
+  rows of the paper follow in the printed order.
   """
   tables: dict[tuple, list[PublishedRow]] = {}
   for row in published():
@@ -250,13 +214,10 @@ def published_folds(
 def _judge_group(
   group: Group, paper: Paper, metrics: Collection[str]
 ) -> dict[str, dict[str, Estimate]]:
-  """Judges a system by the conventions of a paper.
+  """Judges a system by a paper's conventions: slice -> metric -> estimate.
 
   Metrics that the tool of the paper's protocol does not print are computed by
   the protocol of xjax.
-
-  Returns:
-    Slice -> metric -> estimate.
   """
   ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
@@ -279,7 +240,6 @@ def _judge_group(
 
 
 def _conventions(paper: Paper, metrics: Collection[str]) -> str:
-  """Returns a text on how the rows of the user's systems are judged."""
   tool = paper.protocol
   if tool is XJAX:
     spread = (
@@ -347,7 +307,6 @@ def _our_cell(value: Estimate | None, paper: Paper) -> Cell:
 def _printed_rows(
   rows: Sequence[PublishedRow], columns: Sequence[tuple[str, str]]
 ) -> list[list[Cell]]:
-  """Returns a row per printed system, with its values in all slices."""
   decimals = max(_decimals(v) for row in rows for v in row.values.values())
   seen = collections.Counter()
   systems: dict[tuple[str, int], dict[str, PublishedRow]] = {}
@@ -370,7 +329,6 @@ def _decimals(value: float) -> int:
 
 
 def _printed_cell(row: PublishedRow | None, metric: str, decimals: int) -> Cell:
-  """Returns a cell of the paper, rounded to `decimals` decimals."""
   if row is None or metric not in row.values:
     return number_cell(None)
   error = row.errors.get(metric)

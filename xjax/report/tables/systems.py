@@ -15,11 +15,7 @@ _UNITS = 'B', 'KB', 'MB', 'GB', 'TB'
 
 
 def system_table(rows: Sequence[Sequence[str]]) -> Table:
-  """Returns a table with a row per system.
-
-  Args:
-    rows: name, path, split and kind of scores of each system.
-  """
+  """Returns a table of the name, path, split and scores of each system."""
   columns = 'system', 'read from', 'judged on', 'scores'
   return Table(columns, [list(map(text_cell, row)) for row in rows], n_text=4)
 
@@ -71,13 +67,9 @@ def _bytes(value: int | None) -> Cell:
 
 
 def config_table(groups: Sequence[Group]) -> Table | None:
-  """Returns a table of the fields in which the configs of systems differ.
+  """Returns a table of the fields in which configs differ, or None.
 
   If a part of two configs has different kinds, only the kinds are compared.
-
-  Returns:
-    The table, with a row per field and a column per system; None if fewer than
-    two systems have a config, or if the configs do not differ.
   """
   groups = [group for group in groups if group.first.config is not None]
   configs = [current_config(group.first.config) for group in groups]
@@ -95,12 +87,7 @@ def config_table(groups: Sequence[Group]) -> Table | None:
 def _differences(
   values: Sequence[Any], path: str
 ) -> Iterator[tuple[str, Sequence[Any]]]:
-  """Yields the path and the values of each field that differs.
-
-  Args:
-    values: a value per system; _ABSENT for a system without the field.
-    path: the dotted path of the field; '' for whole configs.
-  """
+  """Yields path and values (_ABSENT if missing) of the fields that differ."""
   present = [value for value in values if value is not _ABSENT]
   if all(value == present[0] for value in present):
     return

@@ -14,23 +14,14 @@ _LONGEST = 60  # characters of the column `trains`
 
 @dataclasses.dataclass(frozen=True)
 class ConfigDescription:
-  """Holds what the docstring of a config file says.
+  """Holds what the docstring of a config file says."""
 
-  Attributes:
-    name: name of the file, without its suffix.
-    variants: names that can follow the name and a colon; maybe none.
-    summary: the first sentence.
-    data: the data that the config needs.
-    hardware: the hardware that it needs.
-    searched: the whole text, in lower case, for searching.
-  """
-
-  name: str
-  variants: tuple[str, ...]
-  summary: str
+  name: str  # of the file, without its suffix
+  variants: tuple[str, ...]  # names that can follow the name and a colon
+  summary: str  # the first sentence
   data: str
   hardware: str
-  searched: str
+  searched: str  # the whole text, in lower case
 
 
 def describe(path: pathlib.Path) -> ConfigDescription:
@@ -60,7 +51,6 @@ def _variants(tree: ast.Module) -> tuple[str, ...]:
 
 
 def _sentence(title: str, text: str) -> str:
-  """Returns the sentence that follows `title:` in a text."""
   match = re.search(rf'\b{title}: (.*?)\.(?: |$)', text)
   return match[1] if match else ''
 

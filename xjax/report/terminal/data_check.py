@@ -34,9 +34,7 @@ _QUANTILES = (10, 25, 50, 75, 90)
 def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
   """Reads a corpus as a run would, and describes its documents and labels.
 
-  Args:
-    data: config of the corpus.
-    seed: int, seed of the run; it decides which labels are held out.
+  The seed of the run decides which labels are held out.
 
   Returns:
     text: tables, histograms and warnings. If a run would refuse the corpus, the
@@ -58,12 +56,7 @@ def check_data(data: DataConfig, seed: int = 0) -> tuple[str, bool]:
 
 
 def quality_text(quality: Quality, labels: Labels) -> str:
-  """Returns tables, histograms and warnings about a corpus.
-
-  Args:
-    quality: the measurements.
-    labels: descriptors by label index.
-  """
+  """Returns tables, histograms and warnings about a corpus."""
   parts = [
     '\n'.join([*_split_table(quality), *_legend(quality)]),
     '\n'.join(_label_table(quality)),
@@ -166,7 +159,6 @@ def _size_table(quality: Quality) -> list[str]:
 def _histogram(
   header: Sequence[str], rows: Sequence[tuple[str, int, str]]
 ) -> list[str]:
-  """Returns an aligned table of names, counts and shares, with bars."""
   cells = [(name, f'{count:,}', share) for name, count, share in rows]
   width = max(len(name) for name, *_ in [header, *cells])
   padded = [(name.rjust(width), *rest) for name, *rest in [header, *cells]]
@@ -196,7 +188,6 @@ def _warnings(quality: Quality, labels: Labels) -> Iterator[str]:
 
 
 def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
-  """Yields messages about repeated, empty and unlabelled documents."""
   name, total = split.name, len(split.labels)
   if split.repeats:
     others = 'None has'
@@ -227,7 +218,6 @@ def _split_warnings(split: SplitQuality, unit: str) -> Iterator[str]:
 
 
 def _unseen_warning(unseen: np.ndarray, labels: Labels) -> str:
-  """Returns a message that names the first labels without documents."""
   named = [ascii(labels[row].name) for row in unseen[:_NAMED]]
   more = len(unseen) - len(named)
   named += [f'and {more:,} more'] if more else []
@@ -240,7 +230,6 @@ def _unseen_warning(unseen: np.ndarray, labels: Labels) -> str:
 
 
 def _twin_warning(quality: Quality, labels: Labels) -> str:
-  """Returns a message that shows the first groups of similar labels."""
   groups = [
     ', '.join(_twin(labels[i], quality.train_counts[i]) for i in group)
     for group in quality.twins[:_SHOWN]

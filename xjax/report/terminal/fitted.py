@@ -23,15 +23,10 @@ from xjax.train.workdir import Workdir
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
-  """Shortens a text to one line by removing words at the end.
+  """Shortens a text to one line of `width`; `more` marks what is left out.
 
   The text is cut at the last space in the second half of the line. If there is
   no such space, as in Chinese, the text is cut at the end of the line.
-
-  Args:
-    text: text of any length.
-    width: maximum number of characters, including `more`.
-    more: text that is added at the end if something was left out.
   """
   words = ' '.join(text.split())
   if len(words) <= width:
@@ -52,18 +47,9 @@ def example_text(
   k: int = 5,
   calibration: Calibration | None = None,
 ) -> str:
-  """Returns a text with the gold and predicted labels of the first documents.
+  """Returns the gold and the k best labels of the first n documents.
 
-  Args:
-    predictions: predictions for the split's documents, row by row.
-    split: documents with text and gold.
-    labels: descriptors by label index.
-    n: number of documents that are shown.
-    k: number of predicted labels that are shown per document.
-    calibration: calibration of the scores; None for uncalibrated scores.
-
-  Returns:
-    Lines of at most 79 columns; a `*` marks a predicted label that is gold.
+  The lines have at most 79 columns; a `*` marks a predicted label that is gold.
   """
   return '\n\n'.join(
     _example(predictions, split, labels, row, k, calibration)
@@ -126,12 +112,7 @@ _TEXT_WIDTH = 60
 
 
 def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
-  """Returns tables by slice, a few predictions, and commands to run next.
-
-  Args:
-    result: result of the run.
-    imports: the user's modules that the commands have to import.
-  """
+  """Returns tables by slice, a few predictions, and commands to run next."""
   parts = []
   for name, metrics in result.metrics.items():
     table = plain_slice_table(metrics, result.prior.get(name))
@@ -163,7 +144,6 @@ def _contents(workdir: pathlib.Path) -> str:
 def _next_commands(
   result: FitResult, split: Split, imports: Sequence[str]
 ) -> str:
-  """Returns commands that can be copied and run without changes."""
   command = command_words()
   import_flags = shlex.join(f'--import={name}' for name in imports)
   workdir = f'{import_flags} --workdir={_quote_path(result.workdir)}'.lstrip()
@@ -204,10 +184,7 @@ def _tagging(split: Split, predict: str) -> str:
 
 
 def _quote_path(path: str | os.PathLike) -> str:
-  """Quotes a path for the shell.
-
-  A path inside the current folder is made relative.
-  """
+  """Quotes a path for the shell; it is relative inside the current folder."""
   path = pathlib.Path(path)
   cwd = pathlib.Path.cwd()
   inside = path.is_relative_to(cwd)

@@ -46,21 +46,12 @@ def judgement_text(
 ) -> str:
   """Returns the tables that show the results of judging.
 
-  Args:
-    metrics: metrics, as from judge.judge.judge.
-    prior: metrics of the popularity prior.
-    full: whether to show a table of all metrics too, if the only protocol is
-      that of xjax.
-
-  Returns:
-    The tables as text.
-
-    - If the only protocol is that of xjax, the first table has the main metrics
-      of the model and of the prior, by slice. A table of all metrics follows if
-      `full` is true or if there are intervals. If labels have parents, the last
-      table has the metrics by level of the hierarchy.
-    - Otherwise there is a table per slice, with a column per protocol. Below
-      each table are the reasons why the protocols differ.
+  - If the only protocol is that of xjax, the first table has the main metrics
+    of the model and of the popularity prior, by slice. A table of all metrics
+    follows if `full` is true or if there are intervals. If labels have parents,
+    the last table has the metrics by level of the hierarchy.
+  - Otherwise there is a table per slice, with a column per protocol. Below
+    each table are the reasons why the protocols differ.
   """
   names = _protocols(metrics)
   if names != [PROTOCOL]:
@@ -112,14 +103,10 @@ def write_judgement(
   The files are predictions.npz, metrics.json, metrics.csv, metrics.tex,
   documents.jsonl, calibration.json if the scores are calibrated, and
   judged.json, which has the digests of the other files. xjax compare and xjax
-  report can read the folder.
+  report can read the folder. Older files are replaced.
 
   Args:
-    folder: the folder, which is created if it does not exist; older files are
-      replaced.
-    predictions: the predictions that were judged.
     criteria: the criteria by which documents.jsonl is computed.
-    metrics: the metrics, as from judge.judge.judge.
     calibration: calibration of a run's scores; None for uncalibrated scores.
     split: name of the run's folder below eval/, if there is a calibration.
   """

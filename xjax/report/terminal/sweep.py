@@ -16,18 +16,7 @@ _REPORTED = 10  # a report on more systems would be unreadable
 
 
 def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
-  """Returns a text about the trials of a sweep.
-
-  The text has the number of trials in each state, a table of all trials, the
-  errors of failed trials, and commands to run next.
-
-  Args:
-    session: the sweep.
-    outcomes: the outcomes of all trials.
-
-  Returns:
-    Lines of text, without a newline at the end.
-  """
+  """Returns the trials by state, a table of all, errors and next commands."""
   ranked = sorted(outcomes, key=_rank)
   counts = ', '.join(
     f'{sum(outcome.state is state for outcome in outcomes)} {state.value}'
@@ -73,11 +62,9 @@ def _rows(
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-  """Returns a short name for each key.
+  """Returns a short name for each key: the last part of each of its fields.
 
-  A key contains one or more config fields. A short name has only the last part
-  of each field. If several keys would have the same short name, these keys are
-  not shortened.
+  If several keys would have the same short name, these keys are not shortened.
   """
   short = {
     key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))

@@ -23,10 +23,6 @@ class Decoder(nnx.Module):
   The layers are those of Vaswani et al. (2017, Section 3.1), without an
   embedding of positions: each symbol sees itself and the symbols before it, as
   a set.
-
-  Attributes:
-    dim: size D of a vector.
-    layers: the layers, in order.
   """
 
   def __init__(
@@ -39,16 +35,6 @@ class Decoder(nnx.Module):
     rate: float,
     rngs: nnx.Rngs,
   ):
-    """Draws fresh weights.
-
-    Args:
-      dim: size D of the vectors of symbols and of tokens.
-      layers: number of layers.
-      heads: number of attention heads; it must divide D.
-      inner: size of the hidden layer of the feed-forward networks.
-      rate: dropout rate.
-      rngs: stream `params`.
-    """
     self.dim = dim
     self.layers = nnx.List(
       DecoderLayer(dim, heads, inner, rate, rngs=rngs) for _ in range(layers)
@@ -65,17 +51,8 @@ class Decoder(nnx.Module):
     real_BT: Bool[Array, 'B T'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'B steps D']:
-    """Returns the states of all symbols of sequences.
-
-    Args:
-      x: vectors of symbols. Padding comes last, so no other symbol sees it.
-      memory: result of `memory`.
-      real_BT: False at padding of the tokens.
-      rngs: stream `dropout`, or None for no dropout.
-
-    Returns:
-      States in x's dtype.
-    """
+    """Returns the states of all symbols of sequences."""
+    # Padding comes last, so no other symbol sees it.
     steps = jnp.arange(x.shape[1])
     sees = (steps <= steps[:, None])[None]
     for layer, pairs in zip(self.layers, memory):
@@ -90,17 +67,9 @@ class Decoder(nnx.Module):
     memory: list[Memory],
     real_BT: Bool[Array, 'B T'],
   ) -> tuple[Float[Array, 'B D'], list[Memory]]:
-    """Returns the state of one symbol, which follows the earlier symbols.
+    """Returns the state of one symbol, which follows `at` earlier symbols.
 
-    Args:
-      x_BD: the vector of the symbol.
-      earlier: the keys and values of the earlier symbols, for each layer.
-      at: int32, the number of earlier symbols.
-      memory, real_BT: as in __call__.
-
-    Returns:
-      state: [B, D] in x's dtype.
-      pairs: `earlier` with the keys and values of the symbol.
+    `earlier` has their keys and values, and is returned with the symbol's.
     """
     x, written = x_BD[:, None], []
     for layer, own, pairs in zip(self.layers, earlier, memory):
@@ -116,20 +85,11 @@ class DecoderLayer(nnx.Module):
 
   Dropout, a residual connection and a layer norm follow each of the three
   parts. Attention weights and the hidden layer have dropout, too.
-
-  Attributes:
-    own_pairs: makes the keys and values of symbols.
-    own_query, own_output: the other layers of the attention to symbols.
-    token_pairs, token_query, token_output: the layers of the attention to
-      tokens.
-    inner, outer: the dense layers, with a ReLU between them.
-    norms: the layer norms of the three parts.
   """
 
   def __init__(
     self, dim: int, heads: int, inner: int, rate: float, *, rngs: nnx.Rngs
   ):
-    """Draws fresh weights (see Decoder)."""
     self.heads, self.rate = heads, rate
     self.own_pairs = dense(dim, 2 * dim, rngs)
     self.own_query = dense(dim, dim, rngs)
@@ -142,11 +102,9 @@ class DecoderLayer(nnx.Module):
     self.norms = nnx.List(LayerNorm(dim, _EPS) for _ in range(3))
 
   def own(self, x: Float[Array, 'B steps D']) -> Memory:
-    """Returns the keys and values of symbols, [B, steps, 2D]."""
     return self.own_pairs(x)
 
   def memory(self, hidden_BTD: Float[Array, 'B T D']) -> Memory:
-    """Returns the keys and values of tokens, [B, T, 2D]."""
     return self.token_pairs(hidden_BTD)
 
   def __call__(
@@ -158,16 +116,6 @@ class DecoderLayer(nnx.Module):
     real_B1T: Bool[Array, 'B 1 T'],
     rngs: nnx.Rngs | None,
   ) -> Float[Array, 'B steps D']:
-    """Returns the states after the layer.
-
-    Args:
-      x: states of symbols before the layer.
-      own: keys and values of symbols.
-      sees: which symbols attend to which entries of `own`.
-      memory: keys and values of tokens.
-      real_B1T: False at padding of the tokens.
-      rngs: stream `dropout`, or None for no dropout.
-    """
     mixed = self._attend(self.own_query(x), own, sees, rngs)
     x = self._add(0, x, self.own_output(mixed), rngs)
     mixed = self._attend(self.token_query(x), memory, real_B1T, rngs)
@@ -182,7 +130,6 @@ class DecoderLayer(nnx.Module):
     sees: jax.Array,
     rngs: nnx.Rngs | None,
   ) -> jax.Array:
-    """Returns the attention of queries to the entries that they see."""
     seeds = None if rngs is None else seeds_of(rngs.dropout())
     return attend_to_parts(query, [memory], sees, self.heads, self.rate, seeds)
 

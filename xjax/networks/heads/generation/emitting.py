@@ -29,41 +29,28 @@ class Ranking(enum.Enum):
 
 @struct.dataclass
 class EmittedScores:
-  """Holds the scores of all labels.
+  """Holds the scores of all labels."""
 
-  Attributes:
-    scores_BL: float32 [B, label rows], -inf for labels that are not ranked.
-  """
-
-  scores_BL: jax.Array
+  scores_BL: jax.Array  # float32 [B, label rows], -inf for labels not ranked
 
 
 class EmittingHead(Head):
   """Is the base class of heads that emit labels step by step.
 
-  `prepare` emits the labels of documents, and returns EmittedScores.
-
-  Attributes:
-    index: int32 [L], frozen, the number of each label row.
+  `prepare` emits the labels of documents, and returns EmittedScores. `index`
+  has the numbers of label rows.
   """
 
   def __init__(self, n_labels: int, chunk: int):
-    """Numbers the label rows.
-
-    Args:
-      n_labels: number of labels.
-      chunk: number of labels scored at a time.
-    """
     self.n_labels, self.chunk = n_labels, chunk
     index = jnp.arange(padded_labels(n_labels), dtype=jnp.int32)
     self.index = Frozen(index, out_sharding=(LABEL,))
 
   def prepare_loss(self, features: Any) -> Any:
-    """Returns the features as they are: the loss needs no emitted labels."""
+    # The loss needs no emitted labels.
     return features
 
   def logits(
     self, features: EmittedScores, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """Returns the scores of a chunk of labels."""
     return features.scores_BL[:, chunk['index']]

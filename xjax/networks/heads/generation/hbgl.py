@@ -192,27 +192,11 @@ class HBGL(EmittingHead):
   With Ranking.FULL, generation goes on after [SEP] is emitted. The probability
   of a label after the end is multiplied by the probability that [SEP] is
   absent, so it is below 0.5.
-
-  Attributes:
-    kernel: float32 [L, D], the vectors of labels.
-    bias: float32 [L].
-    level: int32 [L], frozen, the level of each label, PAD for padding. It
-      starts at 0, and skips levels of the hierarchy that have no labels.
-    special: float32 [2, D], the vectors of [SEP] and [MASK].
-    end_bias: float32 [1], the bias of [SEP].
-    transform: transforms the states at the pseudo masks.
   """
 
   reads_prefix = True
 
   def __init__(self, config: HBGLConfig, inputs: HeadInputs, *, rngs: nnx.Rngs):
-    """Draws random vectors. Biases are the logits of priors, or 0.
-
-    Args:
-      config: the ranking, and the masks of training.
-      inputs: encoder, hierarchy and first biases of the run.
-      rngs: stream `params`.
-    """
     super().__init__(inputs.n_labels, config.chunk)
     self.ranking, self.masked = config.ranking, config.masked
     level_L = label_levels(inputs.hierarchy)
@@ -225,13 +209,14 @@ class HBGL(EmittingHead):
     )
     bias = padded_row(inputs.bias_L if config.priors else None, rows)
     self.bias = nnx.Param(bias, out_sharding=(LABEL,))
+    # int32 [L], from 0, PAD for padding. It skips levels without labels.
     self.level = Frozen(jnp.asarray(level), out_sharding=(LABEL,))
+    # [SEP] and [MASK]
     self.special = nnx.Param(normal(rngs.params(), (2, inputs.dim)))
-    self.end_bias = nnx.Param(jnp.zeros(1))
+    self.end_bias = nnx.Param(jnp.zeros(1))  # of [SEP]
     self.transform = Transform(inputs.encoder, rngs=rngs)
 
   def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
-    """Returns the head with dropout, and with masked levels."""
     return HeadWithDropout(self, rngs)
 
   def prepare(self, prefix: Prefix) -> EmittedScores:
@@ -240,10 +225,6 @@ class HBGL(EmittingHead):
     A label is emitted if its probability is above 0.5 at its level, and if
     [SEP] was not emitted at this level or above. The labels that are emitted at
     a level are the input of the next level.
-
-    With Ranking.FULL, the probability of a label after the end is multiplied by
-    the probability that [SEP] is absent, so it is below 0.5. For these labels,
-    generation goes on as if [SEP] had not been emitted.
     """
     level_L = self.level[...]
     rows = len(level_L)
@@ -300,12 +281,8 @@ class HBGL(EmittingHead):
     No gradient flows into label vectors through the levels that are read, as
     in the authors' code.
 
-    Args:
-      features, positives_BP, mask_B, weights: as in Head.loss.
-      loss: the loss of each label.
-      rngs: stream `dropout`, or None for no dropout and no replaced levels.
-      replaced_BN: which levels are replaced by [MASK]. By default, they are
-        drawn from rngs.
+    Without rngs, there is no dropout and no replaced level. replaced_BN says
+    which levels are replaced by [MASK]; by default, it is drawn from rngs.
     """
     n = self.n_levels
     gold_BP = gold_of(positives_BP, mask_B).positives_BP

@@ -30,15 +30,10 @@ def label_ranks(
 ) -> Int32[np.ndarray, ' L']:
   """Returns the place of each label in the order of label sequences.
 
-  Labels are sorted by level. Inside a level, frequent labels come first, and
-  labels of equal frequency are sorted by index. This is the order of the public
-  code of RADAr++, which numbers labels by falling frequency.
-
-  Args:
-    levels_L: the level of each label; roots are at level 1.
-    counts_L: number of training documents of each label, or None. If None,
-      labels of a level are sorted by index.
-    order: whether the levels rise or fall.
+  Labels are sorted by level, from 1 at the roots. Inside a level, frequent
+  labels come first, and labels of equal frequency, or without counts, are
+  sorted by index. This is the order of the public code of RADAr++, which
+  numbers labels by falling frequency.
   """
   if counts_L is None:
     counts_L = np.zeros(len(levels_L), np.int64)
@@ -55,17 +50,12 @@ class Sequences:
 
   With L labels, the symbols 0 to L - 1 are the labels. The symbol L ends a
   level. The symbol L + 1 starts a sequence in `inputs`, and ends it in
-  `targets`.
-
-  Attributes:
-    inputs: int32 [B, steps], the start and then the symbols before the end.
-    targets: int32 [B, steps], the symbol that follows each input.
-    real: bool [B, steps], False after the end.
+  `targets`. All arrays are [B, steps].
   """
 
-  inputs: jax.Array
-  targets: jax.Array
-  real: jax.Array
+  inputs: jax.Array  # int32, the start and then the symbols before the end
+  targets: jax.Array  # int32, the symbol that follows each input
+  real: jax.Array  # bool, False after the end
 
 
 def label_sequences(
@@ -79,18 +69,9 @@ def label_sequences(
 
   A sequence has the gold labels of a document in the order of their ranks. The
   labels of each level are followed by the symbol L. Levels without gold labels
-  have no symbol. So a document without gold labels has only the end.
-
-  Args:
-    positives_BP: gold labels in any order, and PAD. Repeated labels count once.
-      Labels from n_labels on are ignored.
-    ranks_L: the place of each label (label_ranks).
-    levels_L: the level of each label.
-    n_labels: number L of labels.
-    n_levels: number of different levels.
-
-  Returns:
-    The sequences, with P + min(P, n_levels) + 1 steps.
+  have no symbol. So a document without gold labels has only the end. Repeated
+  labels count once, and labels from n_labels on are ignored. The sequences have
+  P + min(P, n_levels) + 1 steps.
   """
   documents, most = positives_BP.shape
   steps = most + min(most, n_levels) + 1

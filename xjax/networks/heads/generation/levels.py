@@ -29,9 +29,6 @@ def label_levels(hierarchy: Hierarchy) -> np.ndarray:
   """Returns the level of each label, int32 [L], from 0.
 
   Levels of the hierarchy that have no label are left out.
-
-  Args:
-    hierarchy: the hierarchy of L labels.
   """
   levels_L = hierarchy.levels[: hierarchy.n_labels]
   return np.unique(levels_L, return_inverse=True)[1].astype(np.int32)
@@ -44,19 +41,12 @@ class Transform(nnx.Module):
   """
 
   def __init__(self, encoder: Bert, *, rngs: nnx.Rngs):
-    """Draws a fresh dense layer.
-
-    Args:
-      encoder: the encoder, which has the same size, activation and eps.
-      rngs: stream `params`.
-    """
     self.activation = encoder.layers[0].ffn.activation
     dim = encoder.width
     self.dense = Dense(dim, dim, stddev=STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, encoder.embeddings.norm.eps)
 
   def __call__(self, h: Float[Array, '*axes D']) -> Float[Array, '*axes D']:
-    """Returns the transformed states, in h's dtype."""
     return self.norm(activate(self.dense(h), self.activation))
 
 
@@ -71,17 +61,8 @@ def taught_states(
   The vector of a level attends to the document, to the levels above, and to
   itself. A pseudo mask attends to the document, to the levels above its level,
   and to itself. Both have the position of the level. The first level comes
-  after the last token of the document.
-
-  Args:
-    prefix: the documents.
-    levels_BND: the vectors of N levels.
-    mask_D: the vector of the pseudo masks.
-    rngs: stream `dropout`, or None for no dropout.
-
-  Returns:
-    [B, N + 1, D], the states at the pseudo masks of the N levels, and of one
-    more level.
+  after the last token of the document. The states are those at the masks of the
+  N levels, and of one more level.
   """
   encoder = prefix.encoder
   batch, n, dim = levels_BND.shape
@@ -114,17 +95,9 @@ def generate(
 ) -> Results:
   """Asks for the labels of each level, from the first to the last.
 
-  Args:
-    prefix: the documents.
-    n_levels: number of levels.
-    mask_D: the vector of the pseudo masks.
-    emit: (level, state_BD of the pseudo mask, results) -> (level_BD, results).
-      It returns the vector of the labels that are emitted at the level, and the
-      results so far.
-    results: the results before the first level.
-
-  Returns:
-    The results after the last level.
+  At each level, `emit` gets the level, the state [B, D] of the pseudo mask and
+  the results so far. It returns the vector of the labels that are emitted, [B,
+  D], and the new results.
   """
   encoder = prefix.encoder
   batch, (dim,) = len(prefix.lengths_B), mask_D.shape
@@ -165,11 +138,7 @@ def generate(
 def _with_tokens(
   prefix: Prefix, sees: jax.Array | np.ndarray
 ) -> Bool[Array, 'B N X']:
-  """Adds the tokens of the documents, which all vectors see, to a mask [N, M].
-
-  Returns:
-    bool [B, N, T + M].
-  """
+  """Adds the tokens, which all vectors see, to a mask, as [B, N, T + M]."""
   batch, (count, width) = len(prefix.lengths_B), sees.shape
   real_BT = prefix.real_BT
   tokens = jnp.broadcast_to(real_BT[:, None], (batch, count, real_BT.shape[1]))

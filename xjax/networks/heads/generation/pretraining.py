@@ -74,29 +74,20 @@ class Segment(NamedTuple):
 
   The arrays have a fixed size X. A vector for the common root of the hierarchy
   comes before the nodes, at position 0.
-
-  Attributes:
-    nodes_X: int32, the nodes, PAD at the end.
-    levels_X: int32, the level of each node, from 1; 0 at the end.
-    sees: bool [1 + X, 1 + X], what each node attends to: itself, its parents
-      and its children. Nodes without parents are children of the root.
-    together: bool [X, X], the pairs of leaves that have a common parent. Each
-      node is together with itself.
   """
 
-  nodes_X: jax.Array | np.ndarray
-  levels_X: jax.Array | np.ndarray
+  nodes_X: jax.Array | np.ndarray  # int32, PAD at the end
+  levels_X: jax.Array | np.ndarray  # int32, from 1; 0 at the end
+  # bool [1 + X, 1 + X], what each node attends to: itself, its parents and its
+  # children. Nodes without parents are children of the root.
   sees: jax.Array | np.ndarray
+  # bool [X, X], the pairs of leaves that have a common parent. Each node is
+  # together with itself.
   together: jax.Array | np.ndarray
 
 
 def pretrained_nodes(hierarchy: Hierarchy) -> Hierarchy:
-  """Returns the hierarchy of the labels and their ancestors, without the rest.
-
-  Args:
-    hierarchy: the hierarchy of L labels. Its other concepts may also be below
-      labels, or far from them.
-  """
+  """Returns the hierarchy of only the labels and their ancestors."""
   n = hierarchy.n_labels
   every = Ragged.of([range(n)])
   kept = hierarchy.with_ancestors(every).values
@@ -109,13 +100,6 @@ def segments_of(hierarchy: Hierarchy, limit: int) -> list[np.ndarray]:
 
   A node with several parents is cut with its first parent.
 
-  Args:
-    hierarchy: the hierarchy, from pretrained_nodes.
-    limit: largest number of nodes of a segment.
-
-  Returns:
-    The nodes of each segment, int32.
-
   Raises:
     ConfigError: the path to a leaf has more than `limit` nodes.
   """
@@ -125,13 +109,7 @@ def segments_of(hierarchy: Hierarchy, limit: int) -> list[np.ndarray]:
 
 
 def make_segment(hierarchy: Hierarchy, nodes: np.ndarray, size: int) -> Segment:
-  """Makes the arrays of a segment.
-
-  Args:
-    hierarchy: the hierarchy, from pretrained_nodes.
-    nodes: int32, the nodes of the segment, at most `size`.
-    size: the fixed size X.
-  """
+  """Makes the arrays of a segment, of fixed size, from at most `size` nodes."""
   place = np.full(len(hierarchy), PAD)
   place[nodes] = np.arange(len(nodes))
   sees = np.eye(1 + size, dtype=bool)
@@ -174,13 +152,10 @@ def pretraining_loss(
   nothing distinguishes them. The logit of a node is the product of the
   transformed state with the vector of the node.
 
-  Args:
-    rows_XD: vectors of the segment's nodes, any at the end.
-    encoder, transform: these are not trained.
-    special_2D: the vectors of the root (the token [CLS]) and of [MASK].
-    segment: the segment.
-    masked_BX: which nodes are masked in each copy of the segment.
-    seeds: encoder.seeds(rngs).
+  rows_XD may have any values at padding. The encoder and the transform are not
+  trained. special_2D has the vectors of the root (the token [CLS]) and of
+  [MASK]. masked_BX says which nodes are masked in each copy of the segment.
+  seeds are encoder.seeds(rngs).
   """
   root_D, mask_D = special_2D
   real_X = segment.nodes_X != PAD

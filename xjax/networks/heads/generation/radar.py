@@ -115,35 +115,23 @@ class RadarConfig(HeadConfig):
 
 
 class Writing(NamedTuple):
-  """Holds the state of greedy decoding after some steps.
+  """Holds the state of greedy decoding after some steps."""
 
-  Attributes:
-    at: int32, number of symbols written so far.
-    last_B: int32, the symbol that was written last.
-    ended_B: bool, whether the end has been written.
-    pairs: keys and values of the earlier symbols, for each layer, with room
-      for those of symbols that are not written yet.
-    emitted_BL: bool, the labels written so far.
-    odds_BL: float32, the log odds of labels (see Radar), or -inf.
-  """
-
-  at: jax.Array
-  last_B: jax.Array
-  ended_B: jax.Array
+  at: jax.Array  # int32, number of symbols written so far
+  last_B: jax.Array  # int32, the symbol that was written last
+  ended_B: jax.Array  # bool, whether the end has been written
+  # Keys and values of the earlier symbols, for each layer, with room for those
+  # of symbols that are not written yet.
   pairs: list[jax.Array]
-  emitted_BL: jax.Array
-  odds_BL: jax.Array
+  emitted_BL: jax.Array  # bool, the labels written so far
+  odds_BL: jax.Array  # float32, log odds of labels (see Radar), or -inf
 
 
 class Logits(NamedTuple):
-  """Holds the logits of all symbols.
+  """Holds the logits of all symbols."""
 
-  Attributes:
-    labels: float32 [..., L or more], -inf beyond the labels.
-    others: float32 [..., 2], the end of a level, and the end of the sequence.
-  """
-
-  labels: jax.Array
+  labels: jax.Array  # float32 [..., L or more], -inf beyond the labels
+  # float32 [..., 2], the end of a level, and the end of the sequence.
   others: jax.Array
 
   @property
@@ -188,32 +176,15 @@ class Radar(EmittingHead):
   Memory: the logits of training are float32 [B, steps, L]; prediction keeps
   three arrays [B, L].
 
-  Attributes:
-    embedding: float32 [L, D], the input vectors of labels.
-    kernel: float32 [L, D], the output vectors of labels, which are not tied to
-      the input vectors.
-    bias: float32 [L].
-    level: int32 [L], frozen, the level of each label. It starts at 1, and
-      also counts levels of the hierarchy that have no labels.
-    rank: int32 [L], frozen, the place of each label in label sequences.
-    other_embedding: float32 [2, D], the input vectors of the end of a level and
-      of the start.
-    other_kernel: float32 [2, D], the output vectors of the end of a level and
-      of the end of the sequence.
-    other_bias: float32 [2].
-    decoder: the decoder.
+  The input vectors of symbols (`embedding`) and their output vectors (`kernel`)
+  are not tied. other_embedding belongs to the end of a level and the start, and
+  other_kernel and other_bias to the end of a level and the end of the sequence.
+  Levels start at 1, and also count levels of the hierarchy without labels.
   """
 
   def __init__(
     self, config: RadarConfig, inputs: HeadInputs, *, rngs: nnx.Rngs
   ):
-    """Draws fresh weights.
-
-    Args:
-      config: sizes of the decoder.
-      inputs: sizes, hierarchy and frequencies of labels.
-      rngs: stream `params`.
-    """
     super().__init__(inputs.n_labels, config.chunk)
     self.rate, self.ranking = config.dropout, config.ranking
     self.most_symbols = config.most_symbols
@@ -246,7 +217,6 @@ class Radar(EmittingHead):
     )
 
   def with_dropout(self, rngs: nnx.Rngs) -> HeadWithDropout:
-    """Returns the head with dropout in the decoder."""
     return HeadWithDropout(self, rngs)
 
   def loss(
@@ -262,13 +232,6 @@ class Radar(EmittingHead):
 
     In each step, the head reads the gold symbols before the step (teacher
     forcing).
-
-    Args:
-      features: result of `prepare_loss`.
-      positives_BP, mask_B: as in Head.loss.
-      loss: the loss of sequences.
-      weights: None, because all labels have the same weight.
-      rngs: stream `dropout`, or None for no dropout.
     """
     del weights
     sequences = label_sequences(
@@ -291,7 +254,6 @@ class Radar(EmittingHead):
     return jnp.where(mask_B, loss_B, 0).sum()
 
   def prepare(self, features: TokenFeatures) -> EmittedScores:
-    """Writes the labels of documents, and scores them."""
     written = self.write(features)
     # With odds o = p / (1 - p), (1 + p) / (1 - p) is 1 + 2 o, and p / (2 - p)
     # is 1 / (1 + 2 / o).
@@ -303,12 +265,8 @@ class Radar(EmittingHead):
   def write(self, features: TokenFeatures) -> Writing:
     """Writes the label sequences of documents greedily.
 
-    Args:
-      features: the encoded tokens.
-
-    Returns:
-      The state after the last step. A document that has ended does not change
-      any more, so it does not depend on other documents.
+    A document that has ended does not change any more, so it does not depend on
+    other documents.
     """
     memory = self.decoder.memory(features.hidden_BTD)
 
@@ -325,7 +283,6 @@ class Radar(EmittingHead):
     return lax.while_loop(goes_on, body, self._start(features))
 
   def _start(self, features: TokenFeatures) -> Writing:
-    """Returns the state before the first step."""
     documents, _, dim = features.hidden_BTD.shape
     labels = len(self.index)
     room = documents, self.most_symbols, 2 * dim
@@ -395,22 +352,12 @@ class Radar(EmittingHead):
 
   @property
   def _is_label(self) -> Bool[Array, ' L_or_more']:
-    """Returns which label rows are labels, and not padding."""
     return self.index[...] < self.n_labels
 
   def _logs(
     self, logits: Logits, targets: Int32[Array, 'B steps']
   ) -> tuple[Float32[Array, 'B steps'], Float32[Array, 'B steps']]:
-    """Returns the log probabilities that the loss reads.
-
-    Args:
-      logits: logits of all symbols.
-      targets: the right symbols.
-
-    Returns:
-      right: log probabilities of the right symbols.
-      mean: means of the log probabilities of all symbols.
-    """
+    """Returns log p of the right symbols, and its mean over all symbols."""
     total, symbols = logits.total, self.n_labels + 2
     # Sums over all labels are fast even if label rows are on several devices.
     labels = jnp.where(self._is_label, logits.labels, 0)
@@ -423,5 +370,4 @@ class Radar(EmittingHead):
 
 
 def _normal(rngs: nnx.Rngs, shape: tuple[int, int], stddev: float) -> jax.Array:
-  """Draws normal weights."""
   return nnx.initializers.normal(stddev)(rngs.params(), shape)
