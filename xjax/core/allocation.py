@@ -36,9 +36,8 @@ def keep_freed_memory() -> bool:
   quarter of a training step or more. With this setting, the process grows to
   its peak size and stays there. Call this function before anything else.
 
-  Returns:
-    Whether freed memory is kept now. This needs glibc. If the user has set an
-    environment variable MALLOC_*, nothing is changed, and the result is False.
+  The function returns whether freed memory is kept now. This needs glibc. If
+  the user has set an environment variable MALLOC_*, nothing is changed.
   """
   set_by_user = any(name.startswith('MALLOC_') for name in os.environ)
   if set_by_user or platform.libc_ver()[0] != 'glibc':
@@ -54,13 +53,9 @@ def keep_freed_memory() -> bool:
 def check_memory(n_bytes: int, what: str, advice: str) -> None:
   """Checks that arrays fit into memory, before they are made.
 
-  Args:
-    n_bytes: number of bytes that the arrays need.
-    what: the arrays, for the message.
-    advice: what the user can do, for the message.
-
-  Raises:
-    ConfigError: this machine, or the limit of this process, has less memory.
+  A ConfigError is raised if this machine, or the limit of this process, has
+  less. In the message, `what` names the arrays, and `advice` says what the user
+  can do.
   """
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -75,11 +70,7 @@ def check_memory(n_bytes: int, what: str, advice: str) -> None:
 
 @contextlib.contextmanager
 def enough_memory(advice: str) -> Iterator[None]:
-  """Turns the errors of Python and of JAX about full memory into UserErrors.
-
-  Args:
-    advice: what the user can do, for the message.
-  """
+  """Turns the errors of Python and of JAX about full memory into UserErrors."""
   try:
     yield
   except MemoryError as error:

@@ -18,16 +18,12 @@ from xjax.core.types import Ragged
 class Arrays:
   """Holds the arrays of an .npz file until the caller takes them.
 
-  If a check fails, the method raises a DataError. The message has the path of
-  the file and the name of the array.
-
-  Attributes:
-    path: the file, for error messages.
-    left: name -> array that was not taken yet.
+  If a check fails, the method raises a DataError with the path of the file and
+  the name of the array.
   """
 
   path: str | os.PathLike
-  left: dict[str, np.ndarray]
+  left: dict[str, np.ndarray]  # arrays that were not taken yet, by name
 
   @classmethod
   def read(cls, path: str | os.PathLike) -> 'Arrays':
@@ -53,7 +49,6 @@ class Arrays:
       ) from error
 
   def fail(self, name: str, fault: str) -> NoReturn:
-    """Raises a DataError with the file, the array's name and its fault."""
     raise DataError(f'{self.path}: {name}: {fault}')
 
   def check(self, name: str, bad: np.ndarray, fault: str) -> None:
@@ -65,13 +60,7 @@ class Arrays:
   def take(
     self, name: str, dtype: type | str, shape: tuple[int | None, ...]
   ) -> np.ndarray:
-    """Returns an array after checking its type and shape.
-
-    Args:
-      name: name of the array.
-      dtype: the type that the array must have.
-      shape: the length that each axis must have; None stands for any length.
-    """
+    """Returns an array after checking its type and shape; None: any length."""
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)
@@ -126,10 +115,7 @@ class Arrays:
     self.check(name, np.diff(offsets) < 0, 'falls')
 
   def rows(self, name: str, end: int) -> Ragged:
-    """Returns rows of ascending int32 numbers from 0 to end - 1.
-
-    The file has them as the arrays name/indptr and name/indices.
-    """
+    """Returns rows of ascending int32 numbers below `end` (see rows_arrays)."""
     indptr, indices = f'{name}/indptr', f'{name}/indices'
     starts = self.take(indptr, np.int64, (None,))
     numbers = self.take(indices, np.int32, (None,))
@@ -142,10 +128,7 @@ class Arrays:
     return Ragged(starts, numbers)
 
   def matrix(self, name: str, end: int) -> sparse.csr_array:
-    """Returns a float32 matrix with `end` columns and finite values.
-
-    The file has it as the arrays that matrix_arrays returns.
-    """
+    """Returns a finite float32 matrix of `end` columns (see matrix_arrays)."""
     rows = self.rows(name, end)
     values = self.take(f'{name}/values', np.float32, (len(rows.values),))
     self.check(f'{name}/values', ~np.isfinite(values), 'is not finite')
@@ -183,18 +166,10 @@ def csr_arrays(
   UInt32[np.ndarray, ' entries'],
   Float32[np.ndarray, ' entries'],
 ]:
-  """Returns the arrays of a sparse matrix, for compiled loops.
+  """Returns the row bounds, columns and values of a matrix, for compiled loops.
 
-  Indices are unsigned, so that compiled code need not check whether they are
+  Columns are unsigned, so that compiled code need not check whether they are
   negative.
-
-  Args:
-    rows: float32, a sparse matrix.
-
-  Returns:
-    indptr: the first entry of each row, then the number of entries.
-    indices: uint32, the column of each entry.
-    values: float32, the value of each entry.
   """
   columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
   return rows.indptr, columns, rows.data

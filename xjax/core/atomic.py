@@ -18,10 +18,7 @@ _TEMPORARY = re.compile(r'\..*\.xjax-(\d+)-\w+\.tmp', re.S)
 
 
 class WriteError(UserError, OSError):
-  """Reports that a file or folder cannot be written.
-
-  The message has the path of the file or folder.
-  """
+  """Reports that a file or folder cannot be written; contains its path."""
 
 
 @contextlib.contextmanager
@@ -40,10 +37,8 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
   """Opens a temporary file next to `path`; renames it to `path` on success.
 
-  An error of another file in the `with` block stays as it is.
-
-  Raises:
-    WriteError: the file cannot be written.
+  If the file cannot be written, a WriteError is raised. An error of another
+  file in the `with` block stays as it is.
   """
   path = pathlib.Path(path)
   with writing(path):
@@ -66,14 +61,7 @@ def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
 def _rename_at_end(
   handle: int, name: str, path: pathlib.Path, mode: str
 ) -> Iterator[IO[Any]]:
-  """Opens a temporary file, then renames it, or deletes it after an error.
-
-  Args:
-    handle: descriptor of the temporary file.
-    name: path of the temporary file.
-    path: the path to which the file is renamed.
-    mode: mode in which the file is opened.
-  """
+  """Opens a temporary file, then renames it, or deletes it after an error."""
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with os.fdopen(handle, mode, encoding=encoding) as file:
@@ -97,16 +85,9 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 def write_npz(
   path: str | os.PathLike, arrays: dict[str, np.ndarray], packed: bool = False
 ) -> None:
-  """Writes an .npz file without pickled objects.
+  """Writes an .npz file, compressed if `packed`.
 
-  Args:
-    path: the file.
-    arrays: name -> array.
-    packed: whether the file is compressed.
-
-  Raises:
-    TypeError: an array holds Python objects, which only pickle can save.
-    WriteError: the file cannot be written.
+  Arrays of Python objects, which only pickle can save, raise a TypeError.
   """
   for name, array in arrays.items():
     if np.asarray(array).dtype.hasobject:
@@ -121,9 +102,6 @@ def temporary_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
   """Makes a folder beside `path`, which is removed at the end of the context.
 
   If the process is killed, remove_temporaries removes the folder later.
-
-  Raises:
-    WriteError: the folder cannot be made.
   """
   path = pathlib.Path(path)
   with writing(path):
@@ -142,9 +120,6 @@ def build_folder(
 
   If another process has created a folder at `path` in the meantime, the folder
   of that process stays.
-
-  Raises:
-    WriteError: the folder cannot be written.
   """
   path = pathlib.Path(path)
   with temporary_folder(path) as temporary:
@@ -159,10 +134,7 @@ def build_folder(
 
 
 def _temporary(path: pathlib.Path) -> dict[str, Any]:
-  """Returns arguments of tempfile for a temporary file that becomes `path`.
-
-  The name says which process writes the file: `.NAME.xjax-PID-RANDOM.tmp`.
-  """
+  """Returns arguments of tempfile for the name `.NAME.xjax-PID-RANDOM.tmp`."""
   return {
     'prefix': f'.{path.name}.xjax-{os.getpid()}-',
     'suffix': '.tmp',
@@ -175,12 +147,8 @@ def remove_temporaries(folder: str | os.PathLike, files: str = '**/*') -> None:
 
   The files of processes that are alive on this machine stay, and so do all
   files with other names. The caller must have locked the folder, or must be the
-  only one who writes these files.
-
-  Args:
-    folder: the folder.
-    files: glob pattern of the files and folders below the folder that the
-      killed processes were writing; by default all.
+  only one who writes these files. `files` is the glob pattern of the paths that
+  the killed processes were writing.
   """
   where, slash, name = files.rpartition('/')
   pattern = f'{where}{slash}.{name}.xjax-*.tmp'

@@ -26,15 +26,10 @@ from xjax.core.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """Limits the values that a field can have.
+  """Limits the values that a field can have."""
 
-  Attributes:
-    holds: a function that tells whether a value is allowed.
-    text: the words that follow "must be" in the error message.
-  """
-
-  holds: Callable[[Any], bool]
-  text: str
+  holds: Callable[[Any], bool]  # whether a value is allowed
+  text: str  # the words after "must be" in the error message
 
 
 AT_LEAST_0 = Bound(lambda value: value >= 0, 'at least 0')
@@ -64,7 +59,7 @@ def field(
     default: the default value. A class stands for a new object of the class. A
       function without arguments stands for a new result of the function.
     help_: the meaning of the field, in one or two sentences.
-    bound: the values that are allowed; None allows all values of the type.
+    bound: None allows all values of the type.
     may_change: whether a resumed run can have another value. The change is then
       printed.
     tiny: the value in a tiny config for tests, or a function that computes this
@@ -89,7 +84,7 @@ class ConfigPart:
   Attributes:
     abstract: whether configs must use a subclass in place of this class.
     earlier_kind: the "kind" of this class in config.json files of earlier
-      versions of xjax, if this "kind" does not follow from the class name.
+      versions of xjax, if it does not follow from the class name.
     is_stage: whether the inner parts belong to the run of a stage. They are
       checked in the config of that run, not in the config that they are part
       of.
@@ -100,11 +95,7 @@ class ConfigPart:
   earlier_kind: ClassVar[str] = ''
 
   def __init_subclass__(cls, abstract: bool = False, **others: Any) -> None:
-    """Sets whether a class is abstract, whatever its base classes are.
-
-    Raises:
-      TypeError: the class lacks a required method, but `abstract` is False.
-    """
+    """Sets `abstract`, and checks that a concrete class has all methods."""
     super().__init_subclass__(**others)
     missing_methods = [
       name
@@ -122,12 +113,9 @@ class ConfigPart:
   def faults(self, config: Any, path: str) -> Iterator[str]:
     """Yields an error message for each fault that concerns several fields.
 
-    Each message has the path of a field. faults() is called only if every
-    field is within its bounds.
-
-    Args:
-      config: the whole config of the run.
-      path: the path of this part, such as 'config.model.encoder'.
+    Each message has the path of a field. The method is called only if every
+    field is within its bounds. `config` is the whole config of the run, and
+    `path` is the path of this part, such as 'config.model.encoder'.
     """
     yield from ()
 
@@ -186,9 +174,6 @@ def kind_named(name: str, base: type) -> type | None:
 
   If no class of xjax with this name is imported, the modules of xjax that
   define a class of this name are imported.
-
-  Raises:
-    ConfigError: two kinds have the same name.
   """
   kind = _kind_of_name(base).get(name)
   if kind is None or not kind.__module__.startswith('xjax.'):
@@ -208,18 +193,11 @@ def _import_modules_with(text: str) -> None:
 
 
 def kinds(base: type) -> tuple[type, ...]:
-  """Returns the kinds of an abstract part.
+  """Returns the kinds of an abstract part, sorted by name.
 
-  Args:
-    base: any class.
-
-  Returns:
-    All subclasses of `base` in xjax and in imported modules of the user that
-    are not abstract, sorted by name. The tuple is empty if `base` is not an
-    abstract part.
-
-  Raises:
-    ConfigError: two kinds have the same name.
+  They are its subclasses in xjax and in imported modules of the user that are
+  not abstract. The tuple is empty if `base` is not an abstract part. Two kinds
+  of the same name raise a ConfigError.
   """
   if not has_kinds(base):
     return ()
@@ -234,9 +212,6 @@ def _kind_of_name(base: type) -> dict[str, type]:
 
   If a class was defined twice at the same place, as in a notebook, the later
   class is returned.
-
-  Raises:
-    ConfigError: two kinds have the same name.
   """
   kind_of_name: dict[str, type] = {}
   for kind in dict.fromkeys(_concrete_subclasses(base)):
@@ -256,14 +231,9 @@ def _place(kind: type) -> tuple[str, str]:
 
 
 def kinds_that(attribute: str, base: type) -> str:
-  """Returns a text with the kinds for which an attribute is true.
+  """Returns the kinds for which a class attribute is true, as a text.
 
-  Args:
-    attribute: name of a class attribute.
-    base: an abstract part.
-
-  Returns:
-    For example 'BertConfig(...) or YourConfig(...)'.
+  For example 'BertConfig(...) or YourConfig(...)'.
   """
   names = (kind.__name__ for kind in kinds(base) if getattr(kind, attribute))
   return ' or '.join(f'{name}(...)' for name in names)
@@ -272,8 +242,7 @@ def kinds_that(attribute: str, base: type) -> str:
 def modules_of(part: ConfigPart) -> list[str]:
   """Returns the user's modules that define a part or its inner parts.
 
-  Modules of xjax are left out. Config files that define parts are left out too,
-  because a config file cannot be imported by name.
+  Config files are left out, because they cannot be imported by name.
   """
   values = (getattr(part, field_.name) for field_ in dataclasses.fields(part))
   inner = (modules_of(x) for value in values for x in parts_in(value))
@@ -287,7 +256,6 @@ def modules_of(part: ConfigPart) -> list[str]:
 
 
 def _concrete_subclasses(base: type) -> Iterator[type]:
-  """Yields all subclasses of a class, at any depth, that are not abstract."""
   for subclass in base.__subclasses__():
     if not subclass.abstract:
       yield subclass

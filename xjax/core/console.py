@@ -36,13 +36,10 @@ class _XjaxRecords(python_logging.Filter):
 
 @contextlib.contextmanager
 def log_in_context(verbose: bool) -> Iterator[None]:
-  """Shows the log of xjax in this context, or only its warnings.
+  """Shows the log and bars of xjax in this context, or only its warnings.
 
   The log is plain lines on stderr. But if the caller has set up handlers for
   logs, the log goes to these handlers.
-
-  Args:
-    verbose: whether the log and bars are shown, as in the command line.
   """
   logger, verbosity = logging.get_absl_logger(), logging.get_verbosity()
   level = logger.level  # set_verbosity changes both
@@ -90,9 +87,8 @@ def show(text: str) -> None:
 def show_log() -> None:
   """Prints absl's log, from level INFO, as plain lines on stderr.
 
-  Libraries for checkpoints and data also use this log, with dozens of lines for
-  each saved checkpoint. Only the warnings and errors of these libraries are
-  shown.
+  Libraries for checkpoints and data log dozens of lines for each checkpoint.
+  Only their warnings and errors are shown.
   """
   handler = logging.get_absl_handler()
   handler.setFormatter(_PrintableLines('%(message)s'))
@@ -116,11 +112,7 @@ def writing_output() -> Iterator[None]:
 
   A character that the terminal's encoding lacks is printed as an escape. If the
   reader of standard output has closed it, as `head` does, the context ends
-  without an error.
-
-  Raises:
-    WriteError: standard output cannot be written, for example because it goes
-      to a file on a full disk.
+  without an error. Another failure, such as a full disk, is a WriteError.
   """
   for stream in (sys.stdout, sys.stderr):
     if hasattr(stream, 'reconfigure'):

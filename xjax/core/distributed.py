@@ -52,16 +52,10 @@ def host0_says(answer: bool) -> bool:
 def all_rows(
   doc_B: np.ndarray, *arrays: np.ndarray
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-  """Gathers results of all processes' documents.
+  """Gathers results of all processes' documents, the same on every process.
 
-  A document that several processes have is returned only once.
-
-  Args:
-    doc_B: int32, the documents of this process's rows.
-    arrays: results whose second axis has these documents.
-
-  Returns:
-    doc_B and the arrays, the same on every process.
+  `doc_B` has the documents of this process's rows, which are the second axis of
+  the arrays. A document of several processes is returned only once.
   """
   if process_count() == 1:
     return doc_B, list(arrays)

@@ -59,10 +59,7 @@ class UserError(Exception):
 
 
 class DataError(UserError):
-  """Reports faults in a user's files.
-
-  The message has one line per fault, of the form `file:line: fault`.
-  """
+  """Reports faults in a user's files, each on a line `file:line: fault`."""
 
 
 class ConfigError(UserError):

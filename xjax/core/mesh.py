@@ -23,18 +23,13 @@ BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
   """Returns a mesh of devices with a data axis and a label axis.
 
-  The type of both axes is AxisType.Auto. With Explicit axes, JAX raises errors
-  for scans with carries, for embedding gathers, and for top-k over sharded
-  labels. Each axis can span several processes. Processes that hold the same
-  rows of a batch read the same documents (see share.shares).
-
-  Args:
-    config: the sizes of the axes.
-    count: the mesh uses the first `count` devices; 0 means all devices.
-
-  Raises:
-    ConfigError: the sizes do not fit the devices, or the processes.
+  The mesh uses the first `count` devices; 0 means all. Each axis can span
+  several processes. Processes that hold the same rows of a batch read the same
+  documents (mesh_config.shares). Sizes that do not fit the devices or the
+  processes raise a ConfigError.
   """
+  # With Explicit axes, JAX raises errors for scans with carries, for embedding
+  # gathers, and for top-k over sharded labels.
   mesh = jax.make_mesh(
     mesh_shape(config, count or jax.device_count()),
     (DATA, LABEL),
@@ -45,15 +40,7 @@ def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
 
 
 def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
-  """Returns a mesh without devices, for planning on any machine.
-
-  Args:
-    config: the sizes of the axes.
-    count: number of devices.
-
-  Raises:
-    ConfigError: the product of the sizes is not the number of devices.
-  """
+  """Returns a mesh of `count` absent devices, for planning on any machine."""
   shape = mesh_shape(config, count)
   axis_types = (AxisType.Auto,) * 2
   return jax.sharding.AbstractMesh(shape, (DATA, LABEL), axis_types=axis_types)
@@ -65,9 +52,9 @@ def share_of(mesh: jax.sharding.Mesh) -> Share:
 
 
 def padded_labels(n_labels: int) -> int:
-  """Returns the padded number of rows of a parameter with one row per label.
+  """Returns n_labels, rounded up to a multiple of LABEL_MULTIPLE.
 
-  The number is n_labels, rounded up to a multiple of LABEL_MULTIPLE.
+  This is the number of rows of a parameter with one row per label.
   """
   return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
 
@@ -75,10 +62,8 @@ def padded_labels(n_labels: int) -> int:
 def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
   """Pads label rows with zeros to padded_labels(L), and puts them on devices.
 
-  Args:
-    rows: [L, ...], the same on every process. Each process transfers only the
-      parts that its devices hold.
-    sharding: the sharding of the padded rows.
+  The rows [L, ...] must be the same on every process. Each process transfers
+  only the parts that its devices hold.
   """
   shape = (padded_labels(len(rows)), *rows.shape[1:])
 
@@ -99,11 +84,8 @@ def documents_second(x_TB: jax.Array) -> jax.Array:
 def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
   """Puts the rows of this process on the mesh, as a part of the global batch.
 
-  Args:
-    batch: a TokenBatch, or any tree of NumPy arrays whose first axis is
-      documents. Its rows are those of share_of(mesh). Processes with the same
-      share must have the same values.
-    mesh: the devices.
+  `batch` is a tree of NumPy arrays whose first axis is documents: the rows of
+  share_of(mesh). Processes with the same share must have the same values.
   """
   sharding = NamedSharding(mesh, BATCH)
   return jax.tree.map(
@@ -115,11 +97,8 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
 def own_rows(array: jax.Array, axis: int = 0) -> np.ndarray:
   """Fetches this process's rows of a result, and so inverts put_batch.
 
-  Args:
-    array: a result with one row per document of the global batch. Its axis of
-      documents must be divided over the data axis. No other axis may be
-      divided.
-    axis: the axis of documents.
+  `axis` has the documents of the global batch, and must be divided over the
+  data axis of the mesh. No other axis may be divided.
   """
   parts = {
     shard.index[axis].start or 0: shard.data

@@ -42,15 +42,7 @@ class MeshConfig(ConfigPart):
 
 
 def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
-  """Returns the sizes of the data axis and the label axis.
-
-  Args:
-    config: the requested sizes.
-    count: number of devices.
-
-  Raises:
-    ConfigError: the product of the sizes is not the number of devices.
-  """
+  """Returns the sizes of the data axis and the label axis, without -1."""
   shape = [config.data, config.label]
   if shape.count(-1) == 1:
     rest = max(1, -shape[0] * shape[1])
@@ -69,17 +61,10 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-  """Tells which rows of every batch a process reads.
+  """Tells which of the equal parts of every batch a process reads."""
 
-  A batch is divided into equal parts, and the process reads some of the parts.
-
-  Attributes:
-    parts: indices of the parts that the process reads, ascending.
-    of: number of parts of a batch.
-  """
-
-  parts: tuple[int, ...] = (0,)
-  of: int = 1
+  parts: tuple[int, ...] = (0,)  # indices, ascending
+  of: int = 1  # number of parts of a batch
 
   @property
   def readers(self) -> int:
@@ -87,16 +72,9 @@ class Share:
     return self.of // len(self.parts)
 
   def rows(self, size: int) -> np.ndarray:
-    """Returns the indices of the process's rows in a batch.
+    """Returns the indices of the process's rows in a batch, int64, ascending.
 
-    Args:
-      size: number of rows of the batch.
-
-    Returns:
-      int64, ascending.
-
-    Raises:
-      ConfigError: the batch cannot be divided into equal parts.
+    A batch that cannot be divided into equal parts raises a ConfigError.
     """
     if size < 1 or size % self.of:
       raise ConfigError(
@@ -116,20 +94,11 @@ def own_share() -> Share:
 
 
 def shares(devices_DL: np.ndarray) -> dict[int, Share]:
-  """Returns the share of a batch that each process of a mesh reads.
+  """Returns the share of a batch that each process reads, by process index.
 
   Processes whose devices have the same indices along the data axis read the
   same rows. Each of these processes uses the rows for its own part of the label
-  axis.
-
-  Args:
-    devices_DL: the devices of the mesh; each has a process_index.
-
-  Returns:
-    process index -> share.
-
-  Raises:
-    ConfigError: the shares of two processes overlap in part, or differ in size.
+  axis. Shares that overlap in part, or differ in size, raise a ConfigError.
   """
   parts = collections.defaultdict(set)
   for (part, _), device in np.ndenumerate(devices_DL):

@@ -34,15 +34,9 @@ def product(
 ) -> jax.Array:
   """Multiplies two arrays and sums over one axis of each, at full_precision.
 
-  Args:
-    a, b: arrays of the same dtype.
-    axes: the axis of `a` and the axis of `b` over which products are summed.
-    shared: number of leading batch axes that both arrays have.
-    into: dtype of the result.
-
-  Returns:
-    An array with the shared axes, then the other axes of `a`, then the other
-    axes of `b`.
+  Both arrays have the same dtype, and `shared` leading batch axes. `axes` are
+  the axis of `a` and that of `b` over which products are summed. The result has
+  the shared axes, then the other axes of `a`, then those of `b`.
   """
   both = tuple(range(shared))
   return lax.dot_general(

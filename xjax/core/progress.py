@@ -46,23 +46,13 @@ class Progress(contextlib.AbstractContextManager):
   A line is written whenever nothing was logged for ten seconds. If contexts are
   nested, only the innermost context writes lines. If there are several
   processes, only the first process shows progress.
-
-  Attributes:
-    done: number of parts that are done.
-    has_line: whether this process has written any line yet.
-    has_bar: whether a terminal shows a bar.
-    says_end: whether a last line says how long the work took, if there were
-      lines before.
-    leave: whether the bar stays on the screen after the work has ended.
-    smoothing: how the bar computes the speed that it shows, from 0 (the mean
-      over all parts) to 1 (the speed of the last part).
   """
 
-  has_line: ClassVar[bool] = False
-  has_bar: ClassVar[bool] = True
-  says_end: ClassVar[bool] = True
-  leave: ClassVar[bool] = False
-  smoothing: ClassVar[float] = 0.3
+  has_line: ClassVar[bool] = False  # whether any line was written yet
+  has_bar: ClassVar[bool] = True  # whether a terminal shows a bar
+  says_end: ClassVar[bool] = True  # whether a last line follows other lines
+  leave: ClassVar[bool] = False  # whether the bar stays after the work
+  smoothing: ClassVar[float] = 0.3  # of speed: 0 is the mean, 1 the last part
   _open: ClassVar[list['Progress']] = []  # contexts; the innermost comes last
   _spoke: ClassVar[float] = 0.0  # time of the last line
 
@@ -76,12 +66,8 @@ class Progress(contextlib.AbstractContextManager):
   ):
     """Describes the work; nothing is shown before the context is entered.
 
-    Args:
-      work: a description of the work, such as 'reading train'.
-      total: number of parts. None means that the work has only one part, or
-        that the number is not known.
-      done: number of parts that were done before.
-      unit: name of a part, such as 'node'.
+    `total` is the number of parts; None if it is not known, or there is only
+    one. `done` parts were done before. `unit` names a part, such as 'node'.
     """
     self.done = done
     self._work, self._total = printable(work), total
@@ -148,10 +134,7 @@ class Progress(contextlib.AbstractContextManager):
     Progress._spoke, Progress.has_line = time.monotonic(), True
 
   def _repeat(self) -> None:
-    """Writes log lines until the work ends, and then a last line.
-
-    If the work ends before the first line is due, nothing is written.
-    """
+    """Writes log lines until the work ends; after lines, also a last one."""
     start, any_line = time.monotonic(), False
     while not self._ended.wait(max(self._until_due(), _LOOK)):
       if self._open[-1:] == [self] and self._until_due() <= 0:
@@ -166,7 +149,6 @@ class Progress(contextlib.AbstractContextManager):
     return self._spoke + _SILENCE - time.monotonic()
 
   def _line(self, seconds: float) -> str:
-    """Returns a line of text with the number of parts or seconds so far."""
     if self._total is not None:
       ending = 'es' if self._unit.endswith('ch') else 's'
       unit = f' {self._unit}{ending}' if self._unit else ''
@@ -195,11 +177,7 @@ def progress(
 ) -> Iterator[Iterator[T]]:
   """Opens a context whose iterator over items shows the progress.
 
-  Args:
-    items: any iterable.
-    work, unit: as in Progress.
-    total: the number of items. None stands for the length of `items`, if
-      `items` has a length.
+  If `total` is None, it is the length of `items`, if they have a length.
   """
   if total is None:
     total = operator.length_hint(items) or None

@@ -16,25 +16,19 @@ from xjax.core.types import AS_LOGITS, PAD, Ragged, ScoreKind
 class RankWeights(NamedTuple):
   """Holds label weights; labels are ranked by weight times probability.
 
-  Attributes:
-    values: float [L or more], at least 0. A label of weight 0 is never listed.
-    sigmoid: a and b with a > 0. The probability of a score z is
-      sigmoid(a z + b). Only margins need others than AS_LOGITS.
+  If `sigmoid` is (a, b), the probability of a score z is sigmoid(a z + b), with
+  a > 0. Only margins need others than AS_LOGITS.
   """
 
-  values: np.ndarray
+  values: np.ndarray  # float [L or more], at least 0; 0: never listed
   sigmoid: tuple[float, float] = AS_LOGITS
 
   def weighted(self, labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns the logarithm of weight times probability, float64.
-
-    Args:
-      labels: int labels.
-      scores: their scores, which are no probabilities.
-    """
+    """Returns log(weight times probability), float64, from raw scores."""
     a, b = self.sigmoid
     with np.errstate(divide='ignore'):  # weight 0: never selected
       logs = np.log(np.asarray(self.values, np.float64)[labels])
+    # log sigmoid(x) is -log(1 + exp(-x)); logaddexp does not overflow.
     return logs - np.logaddexp(0, -(a * scores + b))
 
 
@@ -43,7 +37,6 @@ class Query:
   """Asks for the best labels of documents, among all labels and per slice.
 
   Attributes:
-    k: length of the lists.
     slices: bool [L or more] masks. Each mask adds a list of the best labels
       among the labels of the mask.
     allowed: bool [L or more] or [N, L or more], the labels that may be listed;
@@ -52,11 +45,11 @@ class Query:
     measured: if the documents have gold labels, the first `measured` slices and
       all labels are searched for gold labels that the steps of the search lose
       (Lists.kept). None measures nothing.
-    on_block: function that is called after some documents have been ranked,
-      with their number. An exception that it raises stops the ranking.
+    on_block: is called after some documents have been ranked, with their
+      number. An exception that it raises stops the ranking.
   """
 
-  k: int
+  k: int  # length of the lists
   slices: tuple[np.ndarray, ...] = ()
   allowed: np.ndarray | None = None
   weights: RankWeights | None = None
@@ -73,11 +66,7 @@ class Query:
     return self.measured is not None and gold is not None
 
   def for_labels(self, n: int) -> Self:
-    """Returns the query with arrays that have exactly n entries per label.
-
-    Raises:
-      ValueError: an array is shorter.
-    """
+    """Returns the query with arrays cut to n labels; none may be shorter."""
 
     def cut(array: np.ndarray) -> np.ndarray:
       array = np.asarray(array)
@@ -137,11 +126,7 @@ class Lists:
 
   @classmethod
   def none(cls, n_lists: int, n: int, k: int) -> Self:
-    """Returns empty lists.
-
-    Raises:
-      ConfigError: the lists do not fit into memory.
-    """
+    """Returns empty lists; raises a ConfigError if memory cannot hold them."""
     check_memory(
       8 * n_lists * n * k,
       f'{n_lists} lists of {k} labels for {n} documents',
@@ -155,11 +140,9 @@ class Lists:
   def put(self, rows: np.ndarray, part: 'Lists') -> None:
     """Writes the lists of some documents of each process into these lists.
 
-    All processes must call this method, with the same number of rows.
-
-    Args:
-      rows: int32, the documents of `part`, PAD for lists of no document.
-      part: lists of at least as many labels; further labels are left out.
+    All processes must call this method, with the same number of rows. `rows`
+    are the documents of `part`, PAD for lists of no document. `part` has at
+    least as many labels; further labels are left out.
     """
     k, steps = self.ids_GNK.shape[2], list(part.kept)
     rows, (ids_GBK, scores_GBK, *kept) = all_rows(
@@ -178,13 +161,7 @@ class Lists:
       self.kept[step][:, rows[real]] = kept_MB[:, real]
 
   def measured(self, step: str, gold: Ragged | None, query: Query) -> Self:
-    """Returns the lists with the gold labels that are in them, as a step.
-
-    Args:
-      step: names the step.
-      gold: gold labels of the N documents; None if they are not known.
-      query: the query of these lists, which says what is measured.
-    """
+    """Returns the lists with the gold labels that are in them, as a step."""
     if not query.measures(gold):
       return self
     masks = measured_masks(query)
@@ -192,7 +169,6 @@ class Lists:
     return dataclasses.replace(self, kept={**self.kept, step: kept})
 
   def first(self, k: int) -> Self:
-    """Returns the first k labels of each list."""
     return dataclasses.replace(
       self, ids_GNK=self.ids_GNK[:, :, :k], scores_GNK=self.scores_GNK[:, :, :k]
     )
@@ -214,16 +190,10 @@ class RanksDocuments(Protocol):
 def kept_gold(
   gold: Ragged, ids_GNK: np.ndarray, masks: Sequence[np.ndarray | None]
 ) -> np.ndarray:
-  """Counts the gold labels that are in the lists of their documents.
+  """Counts the gold labels that are in the lists of their documents, int32.
 
-  Args:
-    gold: gold labels of N documents. A label that occurs several times counts
-      several times.
-    ids_GNK: int32 lists, PAD after the last label.
-    masks: for each list, bool [L], the labels that are counted; None for all.
-
-  Returns:
-    int32 [G, N].
+  A label that is gold several times counts several times. Each of the G lists
+  has a mask, bool [L], of the labels that are counted; None counts all.
   """
   n = len(gold)
   width = 1 + max(gold.values.max(initial=0), ids_GNK.max(initial=0))
@@ -243,22 +213,15 @@ def best_cells(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the k best labels of each document, from scored pairs.
 
-  If scores are equal, the lower label comes first.
-
-  Args:
-    cells: int64, the labels that are ranked. A cell is the number document *
-      n_labels + label; no cell occurs twice.
-    scores: float32, scores of the cells. Cells with -inf are never selected.
-    n_labels: number of labels.
-    n: number N of documents.
-    k: length of the lists.
-
-  Returns:
-    ids_NK and scores_NK, PAD and -inf after the last label of a list.
+  A cell is the number document * n_labels + label, int64; no cell occurs twice.
+  Cells with score -inf are never selected. If scores are equal, the lower label
+  comes first. The results are ids_NK and scores_NK, PAD and -inf after the last
+  label of a list.
   """
   listed = scores > -np.inf
   document, label = np.divmod(cells[listed], n_labels)
   scores = scores[listed]
+  # The last key counts most: by document, then best score, then lower label.
   order = np.lexsort((label, -scores, document))
   document = document[order]
   rank = np.arange(len(order)) - np.searchsorted(document, document)
@@ -273,11 +236,8 @@ def best_cells(
 def lists_of(scores: sparse.csr_array, query: Query) -> Lists:
   """Returns the lists of documents, from the scores of some of the labels.
 
-  With weights, labels are ranked by log weight + log sigmoid(a score + b).
-
-  Args:
-    scores: float32 [N, L]. A label without an entry is in no list.
-    query: the lists that are wanted, of these N documents.
+  A label without an entry in the float32 matrix [N, L] is in no list. With
+  weights, labels are ranked by log weight + log sigmoid(a score + b).
   """
   ids, keys, n = scores.indices, scores.data, scores.shape[0]
   rows = np.repeat(np.arange(n), np.diff(scores.indptr))

@@ -28,15 +28,10 @@ def host_generator(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def mix_bits(x: 'jax.Array') -> 'jax.Array':
-  """Hashes numbers; each bit of a hash depends on all bits of the number.
+  """Hashes uint32 numbers; each bit of a hash depends on all bits of its input.
 
-  The hash is a permutation of the 32-bit numbers (C. Wellons).
-
-  Args:
-    x: uint32, any shape.
-
-  Returns:
-    uint32, of the shape of x. Different numbers have different hashes.
+  The hash is a permutation of the 32-bit numbers (C. Wellons), so different
+  numbers have different hashes.
   """
   import jax.numpy as jnp
 

@@ -18,23 +18,18 @@ _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 class _Packed(Sequence[_T], Generic[_T]):
   """Holds N values as consecutive bytes, with about 4 extra bytes per value.
 
-  Attributes:
-    data: uint8, the bytes of all values.
-    offsets: uint32 or int64 [N + 1]; the bytes of value i are
-      data[offsets[i] : offsets[i + 1]].
+  The bytes of value i are data[offsets[i] : offsets[i + 1]].
   """
 
-  data: np.ndarray
-  offsets: np.ndarray
+  data: np.ndarray  # uint8, the bytes of all values
+  offsets: np.ndarray  # uint32 or int64 [N + 1]
 
   @staticmethod
   def pack(value: Any) -> bytes:
-    """Returns the bytes of a value."""
     raise NotImplementedError
 
   @staticmethod
   def unpack(data: bytes) -> Any:
-    """Returns the value that `pack` has turned into these bytes."""
     raise NotImplementedError
 
   @classmethod
@@ -71,7 +66,6 @@ class _Packed(Sequence[_T], Generic[_T]):
     return self.unpack(self.data[start:end].tobytes())
 
   def _take(self, rows: np.ndarray) -> Self:
-    """Returns packed copies of the given rows."""
     starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
     offsets = _offsets(lengths)
     data = np.empty(offsets[-1], np.uint8)
@@ -88,7 +82,6 @@ class _Packed(Sequence[_T], Generic[_T]):
     return self.data[self.offsets[0] : self.offsets[-1]]
 
   def packed_rows(self) -> Iterator[bytes]:
-    """Yields the bytes of each value."""
     for first in range(0, len(self), _ROWS):
       bounds = self.offsets[first : first + _ROWS + 1].tolist()
       data = self.data[bounds[0] : bounds[-1]].tobytes()
@@ -124,7 +117,6 @@ class TextPacker(Generic[_T]):
     self._ends = array('q', [0])
 
   def append(self, value: _T) -> None:
-    """Packs one more value."""
     self._data += self._kind.pack(value)
     self._ends.append(len(self._data))
 
@@ -156,7 +148,6 @@ class TextLists(_Packed[tuple[str, ...]]):
 
   @staticmethod
   def unpack(data: bytes) -> tuple[str, ...]:
-    """Returns the strings of one list."""
     return tuple(text.decode() for text in data.split(_END)[:-1])
 
 
@@ -167,11 +158,7 @@ class Texts(_Packed[str]):
   unpack = staticmethod(bytes.decode)
 
   def arrays(self, name: str) -> dict[str, np.ndarray]:
-    """Returns the arrays that Arrays.strings reads from an .npz file.
-
-    Args:
-      name: the prefix of the names `name/bytes` and `name/offsets`.
-    """
+    """Returns `name/bytes` and `name/offsets`, which Arrays.strings reads."""
     offsets = self.offsets.astype(np.int64)
     return {
       f'{name}/bytes': self.bytes(),
@@ -190,8 +177,7 @@ class Texts(_Packed[str]):
 class TextRows(Mapping[str, int]):
   """Maps strings to their rows, with 8 bytes of memory per string.
 
-  Attributes:
-    texts: the strings. Equal strings are mapped to the row of the first one.
+  Equal strings are mapped to the row of the first one.
   """
 
   def __init__(self, texts: Texts):
@@ -223,13 +209,7 @@ class TextRows(Mapping[str, int]):
     return np.fromiter(rows, np.int64, len(texts))
 
   def _row(self, text: str, code: np.uint32, at: int) -> int:
-    """Returns the row of a string, or -1.
-
-    Args:
-      text: the string.
-      code: hash of the string.
-      at: index of the first sorted hash that is not below `code`.
-    """
+    """Returns the row of a string, or -1; `at`: first hash not below `code`."""
     while at < len(self._hashes) and self._hashes[at] == code:
       row = int(self._rows[at])
       if self.texts[row] == text:

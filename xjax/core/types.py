@@ -41,13 +41,11 @@ AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 class Ragged:
   """Holds rows of integers of unequal length in one array.
 
-  Attributes:
-    indptr: int64 [N + 1], row i is values[indptr[i]:indptr[i + 1]].
-    values: int32, all rows, concatenated.
+  Row i is values[indptr[i]:indptr[i + 1]].
   """
 
-  indptr: np.ndarray
-  values: np.ndarray
+  indptr: np.ndarray  # int64 [N + 1]
+  values: np.ndarray  # int32, all rows, concatenated
 
   @classmethod
   def of(cls, rows: Sequence[Sequence[int]]) -> 'Ragged':
@@ -83,18 +81,9 @@ class Ragged:
     return Ragged(indptr, self.values[np.arange(indptr[-1]) + shift])
 
   def padded(self, rows: np.ndarray, width: int, fill: int) -> np.ndarray:
-    """Returns the given rows as a padded array.
+    """Returns the given rows as int32 [len(rows), width]; PAD is an empty row.
 
-    Args:
-      rows: integers; PAD stands for an empty row.
-      width: number of columns.
-      fill: the value of padding.
-
-    Returns:
-      int32 [len(rows), width].
-
-    Raises:
-      ValueError: a row is longer than `width`; nothing is truncated.
+    Nothing is truncated: a row that is longer than `width` is a ValueError.
     """
     rows = np.asarray(rows)
     starts = np.where(rows == PAD, 0, self.indptr[rows])

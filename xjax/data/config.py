@@ -27,29 +27,20 @@ class OnError(enum.Enum):
 class TokensConfig(ConfigPart, abstract=True):
   """Defines the form in which a model reads documents.
 
-  Attributes:
-    by_zone: whether zones are kept apart. Subclasses that can keep zones apart
-      declare a config field with this name.
-    packed: whether several documents share a row of tokens. Subclasses that can
-      pack documents declare a config field with this name.
-    dense: whether a document is one or more vectors of an outside encoder.
-    sparse: whether a document is a row of sparse features.
-    pretrained: whether a pretrained encoder's tokenizer splits the documents.
+  Subclasses that can keep zones apart, or let several documents share a row of
+  tokens, declare the config fields `by_zone` or `packed`.
   """
 
   by_zone = False
   packed = False
-  dense: ClassVar[bool] = False
-  sparse: ClassVar[bool] = False
-  pretrained: ClassVar[bool] = False
+  dense: ClassVar[bool] = False  # a document is vectors of an outside encoder
+  sparse: ClassVar[bool] = False  # a document is a row of sparse features
+  pretrained: ClassVar[bool] = False  # an encoder's tokenizer splits documents
 
 
 @dataclasses.dataclass
 class PaddedConfig(TokensConfig, abstract=True):
-  """Gives a model the tokens of a document in reading order.
-
-  The tokens are padded to one of a few lengths.
-  """
+  """Gives a model a document's tokens in order, padded to a few lengths."""
 
   max_tokens: int = field(
     512,
@@ -268,11 +259,7 @@ class AutoTfidfConfig(NgramsConfig):
       yield from super().faults(config, path)
 
   def completed(self, max_ngram: int) -> TfidfConfig:
-    """Returns the config with all fields set.
-
-    Args:
-      max_ngram: the value of max_ngram if it is not set.
-    """
+    """Returns the complete config, with this max_ngram if it has none."""
     largest = self.max_ngram or max(self.min_ngram, max_ngram)
     return TfidfConfig(**vars(self) | {'max_ngram': largest})
 

@@ -21,12 +21,8 @@ class Documents(Sequence):
 
   Attributes:
     items: texts, documents with zones, or SparseDocuments, by random access.
-    gold: gold labels of the N documents; None if they are not known.
-    vectors: vectors of the N documents from an outside encoder; None if there
-      are none.
     split: the split that has these documents, in this order; None if they are
       of no split, or only some of its documents.
-    rows: int [N], rows of `items` that this object has; None for all rows.
     numbers: int [N], rows of the documents in their split; None if they are 0
       to N - 1.
     shown: functions that show a document in another way, with their keys.
@@ -35,10 +31,10 @@ class Documents(Sequence):
   """
 
   items: Sequence[str | Document]
-  gold: Ragged | None = None
-  vectors: FeatureRows | None = None
+  gold: Ragged | None = None  # None if they are not known
+  vectors: FeatureRows | None = None  # from an outside encoder, if any
   split: Split | None = None
-  rows: np.ndarray | None = None
+  rows: np.ndarray | None = None  # int [N], used rows of `items`; None: all
   numbers: np.ndarray | None = None
   shown: tuple[tuple[Hashable, Show], ...] = ()
   memory: dict[Hashable, Any] | None = None
@@ -51,9 +47,7 @@ class Documents(Sequence):
   ) -> 'Documents':
     """Wraps texts or documents; Documents stay as they are.
 
-    Args:
-      documents: N documents.
-      vectors: vectors of the documents; None for those that they have.
+    If `vectors` is None, Documents keep the vectors that they have.
     """
     if not isinstance(documents, Documents):
       return cls(documents, vectors=vectors)
@@ -90,7 +84,6 @@ class Documents(Sequence):
     return self.items if self.rows is None else self.items.part(self.rows)
 
   def part(self, rows: np.ndarray) -> 'Documents':
-    """Returns some of the documents, in the order of `rows`."""
     rows = np.asarray(rows, np.int64)
     gold, vectors = self.gold, self.vectors
     if vectors is not None:
@@ -140,11 +133,9 @@ class Documents(Sequence):
       yield rows, block
 
   def seen_as(self, show: Show, key: Hashable) -> 'Documents':
-    """Returns the documents as a function shows them.
+    """Returns the documents as `show` shows them, such as with fewer zones.
 
-    Args:
-      show: returns a document with only some zones, for example.
-      key: names the function. Equal keys stand for equal functions.
+    Equal keys must stand for equal functions.
     """
     shown = *self.shown, (key, show)
     return dataclasses.replace(self, shown=shown, split=None)
@@ -152,11 +143,8 @@ class Documents(Sequence):
   def view(self, key: Hashable, compute: 'Callable[[Documents], Any]') -> Any:
     """Returns what a featuriser makes of the documents, a row for each.
 
-    Documents that remember compute it once, for all items.
-
-    Args:
-      key: names the featuriser and its settings.
-      compute: returns rows for documents, such as a sparse matrix [N, D].
+    Documents that remember compute it once, for all items. The key names the
+    featuriser and its settings.
     """
     if self.memory is None:
       return compute(self)

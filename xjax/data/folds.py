@@ -27,7 +27,6 @@ class Fold:
   """Holds a fold of the training documents, and the labels hidden from it.
 
   Attributes:
-    number: int, from 0.
     rows: int64, rows of the split train that are in the fold.
     hidden: int64, labels that models of this fold do not learn, ascending.
     order: int64 [L], the labels of the corpus in the order of the fold's label
@@ -45,9 +44,6 @@ class Fold:
     It has only a split train, with the documents outside the fold. The hidden
     labels are held out: they follow the trained labels, and no document has
     them.
-
-    Args:
-      corpus: the corpus of the run.
     """
     split, space = corpus.splits[TRAIN], corpus.label_space
     outside = np.ones(len(split), bool)
@@ -83,10 +79,7 @@ class Fold:
 def part_of(split: Split, rows: np.ndarray, gold: Ragged) -> Split:
   """Returns some documents of a split, which share what they remember.
 
-  Args:
-    split: the split.
-    rows: int [n], the documents, in the order of the result.
-    gold: n rows of gold labels, those of the result.
+  The documents are in the order of `rows`; `gold` has their gold labels.
   """
   ids = [split.ids[row] for row in rows.tolist()]
   documents = split.documents
@@ -114,12 +107,9 @@ def make_folds(
   frequent labels with at most 200 training documents are drawn evenly.
 
   Args:
-    corpus: the corpus.
-    n: number of folds.
     share: share of the trained labels to hide, at most half of the labels with
       1 to 200 documents. With 0, this is the share of the labels that have no
       training document, but at least 2 %. With None, no label is hidden.
-    seed: decides all random choices.
   """
   space = corpus.label_space
   counts = space.train_counts[: space.n_trained]
@@ -171,5 +161,4 @@ def _text_groups(split: Split) -> np.ndarray:
 
 
 def _digest(*parts: object) -> str:
-  """Returns the hex digest of JSON values."""
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -22,16 +22,11 @@ class Hierarchy:
   of the taxonomy, such as ancestors that no document has. A node may have
   several parents. A node without parents is a root, and there may be several
   roots.
-
-  Attributes:
-    labels: V descriptors, one for each node.
-    n_labels: number L of labels. The nodes 0 to L - 1 are labels.
-    parents: V rows of nodes, the parents of each node.
   """
 
-  labels: Labels
-  n_labels: int
-  parents: Ragged
+  labels: Labels  # V descriptors, one for each node
+  n_labels: int  # L; the nodes 0 to L - 1 are labels
+  parents: Ragged  # V rows, the parents of each node
 
   @classmethod
   def of(
@@ -41,11 +36,11 @@ class Hierarchy:
 
     Args:
       labels: L descriptors, in model order.
-      concepts: descriptors of further concepts, which may be parents or
-        children of labels. Concepts that are labels too are left out. If
-        several concepts have the same id, only the first is a node. A parent
-        that is neither a label nor a concept becomes a node whose name is its
-        id. A parent that a node names twice counts once.
+      concepts: further concepts, which may be parents or children of labels.
+        Concepts that are labels too are left out. If several concepts have the
+        same id, only the first is a node. A parent that is neither a label nor
+        a concept becomes a node whose name is its id. A parent that a node
+        names twice counts once.
 
     Raises:
       DataError: a label is its own ancestor.
@@ -74,14 +69,13 @@ class Hierarchy:
   def of_space(
     cls, space: LabelSpace, n_labels: int | None = None
   ) -> 'Hierarchy':
-    """Builds the hierarchy of a label space.
+    """Builds the hierarchy of a label space, of a corpus or of a run.
 
     Labels outside the label space are no nodes, unless they are among the first
     `n_labels` labels, or belong to the taxonomy. So the nodes of a model do not
     depend on the gold labels of other splits than train.
 
     Args:
-      space: the labels and the further concepts of a corpus or of a run.
       n_labels: number of labels. The nodes of further labels that are held out
         or new come after them. By default, all labels of the space.
 
@@ -98,17 +92,14 @@ class Hierarchy:
     return cls.of([Label(str(label)) for label in range(n_labels)])
 
   def __len__(self) -> int:
-    """Returns the number V of nodes."""
     return len(self.labels)
 
   @property
   def ids(self) -> Texts:
-    """Returns the ids of all nodes."""
     return self.labels.ids
 
   @property
   def is_flat(self) -> bool:
-    """Returns whether no node has a parent."""
     return not len(self.parents.values)
 
   @functools.cached_property
@@ -136,7 +127,7 @@ class Hierarchy:
     """Returns all nodes in an order in which parents precede children."""
     waiting = self.parents.lengths.copy()
     order = list(np.flatnonzero(waiting == 0))
-    for node in order:
+    for node in order:  # which grows in the loop (Kahn's algorithm)
       for child in self.children[node].tolist():
         waiting[child] -= 1
         if not waiting[child]:
@@ -145,10 +136,7 @@ class Hierarchy:
 
   @functools.cached_property
   def ancestors(self) -> Ragged:
-    """Returns V sorted rows of nodes, all ancestors of each node.
-
-    A node is not its own ancestor.
-    """
+    """Returns V sorted rows, the ancestors of each node without itself."""
     above: list[np.ndarray] = [np.zeros(0, np.int32)] * len(self)
     for node in self.top_down:
       parents = self.parents[node]
@@ -179,26 +167,20 @@ class Hierarchy:
   def for_labels(self, ids: Sequence[str]) -> 'Hierarchy':
     """Returns the same hierarchy for other labels.
 
-    Args:
-      ids: label ids, in the new order. A label that is no node yet has no
-        parents. Nodes that are no label any more become concepts.
+    A label that is no node yet has no parents. Nodes that are no label any more
+    become concepts.
     """
     return Hierarchy.of(self.labels.with_ids(ids), self.labels)
 
   def same_above(self, other: 'Hierarchy', ids: Sequence[str]) -> bool:
     """Returns whether labels have the same ancestors in another hierarchy.
 
-    Args:
-      other: the other hierarchy.
-      ids: ids of the labels. An id that is no node has no ancestors.
+    An id that is no node has no ancestors.
     """
     return self._parents_above(ids) == other._parents_above(ids)
 
   def _parents_above(self, ids: Sequence[str]) -> dict[str, set[str]]:
-    """Returns the ids of the parents of labels and of their ancestors.
-
-    Nodes without parents are left out.
-    """
+    """Returns the parents of labels and of their ancestors, if any."""
     nodes = self.ids.row_of.find(ids)
     (above,) = self.with_ancestors(Ragged.of([nodes[nodes != PAD]]))
     return {
@@ -208,17 +190,11 @@ class Hierarchy:
     }
 
   def with_ancestors(self, rows: Ragged) -> Ragged:
-    """Adds to each row of nodes all ancestors of its nodes.
-
-    Args:
-      rows: N rows of nodes.
-
-    Returns:
-      N sorted rows of nodes; each node occurs once.
-    """
+    """Adds all ancestors to rows of nodes, which become sorted and distinct."""
     row_of = np.repeat(np.arange(len(rows)), rows.lengths)
     counts = self.ancestors.lengths[rows.values]
     more = _rows(self.ancestors, rows.values)
+    # A pair (row, node) is one integer, so that one sort serves all rows.
     pairs = np.concatenate([row_of, np.repeat(row_of, counts)]) * len(self)
     pairs = np.unique(pairs + np.concatenate([rows.values, more]))
     row_of, nodes = np.divmod(pairs, max(len(self), 1))
@@ -226,7 +202,6 @@ class Hierarchy:
     return Ragged(indptr.astype(np.int64), nodes.astype(np.int32))
 
   def _turned(self, edges: Ragged) -> Ragged:
-    """Returns the edges in the opposite direction."""
     source = np.repeat(np.arange(len(edges), dtype=np.int32), edges.lengths)
     order = np.argsort(edges.values, kind='stable')
     indptr = np.zeros(len(edges) + 1, np.int64)
@@ -235,7 +210,6 @@ class Hierarchy:
     return Ragged(indptr, source[order])
 
   def _check_cycles(self) -> None:
-    """Checks that no node is its own ancestor."""
     if len(self.top_down) == len(self):
       return
     inside = np.ones(len(self), bool)
@@ -256,5 +230,4 @@ class Hierarchy:
 
 
 def _rows(edges: Ragged, rows: np.ndarray) -> np.ndarray:
-  """Returns the concatenated values of the given rows."""
   return edges.take(rows).values

@@ -27,23 +27,10 @@ def hold_out(
 ) -> LabelSpace:
   """Removes n labels from the training label space, for zero-shot judging.
 
-  The labels are drawn from all labels with 1 to 200 training documents. Rare
-  and frequent labels of this range are drawn evenly; see draw_labels.
-
-  Args:
-    space: a label space that has neither held-out labels nor outside labels
-      (see LabelSpace).
-    n: int, number of labels to hold out.
-    seed: int, decides which labels are drawn.
-    never: ids of labels that are not drawn.
-
-  Returns:
-    The new space. The labels to train come first, then the drawn labels. Each
-    of these two groups keeps its order. The training counts of the drawn labels
-    are 0.
-
-  Raises:
-    ConfigError: there are fewer than n candidates.
+  The labels are drawn from all labels with 1 to 200 training documents, except
+  those in `never`. Rare and frequent labels of this range are drawn evenly; see
+  draw_labels. `space` must have no held-out and no outside labels. In the new
+  space, the drawn labels follow the labels to train, with counts of 0.
   """
   if n == 0:
     return space
@@ -73,24 +60,14 @@ def draw_labels(
   rng: np.random.Generator,
   field: str,
 ) -> np.ndarray:
-  """Draws n labels, spread evenly from rare to frequent labels.
+  """Draws n labels, int64 [n], spread evenly from rare to frequent labels.
 
-  The candidates are the labels with training counts in a range. They are sorted
-  by training count (ties by index) and cut into n groups of nearly equal size.
-  One label is drawn from each group.
-
-  Args:
-    train_counts: int [L], training documents per label.
-    n: int, number of labels to draw, at least 1.
-    counts: the smallest and the largest training count of a candidate.
-    rng: decides which labels are drawn.
-    field: name of the config field that holds n; for messages.
-
-  Returns:
-    int64 [n], indices of the drawn labels.
+  The candidates are the labels whose training counts are in the range `counts`,
+  with both ends. They are sorted by training count (ties by index) and cut into
+  n groups of nearly equal size. One label is drawn from each group.
 
   Raises:
-    ConfigError: there are fewer than n candidates.
+    ConfigError: there are fewer than n candidates; the message names `field`.
   """
   low, high = counts
   ranked = np.argsort(train_counts, kind='stable')
@@ -109,16 +86,11 @@ def draw_labels(
 def read_label_list(
   path: pathlib.Path, described: Collection[str], faults: Faults
 ) -> tuple[str, ...]:
-  """Reads a file with one label id per line.
+  """Reads a file with one label id per line, plain or gzipped.
 
   Args:
-    path: the file, plain or gzipped.
     described: ids of the labels with a descriptor. If there are no descriptors,
       all ids are allowed. Otherwise, an id without a descriptor is a fault.
-    faults: collects what is wrong with the file.
-
-  Returns:
-    The ids in the order of the file.
   """
   ids: dict[str, None] = {}
   before = faults.count
@@ -136,7 +108,7 @@ def read_label_list(
 
 
 def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
-  """Returns the id on a line, and messages about what is wrong with it."""
+  """Returns the id on a line, and messages about its faults."""
   try:
     text = decode_utf8(line)
   except Fault as fault:
@@ -155,10 +127,6 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
   - 'corpus': the labels that the splits use, in the order of the descriptors if
     raw.ordered is True, else in the order of ids.
   - a file: the labels in the file, in the order of the file.
-
-  Raises:
-    ConfigError: the file of labels does not exist.
-    DataError: the file of labels has faults, or no document has a label.
   """
   described = raw.labels.ids.row_of
   match data.label_space:
@@ -189,13 +157,8 @@ def _find_label_list(
 ) -> pathlib.Path | None:
   """Returns the path of a file of label ids; None if there is no such file.
 
-  Args:
-    name: the path, which is relative to the current folder. If there is no such
-      file, and the path is only a file name, the file is searched for in
-      `folder` too.
-    folder: the value of data.dir; '' if there is none.
-    folder_first: whether a file in `folder` is preferred to a file of the same
-      name in the current folder.
+  `name` is relative to the current folder. If it is only a file name, `folder`
+  (data.dir) is searched too, before the current folder if `folder_first`.
   """
   path = pathlib.Path(name).expanduser()
   near = pathlib.Path(folder).expanduser()
@@ -207,7 +170,7 @@ def _find_label_list(
 
 
 def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
-  """Reads the ids of the labels that judging leaves out.
+  """Reads the ids of the labels that judging leaves out, in the file's order.
 
   Args:
     name: a file with one label id per line, plain or gzipped; '' if no label is
@@ -215,9 +178,6 @@ def read_left_out(name: str, field: str, folder: str = '') -> tuple[str, ...]:
       `folder`, and after that in the current folder.
     field: name of the config field or flag that has `name`, for messages.
     folder: the value of data.dir; '' if there is none.
-
-  Returns:
-    The ids in the order of the file; () if `name` is ''.
 
   Raises:
     ConfigError: there is no such file.
@@ -255,17 +215,9 @@ def known_left_out(
 ) -> tuple[str, ...]:
   """Returns the known ids among those that are to be left out of judging.
 
-  All ids but labels and concepts are ignored, and a warning counts them.
-
-  Args:
-    ids: ids of a file.
-    labels: ids of the labels that could be judged.
-    concepts: ids of the concepts that are no labels.
-    source: the field and the file with the ids, for messages.
-    where: what has the labels, for messages.
-
-  Raises:
-    DataError: there are ids, but none of them is a label.
+  All ids but labels and concepts are ignored, and a warning counts them. If no
+  id is a label, a DataError is raised. Messages name the `source` of the ids,
+  and `where` labels are.
   """
   known = tuple(id_ for id_ in ids if id_ in labels or id_ in concepts)
   unknown = [id_ for id_ in ids if id_ not in labels and id_ not in concepts]
@@ -287,7 +239,6 @@ def known_left_out(
 
 
 def _shown(ids: Sequence[str]) -> str:
-  """Returns the first ids, for messages."""
   shown = ', '.join(map(ascii, ids[:_SHOWN]))
   return shown + ', ...' * (len(ids) > _SHOWN)
 
@@ -297,11 +248,8 @@ def mark_left_out(
 ) -> LabelSpace:
   """Marks labels as labels that are neither predicted nor judged.
 
-  Args:
-    space: the labels of a corpus.
-    ids: ids of the labels, besides those that the space already leaves out. Ids
-      that are no labels are ignored; see known_left_out.
-    source: the field and the file with the ids, for messages.
+  Labels that the space already leaves out stay left out. Ids that are no labels
+  are ignored, as in known_left_out; `source` names their field and file.
 
   Raises:
     DataError: no id is a label, or no label of a model would be left.
@@ -322,12 +270,7 @@ def mark_left_out(
 
 
 def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
-  """Makes a label space of the labels to train, with their training counts.
-
-  Args:
-    labels: the labels to train, in the order in which the model numbers them.
-    raw: the corpus. If it has no split train, all training counts are 0.
-  """
+  """Makes a label space of the labels to train; counts are 0 without train."""
   n_train, counts = 0, np.zeros(len(labels), np.int32)
   if TRAIN in raw.splits:
     gold = raw.splits[TRAIN].gold
@@ -353,17 +296,13 @@ def add_concepts(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
 
 
 def _parents(labels: Labels) -> set[str]:
-  """Returns the ids of all parents."""
   if not len(labels.parents.bytes()):
     return set()
   return {parent for row in labels.parents for parent in row}
 
 
 def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
-  """Appends the gold labels that the space lacks, sorted by id.
-
-  The training counts of these labels are 0.
-  """
+  """Appends gold labels that the space lacks, sorted by id, with count 0."""
   rows = space.index.find(raw.label_ids)
   outside = sorted(raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
   if not outside:

@@ -66,22 +66,21 @@ def build_corpus(
 ) -> Corpus:
   """Makes a corpus from the documents and descriptors of a source.
 
+  Documents keep only the zones in data.zones, or the zones of the full text if
+  data.zones is empty. Gold labels outside the label space are appended to it,
+  with a training count of 0. Held-out labels are removed from the gold labels
+  of the split train.
+
   Args:
     raw: the source's documents and descriptors.
     data: config of the label space, the zones and the held-out labels.
-    seed: int, decides which labels are held out.
+    seed: decides which labels are held out.
     space: label space of a trained model. Its labels are kept, with their order
       and counts. With None, the config decides which labels are trained.
     splits: names of the splits to keep; None keeps all splits.
-    leave_out: file with the ids of labels that are neither predicted nor judged
-      (labels.read_left_out); '' if there are none. If `space` is given, it must
-      be '', because the space of a model says which labels it leaves out.
-
-  Returns:
-    The corpus. Documents have only the zones in data.zones; if data.zones is
-    empty, they have the zones of the full text. Gold labels outside the label
-    space are appended to the label space, with a training count of 0. Held-out
-    labels are removed from the gold labels of the split train.
+    leave_out: file with the ids of labels that are neither predicted nor
+      judged; '' if there are none, and if `space` is given, because the space
+      of a model says which labels it leaves out.
 
   Raises:
     ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
@@ -127,14 +126,7 @@ def cut_corpus(
   """Returns a corpus whose documents have only some of their zones.
 
   A document with none of these zones keeps all its zones, as in prediction.
-
-  Args:
-    corpus: a corpus with texts.
-    zones: names of the zones to keep.
-    checks: whether to check that training documents have the zones.
-
-  Raises:
-    DataError: no training document has one of these zones.
+  With `checks`, a zone that no training document has is a DataError.
   """
   documents = corpus.split(TRAIN).documents
   for zone in zones if checks else ():
@@ -155,7 +147,6 @@ def cut_corpus(
 def _cut(
   documents: Sequence[Document], zones: tuple[str, ...]
 ) -> Sequence[Document]:
-  """Returns documents with only some of their zones."""
   view = functools.partial(_with_zones, zones)
   if isinstance(documents, Documents):
     return documents.seen_as(view, zones)
@@ -163,16 +154,7 @@ def _cut(
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
-  """Replaces label indices, and sorts each row.
-
-  Args:
-    gold: N rows of old label indices.
-    index: int32, the new index of each old label index.
-    hidden: bool [L], labels that are removed from the rows.
-
-  Returns:
-    N rows of new label indices.
-  """
+  """Drops hidden labels, maps the others by `index`, and sorts each row."""
   values = index[gold.values]
   rows = np.repeat(np.arange(len(gold)), gold.lengths)
   values = values[np.lexsort((values, rows))]
@@ -212,7 +194,6 @@ def _fingerprint(
 
 
 def _digest(*parts: Any) -> str:
-  """Returns the hex digest of JSON values."""
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -223,10 +204,7 @@ def load_corpus(
   splits: Sequence[str] | None = None,
   leave_out: str = '',
 ) -> Corpus:
-  """Loads a corpus, logs its sizes, and warns of its faults.
-
-  The arguments, the result and the errors are those of read_corpus.
-  """
+  """Loads a corpus as read_corpus does, logs its sizes, and warns of faults."""
   corpus = read_corpus(data, seed, space, splits, leave_out)
   _log(corpus, is_new=space is None)
   return corpus
@@ -243,16 +221,14 @@ def read_corpus(
 
   Args:
     data: config of the source; its class decides the format.
-    seed: int, decides which labels are held out.
+    seed: decides which labels are held out.
     space: label space of a trained model. Its labels are kept, with their order
       and counts, and other gold labels are appended with count 0. With None,
       the config decides which labels are trained.
     splits: names of the splits to load. With None, train, dev and test are
       loaded if they exist.
-    leave_out: as in build_corpus.
-
-  Returns:
-    The corpus.
+    leave_out: file with the ids of labels that are neither predicted nor
+      judged.
 
   Raises:
     ConfigError: a field of data does not fit the source.
@@ -281,12 +257,7 @@ def read_corpus(
 
 
 def _log(corpus: Corpus, is_new: bool) -> None:
-  """Logs the sizes of a corpus, and warns of what spoils training or metrics.
-
-  Args:
-    corpus: the corpus.
-    is_new: whether the labels are not yet those of a model.
-  """
+  """Logs the sizes of a corpus; warns of what spoils training or judging."""
   for name, split in corpus.splits.items():
     logging.info('%s: %s', name, plural(len(split), 'document'))
   space = corpus.label_space
@@ -308,25 +279,19 @@ def read_input(
 ) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
+  The documents have the zones that model_view keeps. A document without an id
+  gets the id line-N, where N is its line number. Without a field for labels,
+  its labels are None; no ancestors are added to labels.
+
   Args:
     data: config of the corpus that the model was trained on. A JSON line that
       is no record of that corpus must have `text` or `zones`.
     source: a file of JSON lines, plain or gzipped; '-' is standard input. If
-      data.sparse is True, the source is a feature file in the format of the
-      corpus. If corpora of this format are tables or folders of text files, the
-      source may be one too.
-    skip_bad_lines: whether faulty lines are left out. They are counted in a
-      warning. If False, data.on_error decides.
-
-  Returns:
-    The documents by random access; SparseDocuments if the source is a feature
-    file. Other documents have these properties:
-
-    - The zones are those that model_view keeps.
-    - If a line has no id, the document's id is line-N, where N is the line
-      number.
-    - If a line has no field for labels, the labels are None. Otherwise the
-      labels are those of the line. No ancestors are added.
+      data.sparse is True, it is a feature file, and the result is
+      SparseDocuments. If corpora of this format are tables or folders of text
+      files, the source may be one too.
+    skip_bad_lines: whether faulty lines are left out, with a warning. If False,
+      data.on_error decides.
 
   Raises:
     ConfigError: skip_bad_lines is True, but the source is a feature file.
@@ -368,14 +333,9 @@ def read_input_record(
 ) -> Document:
   """Reads a document to be tagged from the fields of a JSON object.
 
-  Args:
-    data: config of the corpus that the model was trained on.
-    fields: fields of a record of that corpus, or of an object with `text` or
-      `zones`. Faults are added to fields.faults.
-    default_id, need_labels: as in DataConfig.read_record.
-
-  Returns:
-    The document. Its labels are None if the object has no field for labels.
+  The fields are those of a record of the corpus that the model was trained on,
+  or `text` or `zones`. Faults are added to fields.faults. The labels are None
+  if there is no field for labels. If default_id is None, an id is required.
   """
   format_ = data if data.is_record(fields) else JsonlData()
   document = format_.read_record(fields, default_id, need_labels)
@@ -385,11 +345,7 @@ def read_input_record(
 
 
 def read_zones(document: str | Document, data: DataConfig) -> Document:
-  """Returns a document with only the zones that a run reads.
-
-  A text becomes a document with one zone. A document that has none of the zones
-  in the config keeps all its zones.
-  """
+  """Returns a document, or a text as one zone, as model_view shows it."""
   if isinstance(document, str):
     return Document('', {'text': document})
   return model_view(data, document)
@@ -404,7 +360,6 @@ def model_view(data: DataConfig, document: Document) -> Document:
 
 
 def _with_zones(zones: tuple[str, ...], document: Document) -> Document:
-  """Returns a document with only some zones, or all if it has none of these."""
   if not any(name in document.zones for name in zones):
     return document
   return keep_zones(document, zones)

@@ -36,15 +36,10 @@ def read_new_labels(
     path: a file, plain or gzipped, with one label per line. Either all lines
       are names, or all lines are JSON objects as in labels.jsonl, where only
       `name` is required. A label without an id gets its name as its id.
-    space: the labels of the run.
-
-  Returns:
-    The new labels, in the order of the file.
 
   Raises:
     DataError: the file cannot be read or has no label, or a label has a name
-      without letters, an id that occurs twice, or an id that the run already
-      has.
+      without letters, an id that occurs twice, or an id of the run.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
@@ -85,7 +80,6 @@ def _lines(
 
 
 def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
-  """Returns the label on a line, and messages about what is wrong with it."""
   try:
     row = parse_object(line) if as_json else {'name': decode_utf8(line)}
   except Fault as fault:
@@ -103,17 +97,10 @@ def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   """Adds labels to a label space after training.
 
-  The new space has first the labels that the model scores already, then the
-  new labels in the given order, then the gold labels outside the space. The
+  The new space has first the labels that the model scores already, then the new
+  labels in the given order, then the gold labels outside the space. The
   training counts of new labels are 0. A gold label outside the space can become
   a new label.
-
-  Args:
-    space: the labels of a run.
-    labels: the labels to add.
-
-  Returns:
-    The label space with the new labels.
 
   Raises:
     DataError: there is no label, or a label has a name without letters, an id

@@ -22,27 +22,22 @@ class Overlap:
   text are not counted.
 
   Attributes:
-    split: name of the split whose documents are counted.
-    other: name of the other split.
-    documents: number of documents of the split.
     same_text: number of documents whose text is in the other split.
     same_id: number of documents whose id is in the other split, with another
       text. If both splits number their documents, this is 0.
-    text_examples: up to 3 pairs of ids. The first id of a pair is in the split,
-      the second in the other split, and both have the same text.
+    text_examples: up to 3 pairs of ids, in the split and in the other split.
     id_examples: up to 3 ids that both splits have, with different texts.
   """
 
   split: str
   other: str
-  documents: int
+  documents: int  # all documents of the split
   same_text: int
   same_id: int
   text_examples: tuple[tuple[str, str], ...]
   id_examples: tuple[str, ...]
 
   def warnings(self) -> list[str]:
-    """Returns messages that say what is wrong, and what to do."""
     messages = []
     both = f'{self.split} and {self.other}'
     if self.same_text:
@@ -76,12 +71,9 @@ def pairs_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def find_overlaps(corpus: Corpus) -> list[Overlap]:
-  """Compares train, dev and test with each other.
+  """Compares dev with train, test with train, and test with dev.
 
-  Returns:
-    The overlaps of dev with train, of test with train, and of test with dev, if
-    these splits exist and their documents have text. Pairs of splits that share
-    nothing are left out.
+  Pairs of splits that share nothing, do not exist or have no text are left out.
   """
   splits = [corpus.splits[name] for name in USUAL if name in corpus.splits]
   splits = [split for split in splits if split.text_digests is not None]
@@ -91,7 +83,6 @@ def find_overlaps(corpus: Corpus) -> list[Overlap]:
 
 
 def _compare(split: Split, other: Split) -> Overlap:
-  """Counts the documents of `split` that are in `other` too."""
   ours, theirs = split.text_digests, other.text_digests
   same = np.flatnonzero(np.isin(ours, theirs) & (ours != 0))
   text_examples = tuple(

@@ -21,45 +21,32 @@ class SplitQuality:
   """Measures the N documents of a split.
 
   Attributes:
-    name: name of the split.
-    labels: int [N], number of gold labels of each document.
     sizes: int32 [N], number of words of each document, in the zones that models
       read. If documents have no text, it is the number of features.
-    repeats: number of documents whose text an earlier document of the split
-      has too.
+    repeats: number of documents whose text an earlier document of the split has
+      too.
     repeat_examples: up to 3 pairs of ids: such a document, and the earlier one.
     conflicts: number of these documents with other labels than the earlier one.
-    empty_example: id of a document of size 0; None if there is none.
   """
 
   name: str
-  labels: np.ndarray
+  labels: np.ndarray  # int [N], gold labels of each document
   sizes: np.ndarray
   repeats: int
   repeat_examples: tuple[tuple[str, str], ...]
   conflicts: int
-  empty_example: str | None
+  empty_example: str | None  # id of a document of size 0, if any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quality:
-  """Measures a corpus.
-
-  Attributes:
-    splits: the splits, in the order of the corpus.
-    unit: what the sizes of documents count: 'word' or 'feature'.
-    train_counts: int [L], training documents of each label.
-    unseen: int, the labels of dev or test without a training document,
-      ascending.
-    twins: groups of labels with similar names; see find_twins.
-    overlaps: documents that are in two splits.
-  """
+  """Measures a corpus."""
 
   splits: tuple[SplitQuality, ...]
-  unit: str
-  train_counts: np.ndarray
-  unseen: np.ndarray
-  twins: tuple[tuple[int, ...], ...]
+  unit: str  # what sizes count: 'word' or 'feature'
+  train_counts: np.ndarray  # int [L], training documents of each label
+  unseen: np.ndarray  # labels of dev or test that train lacks, ascending
+  twins: tuple[tuple[int, ...], ...]  # labels with similar names (find_twins)
   overlaps: tuple[Overlap, ...]
 
 
@@ -109,10 +96,8 @@ def _sizes(split: Split) -> np.ndarray:
 def find_twins(space: LabelSpace) -> tuple[tuple[int, ...], ...]:
   """Finds labels whose names are equal, or differ only in case or white space.
 
-  A label without a name is compared by its id.
-
-  Returns:
-    Groups of label indices, each group ascending.
+  A label without a name is compared by its id. Each group of label indices is
+  ascending.
   """
   labels = space.labels
   keys = map(_compared, labels.ids, labels.names)
@@ -154,11 +139,7 @@ def twins_warning(space: LabelSpace) -> str:
 
 
 def check_train_split(corpus: Corpus) -> None:
-  """Checks that a corpus has a split to train on.
-
-  Raises:
-    DataError: there is no split train.
-  """
+  """Raises a DataError if a corpus has no split train."""
   if TRAIN not in corpus.splits:
     raise DataError(
       'the corpus has no split train; its splits are '
@@ -167,11 +148,7 @@ def check_train_split(corpus: Corpus) -> None:
 
 
 def check_train_labels(corpus: Corpus) -> None:
-  """Checks that at least one label has training documents.
-
-  Raises:
-    DataError: no label has training documents.
-  """
+  """Raises a DataError if no label has training documents."""
   if not corpus.label_space.train_counts.any():
     raise DataError(
       'no document of the split train has a label, so there is nothing to learn'

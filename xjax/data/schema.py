@@ -38,7 +38,7 @@ def propensity_weights(
 
   Args:
     train_counts: int [L], training documents per label, n_l.
-    n_train: int, training documents, N.
+    n_train: training documents, N.
     a: A of the formula; use 0.6 for data like Amazon-670K, 0.5 for Wikipedia.
     b: B of the formula; use 2.6 for data like Amazon-670K, 0.4 for Wikipedia.
 
@@ -64,18 +64,11 @@ _FLAGS = ('', HELD_OUT, 'new', 'outside')
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-  """Holds one document: its id, its text by zone, and its gold labels.
+  """Holds one document: its id, its text by zone, and its gold labels."""
 
-  Attributes:
-    id: str, unique within its split.
-    zones: zone name -> text, in reading order.
-    labels: gold label ids as given; some may be outside the label space. None
-      if the labels are unknown.
-  """
-
-  id: str
-  zones: Mapping[str, str]
-  labels: tuple[str, ...] | None = ()
+  id: str  # unique within its split
+  zones: Mapping[str, str]  # zone name -> text, in reading order
+  labels: tuple[str, ...] | None = ()  # gold ids as given; None: unknown
 
   def text(self, zones: Iterable[str] = ()) -> str:
     """Joins the texts of the named zones, or of all zones, with newlines."""
@@ -115,22 +108,15 @@ def label_row(label: Label) -> dict[str, Any]:
 class Labels(Sequence[Label]):
   """Holds the descriptors of L labels as arrays.
 
-  Each access makes a new Label.
-
-  Attributes:
-    ids: L label ids.
-    names: L lists. A list has one entry, the name of the label. If the name is
-      the same as the id, the list is empty.
-    alt: L lists of alternative names.
-    parents: L lists of parent ids; some parents may not be in `ids`.
-    descriptions: L texts; '' if a label has no description.
+  Each access makes a new Label. An entry of `names` has one name, or none if
+  the name is the same as the id. Some `parents` may not be in `ids`.
   """
 
   ids: Texts
   names: TextLists
-  alt: TextLists
-  parents: TextLists
-  descriptions: Texts
+  alt: TextLists  # alternative names
+  parents: TextLists  # parent ids
+  descriptions: Texts  # '' if a label has none
 
   @classmethod
   def of(cls, labels: Iterable[Label]) -> 'Labels':
@@ -154,7 +140,6 @@ class Labels(Sequence[Label]):
 
   @property
   def _columns(self) -> tuple[Texts | TextLists, ...]:
-    """Returns all attributes, in order."""
     return self.ids, self.names, self.alt, self.parents, self.descriptions
 
   def __len__(self) -> int:
@@ -191,7 +176,6 @@ def _label(
   parents: tuple[str, ...],
   description: str,
 ) -> Label:
-  """Makes a Label from one row of the arrays of Labels."""
   return Label(id_, names[0] if names else id_, alt, parents, description)
 
 
@@ -201,10 +185,7 @@ def slice_masks(
   frequent_from: int = FREQUENT_FROM,
   left_out: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-  """Returns the masks of label slices: frequent, few, zero and held_out.
-
-  By default, the slices depend on the number of training documents of a label
-  as in Chalkidis et al. 2019, Table 1:
+  """Returns the masks of label slices, bool [L], by name of the slice.
 
   - frequent: at least 50 documents
   - few: 1 to 49 documents
@@ -216,12 +197,8 @@ def slice_masks(
     train_counts: int32 [L], training documents per label.
     held_out: int32, indices of held-out labels. If there are none, the slice
       held_out is left out.
-    frequent_from: int, smallest training count of a frequent label.
-    left_out: int32, indices of labels that are in no slice; None if there are
-      none.
-
-  Returns:
-    Slice name -> bool [L].
+    frequent_from: smallest training count of a frequent label.
+    left_out: int32, indices of labels that are in no slice, if any.
   """
   masks = {
     'frequent': train_counts >= frequent_from,
@@ -242,21 +219,16 @@ class LabelSpace:
   """Holds labels in a fixed order: trained, held out, new, outside.
 
   A label's index in `labels` identifies the label everywhere. If two labels
-  have the same score, the label with the smaller index comes first.
+  have the same score, the label with the smaller index comes first. New labels
+  were added by name after training. Outside labels are gold labels that no
+  model scores.
 
   Attributes:
-    labels: L descriptors. First come the labels of the training label space,
-      then held-out labels, then new labels that were added by name after
-      training, then outside labels (gold labels that no model scores).
     train_counts: int32 [L], training documents per label; 0 for held-out, new
       and outside labels.
-    n_train: number of training documents.
-    n_trained: size of the training label space.
-    n_held_out: number of held-out labels.
-    n_new: number of new labels.
-    concepts: descriptors of the other concepts of the labels' taxonomy, which
-      are parents or children. No model predicts them. Some of them may be
-      outside labels too; all others have no index.
+    concepts: the other concepts of the labels' taxonomy, which are parents or
+      children. No model predicts them. Some of them may be outside labels too;
+      all others have no index.
     left_out_ids: ids of labels that are trained, but neither predicted nor
       judged, such as the clusters of labels that a transferred corpus has. Some
       of the ids may not be labels of this space.
@@ -264,8 +236,8 @@ class LabelSpace:
 
   labels: Labels
   train_counts: np.ndarray
-  n_train: int
-  n_trained: int
+  n_train: int  # number of training documents
+  n_trained: int  # size of the training label space
   n_held_out: int = 0
   n_new: int = 0
   concepts: Labels = ()
@@ -281,15 +253,11 @@ class LabelSpace:
 
   @property
   def n_outside(self) -> int:
-    """Returns the number of gold labels outside the label space."""
     return len(self) - self.n_inside
 
   @property
   def n_inside(self) -> int:
-    """Returns the number of labels inside the label space.
-
-    These labels come before the labels outside the label space.
-    """
+    """Returns the number of labels before those outside the label space."""
     return self.n_trained + self.n_held_out + self.n_new
 
   @property
@@ -306,10 +274,7 @@ class LabelSpace:
 
   @functools.cached_property
   def allowed(self) -> np.ndarray | None:
-    """Returns the labels that are predicted and judged, bool [L].
-
-    The result is None if no label is left out.
-    """
+    """Returns which labels are predicted and judged, bool [L]; None: all."""
     if not len(self.left_out):
       return None
     allowed_L = np.ones(len(self), bool)
@@ -318,15 +283,11 @@ class LabelSpace:
 
   @property
   def ids(self) -> Texts:
-    """Returns the label ids, in order."""
     return self.labels.ids
 
   @property
   def taxonomy_digest(self) -> str | None:
-    """Returns the hex digest of the ids and parents of labels and concepts.
-
-    The result is None if no label and no concept has a parent.
-    """
+    """Returns the digest of ids and parents; None if nothing has a parent."""
     parts = self.labels, self.concepts
     if not any(len(part.parents.bytes()) for part in parts):
       return None
@@ -339,15 +300,10 @@ class LabelSpace:
 
   @property
   def index(self) -> TextRows:
-    """Returns the mapping from label id to index."""
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns the mask of each label slice, by name of the slice.
-
-    Returns:
-      Name -> bool [L] (see slice_masks).
-    """
+    """Returns the mask of each label slice (see slice_masks)."""
     return slice_masks(self.train_counts, self.held_out, left_out=self.left_out)
 
   def save(self, path: str | os.PathLike) -> None:
@@ -370,22 +326,14 @@ class LabelSpace:
         file.write(json.dumps(label_row(label), ensure_ascii=False) + '\n')
 
   def save_left_out(self, path: str | os.PathLike) -> None:
-    """Writes the ids of the left-out labels, one per line."""
     with atomic_write(path) as file:
       file.writelines(f'{id_}\n' for id_ in self.left_out_ids)
 
   @classmethod
   def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
-    """Reads a file that `save` wrote.
+    """Reads a file that `save` wrote, without concepts and left-out labels.
 
-    The space has no concepts and no left-out labels.
-
-    Args:
-      path: the labels.jsonl.
-      n_train: int, number of training documents.
-
-    Raises:
-      DataError: the file is missing or damaged.
+    Raises a DataError if it is missing or damaged.
     """
     faults = Faults(on_error=None)
     saved = _SavedLabels(str(path), faults)
@@ -410,14 +358,7 @@ class LabelSpace:
 
 
 def load_concepts(path: str | os.PathLike) -> Labels:
-  """Reads a file that LabelSpace.save_concepts wrote.
-
-  Returns:
-    The concepts; none if there is no such file.
-
-  Raises:
-    DataError: the file is damaged.
-  """
+  """Reads a file that LabelSpace.save_concepts wrote; none if it is missing."""
   if not os.path.exists(path):
     return Labels.of(())
   faults = Faults(on_error=None)
@@ -435,21 +376,12 @@ def load_concepts(path: str | os.PathLike) -> Labels:
 
 
 class _SavedLabels:
-  """Collects line numbers and counts while a labels.jsonl is being read.
-
-  Attributes:
-    lines: the line number of each label.
-    counts: the training documents of each label.
-    sizes: for each of _FLAGS, the number of labels with this flag.
-  """
-
   def __init__(self, path: str, faults: Faults):
     self._path, self._faults = path, faults
     self.lines, self.counts = array('q'), array('i')
     self.sizes = [0] * len(_FLAGS)
 
   def read(self, file: BinaryIO) -> Iterator[Label]:
-    """Yields the labels and collects their faults."""
     for number, row in parse_rows(file, self._path, self._faults):
       fields = Fields(row)
       label = read_label(fields)
@@ -480,24 +412,21 @@ class Split:
   """Holds one split of a corpus: ids, gold labels, text by random access.
 
   Attributes:
-    name: train, dev, test or a name from the user.
-    ids: N document ids.
     gold: N rows of label indices, each row sorted. A training split has no
       held-out labels.
     documents: N documents by random access; each access reads a document again.
     digest: hex digest of the documents and of the zones that they keep.
-    features: vectors of the N documents; None if models read no vectors.
     text_digests: uint64 [N], a number for the text of each document, with all
       zones. Texts that differ only in white space have the same number; empty
       texts have 0. None if the documents have no text.
   """
 
-  name: str
+  name: str  # train, dev, test or a name from the user
   ids: Sequence[str]
   gold: Ragged
   documents: Sequence[Document]
   digest: str
-  features: FeatureRows | None = None
+  features: FeatureRows | None = None  # vectors; None if models read none
   text_digests: np.ndarray | None = None
 
   def __len__(self) -> int:
@@ -505,10 +434,7 @@ class Split:
 
   @property
   def source(self) -> str:
-    """Returns the file of the features, or the split's name if there is none.
-
-    Documents that have features instead of text know their file too.
-    """
+    """Returns the file of the features, or else the split's name."""
     has_vectors = self.features is not None
     documents = self.features if has_vectors else self.documents
     return getattr(documents, 'source', self.name)
@@ -516,22 +442,13 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-  """Holds the splits of a corpus, and the label space that they share.
-
-  Attributes:
-    label_space: the labels of all splits.
-    splits: name -> split; only the splits that exist.
-    fingerprint: hex digest of all content (text, gold, labels).
-    drawn: names of the splits whose documents were drawn by xjax.
-    left_out: says how many faulty records of the files are left out; '' if
-      there are none.
-  """
+  """Holds the splits of a corpus, and the label space that they share."""
 
   label_space: LabelSpace
-  splits: Mapping[str, Split]
-  fingerprint: str
-  drawn: tuple[str, ...] = ()
-  left_out: str = ''
+  splits: Mapping[str, Split]  # by name; only the splits that exist
+  fingerprint: str  # hex digest of all content (text, gold, labels)
+  drawn: tuple[str, ...] = ()  # names of the splits that xjax drew
+  left_out: str = ''  # says how many faulty records are left out
 
   @property
   def trained_gold(self) -> Ragged:
@@ -540,11 +457,7 @@ class Corpus:
     return gold.keep(np.asarray(gold.values) < self.label_space.n_trained)
 
   def split(self, name: str) -> Split:
-    """Returns the named split.
-
-    Raises:
-      DataError: the corpus has no such split; the message lists its splits.
-    """
+    """Returns the named split, or raises a DataError that lists the splits."""
     if name not in self.splits:
       raise DataError(
         f'this corpus has no split {name!r}; it has: {", ".join(self.splits)}'

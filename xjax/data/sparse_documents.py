@@ -16,18 +16,12 @@ class SparseDocuments(Sequence):
   """Holds documents that have sparse features instead of text.
 
   The id of a document is its row number in the file, from 0.
-
-  Attributes:
-    source: name of the file, for messages.
-    rows: float32 [N, D], columns ascending in each row.
-    labels: N rows of label ids, as integers; None if the labels are unknown.
-    numbers: int [N], row numbers in the file; None if these are all its rows.
   """
 
-  source: str
-  rows: sparse.csr_array
-  labels: Ragged | None = None
-  numbers: np.ndarray | None = None
+  source: str  # name of the file, for messages
+  rows: sparse.csr_array  # float32 [N, D], columns ascending in each row
+  labels: Ragged | None = None  # label ids, as integers; None if unknown
+  numbers: np.ndarray | None = None  # int [N], rows in the file; None: all
 
   def __len__(self) -> int:
     return self.rows.shape[0]
@@ -41,13 +35,11 @@ class SparseDocuments(Sequence):
 
   @property
   def ids(self) -> tuple[str, ...]:
-    """Returns the ids of the documents."""
     numbers = range(len(self)) if self.numbers is None else self.numbers
     return tuple(map(str, numbers))
 
   @property
   def n_features(self) -> int:
-    """Returns the number D of features."""
     return self.rows.shape[1]
 
   def select(self, rows: np.ndarray) -> 'SparseDocuments':
@@ -67,8 +59,7 @@ class SparseDocuments(Sequence):
   def with_width(self, n_features: int) -> 'SparseDocuments':
     """Returns the same documents, but with n_features columns.
 
-    Raises:
-      DataError: a document has a feature outside 0..n_features - 1.
+    Raises a DataError if a document has a feature outside 0..n_features - 1.
     """
     if self.n_features == n_features:
       return self

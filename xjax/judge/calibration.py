@@ -106,39 +106,27 @@ class Calibration:
   Attributes:
     method: how the calibration was fitted. If no fit was possible, the method
       is NONE, a is 1, b is 0, and margins do not become probabilities.
-    a: slope of the sigmoid, above 0.
     b: shift of the sigmoid. If there are knots, sigmoid(a z + b) is Platt's
       sigmoid, for searches that need a sigmoid.
-    score_kind: kind of the scores that the calibration was fitted to.
-    step: training step of the checkpoint that gave the scores.
-    digest: digest of the dev documents.
-    n_documents: number of dev documents.
-    n_decisions: number of list entries that the calibration was fitted to.
-    n_correct: number of these entries that are gold.
-    reason: why no fit was possible; None if the fit was possible.
-    ece_before: expected calibration error of the raw scores, in 15 bins, as a
-      fraction; None if raw scores are not probabilities.
-    ece_after: expected calibration error of the cross-fitted probabilities; see
-      cross_fitted.
-    log_loss_before: mean log loss of the raw scores in nats; None if raw scores
+    ece_before, log_loss_before: expected calibration error in 15 bins, as a
+      fraction, and mean log loss in nats, of the raw scores; None if raw scores
       are not probabilities.
-    log_loss_after: mean log loss of the cross-fitted probabilities.
-    knots: the knots of isotonic regression; () for other methods.
+    ece_after, log_loss_after: the same of the cross-fitted probabilities; see
+      cross_fitted.
     frequent: slope, above 0, and shift for labels with at least 50 training
-      documents.
-    others: slope, above 0, and shift for labels with fewer training documents.
+      documents; `others` is for labels with fewer.
   """
 
   method: Method
-  a: float
+  a: float  # slope of the sigmoid, above 0
   b: float
-  score_kind: ScoreKind
-  step: int
-  digest: str
-  n_documents: int
-  n_decisions: int
-  n_correct: int
-  reason: str | None
+  score_kind: ScoreKind  # of the scores that it was fitted to
+  step: int  # of the checkpoint that gave the scores
+  digest: str  # of the dev documents
+  n_documents: int  # of dev
+  n_decisions: int  # list entries that it was fitted to
+  n_correct: int  # entries that are gold
+  reason: str | None  # why no fit was possible
   ece_before: float | None
   ece_after: float | None
   log_loss_before: float | None
@@ -156,7 +144,6 @@ class Calibration:
     return _Function(common, Sigmoid(*self.frequent), Sigmoid(*self.others))
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes the fields to a JSON file, atomically."""
     values = {'schema': _SCHEMA, **dataclasses.asdict(self)}
     values['method'] = self.method.value
     values['score_kind'] = self.score_kind.value
@@ -164,11 +151,7 @@ class Calibration:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Calibration':
-    """Reads a calibration from a file that save() wrote.
-
-    Raises:
-      DataError: the file is missing or damaged, or has impossible values.
-    """
+    """Reads a file of save(); raises a DataError if it is damaged."""
     try:
       values = json.loads(pathlib.Path(path).read_text('utf-8'))
       if values.pop('schema', 1) not in (1, _SCHEMA):
@@ -191,16 +174,10 @@ class Calibration:
 def calibrate(
   predictions: Predictions, method: Method, step: int, digest: str
 ) -> Calibration:
-  """Fits a calibration to predictions of dev.
+  """Fits a calibration to predictions of dev, which need gold.
 
-  Args:
-    predictions: predictions of dev with gold.
-    method: how to fit the calibration.
-    step: training step of the checkpoint that made the predictions.
-    digest: digest of the dev documents.
-
-  Raises:
-    DataError: the predictions have no gold.
+  `step` is the training step of the checkpoint that made the predictions, and
+  `digest` is the digest of the dev documents.
   """
   kind = predictions.score_kind
   scores_N, correct_N = decisions(predictions)
@@ -241,19 +218,13 @@ def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
 
   The documents are divided into five folds. The probabilities of each fold are
   from a calibration that was fitted to the other folds. So these probabilities
-  show how good the calibration is on new documents.
-
-  Args:
-    predictions: predictions with gold.
-    method: how to fit the calibrations.
+  show how good the calibration is on new documents. The predictions need gold.
 
   Returns:
     float64 [N, K] for the lists of the slice `all`; 0 where the lists have PAD.
-    A fold has the probabilities of its raw scores if no calibration can be
-    fitted to the other folds. If these scores are margins, the result is None.
-
-  Raises:
-    DataError: the predictions have no gold.
+      A fold has the probabilities of its raw scores if no calibration can be
+      fitted to the other folds. If these scores are margins, the result is
+      None.
   """
   shown_NK = shown_probabilities(predictions)
   scores_N, correct_N = decisions(predictions)
@@ -283,20 +254,7 @@ def cross_fitted(predictions: Predictions, method: Method) -> np.ndarray | None:
 
 
 def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the score of each list entry, and whether the entry is gold.
-
-  The entries are those of the lists of the slice `all`.
-
-  Args:
-    predictions: predictions with gold.
-
-  Returns:
-    scores: float32 [entries].
-    correct: bool [entries], whether the entry is gold.
-
-  Raises:
-    DataError: the predictions have no gold.
-  """
+  """Returns the scores of entries of the lists `all`, and which are gold."""
   gold, lists = predictions.gold, predictions.lists[ALL]
   if gold is None:
     raise DataError('there are no gold labels to calibrate the scores with')
@@ -310,16 +268,10 @@ def shown_probabilities(
 ) -> np.ndarray | None:
   """Returns the probabilities that readers see of the list entries.
 
-  For the documents that the calibration was fitted to, cross_fitted tells more
+  They are float64 [N, K] for the lists of the slice `all`; 0 where the lists
+  have PAD. They are None if the scores are margins without a calibration. For
+  the documents that the calibration was fitted to, cross_fitted tells more
   about the calibration.
-
-  Args:
-    predictions: the predictions.
-    calibration: calibration of the scores; None uses the raw scores.
-
-  Returns:
-    float64 [N, K] for the lists of the slice `all`; 0 where the lists have PAD.
-    None if the scores are margins without a calibration.
   """
   kind, lists = predictions.score_kind, predictions.lists[ALL]
   raw = calibration is None or calibration.method is Method.NONE
@@ -335,20 +287,15 @@ def reliability_of(
   shown_NK: np.ndarray | None = None,
   bins: int | Sequence[float] = 15,
 ) -> Reliability | None:
-  """Computes the reliability diagram of the list entries.
+  """Computes the reliability diagram of the list entries; they need gold.
+
+  It is None if the lists are empty, or if the scores are margins and there are
+  no probabilities.
 
   Args:
-    predictions: predictions with gold.
-    shown_NK: float64 [N, K], probabilities of the entries in the lists of the
-      slice `all`; None uses the raw scores.
+    shown_NK: float64, probabilities of the entries in the lists of the slice
+      `all`; None uses the raw scores.
     bins: number of bins, or their edges; see calibration_error.reliability.
-
-  Returns:
-    The diagram. It is None if the lists are empty, or if the scores are margins
-    and there are no probabilities.
-
-  Raises:
-    DataError: the predictions have no gold.
   """
   _, correct_N = decisions(predictions)
   if shown_NK is None:
@@ -365,21 +312,11 @@ def readable_scores(
   calibration: Calibration | None = None,
   counts: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Converts scores to probabilities for readers, where possible.
+  """Converts scores to probabilities for readers, where possible, as float64.
 
-  Args:
-    scores: float, any shape.
-    kind: kind of the scores.
-    calibration: calibration of the scores. If it is None, the sigmoid turns
-      logits into probabilities, and margins stay margins.
-    counts: int, the number of training documents of each score's label, with
-      the shape of `scores`. Only a calibration needs it.
-
-  Returns:
-    float64, with the shape of `scores`.
-
-  Raises:
-    ValueError: there is a calibration, but no counts.
+  Without a calibration, the sigmoid turns logits into probabilities, and
+  margins stay margins. A calibration needs `counts`, in the shape of `scores`:
+  the number of training documents of each score's label.
   """
   scores = np.asarray(scores, np.float64)
   if calibration is not None and calibration.method is not Method.NONE:
@@ -395,18 +332,11 @@ def probabilities_at(
   calibration: Calibration | None,
   train_counts: np.ndarray,
 ) -> list[float]:
-  """Returns the probabilities that readers see of a score.
+  """Returns the probabilities that readers see of a score before calibration.
 
-  Args:
-    score: the score before calibration.
-    kind: kind of the score.
-    calibration: calibration of the scores; None if there is none.
-    train_counts: int [L], training documents of the labels.
-
-  Returns:
-    The probability for frequent labels and for other labels, in this order. A
-    group without labels is left out. If the score is a margin without a
-    calibration, the list is empty.
+  They are the probability for frequent labels and for other labels, in this
+  order. A group without labels is left out. If the score is a margin without a
+  calibration, the list is empty.
   """
   raw = calibration is None or calibration.method is Method.NONE
   if raw and kind is ScoreKind.MARGIN:
@@ -421,7 +351,6 @@ def probabilities_at(
 
 
 def _resolved(method: Method, correct_N: np.ndarray) -> Method:
-  """Returns the method that AUTO stands for."""
   if method is not Method.AUTO:
     return method
   return Method.ISOTONIC if correct_N.sum() >= _ENOUGH else Method.PLATT
@@ -439,11 +368,7 @@ def _fit(
   correct_N: np.ndarray,
   counts_N: np.ndarray,
 ) -> tuple[Sigmoid, _Function]:
-  """Returns a fitted sigmoid, and the function that computes probabilities.
-
-  Raises:
-    CannotFit: the decisions allow no fit.
-  """
+  """Fits a sigmoid and the function of probabilities, or raises CannotFit."""
   if method is Method.TEMPERATURE:
     fitted = fit_temperature(logits_N, correct_N)
     return fitted, _Function(fitted)
@@ -491,11 +416,7 @@ def _errors(
 
 
 def _check_fields(read: Calibration) -> None:
-  """Checks the fields of a calibration that was read from a file.
-
-  Raises:
-    ValueError: a field has an impossible value.
-  """
+  """Raises a ValueError if a field that was read has an impossible value."""
   numbers = [read.a, read.b, read.step]
   errors = [read.ece_before, read.ece_after]
   errors += [read.log_loss_before, read.log_loss_after]

@@ -41,72 +41,42 @@ SIGNIFICANT = 0.05  # a p-value below this number is significant
 class SystemDifference:
   """Holds the difference between a system and the baseline in one metric.
 
-  If `baseline` or `value` is None, then `difference`, `interval`, `p` and
-  `holm` are None.
-
-  Attributes:
-    slice: name of the slice.
-    metric: name of the metric.
-    system: name of the system.
-    baseline: the baseline's value of the metric, or None.
-    value: the system's value of the metric, or None.
-    difference: value - baseline.
-    interval: confidence interval of the difference, by the paired bootstrap.
-    p: two-sided p-value of approximate randomization.
-    holm: p after Holm's correction for the number of systems.
-    note: why `baseline` or `value` is None; '' if both values exist.
+  If `baseline` or `value` is None, all fields below but `note` are None.
   """
 
   slice: str
   metric: str
   system: str
-  baseline: float | None
-  value: float | None
-  difference: float | None = None
-  interval: Interval | None = None
-  p: float | None = None
-  holm: float | None = None
-  note: str = ''
+  baseline: float | None  # the baseline's value of the metric
+  value: float | None  # the system's value of the metric
+  difference: float | None = None  # value - baseline
+  interval: Interval | None = None  # of the difference, by paired bootstrap
+  p: float | None = None  # two-sided, of approximate randomization
+  holm: float | None = None  # p, corrected for the number of systems
+  note: str = ''  # why a value is None; '' if both exist
 
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-  """Holds a system's gain in the macro-F1 of a frequency bin of labels.
+  """Holds a system's gain in the macro-F1 of a frequency bin of labels."""
 
-  Attributes:
-    metric: name of the metric, which contains the name of the bin.
-    system: name of the system.
-    n_labels: number of labels in the bin.
-    baseline: the baseline's macro-F1.
-    value: the system's macro-F1.
-    relative: (value - baseline) / baseline; None if `baseline` is 0.
-    interval: confidence interval of `relative`, by the paired bootstrap.
-    t_p: p-value of the macro t-test; None for bins of 10 labels or fewer.
-    holm: t_p after Holm's correction for the number of systems.
-  """
-
-  metric: str
+  metric: str  # contains the name of the bin
   system: str
-  n_labels: int
-  baseline: float
-  value: float
-  relative: float | None
-  interval: Interval | None
-  t_p: float | None = None
-  holm: float | None = None
+  n_labels: int  # in the bin
+  baseline: float  # macro-F1
+  value: float  # macro-F1
+  relative: float | None  # (value - baseline) / baseline; None for 0
+  interval: Interval | None  # of `relative`, by paired bootstrap
+  t_p: float | None = None  # macro t-test; None for 10 labels or fewer
+  holm: float | None = None  # t_p, corrected for the number of systems
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Holds the result of comparing systems with the baseline.
+  """Holds the result of comparing systems with the baseline."""
 
-  Attributes:
-    differences: one difference per slice, metric and system.
-    gains: one gain per frequency bin and system.
-  """
-
-  differences: Sequence[SystemDifference]
-  gains: Sequence[Gain]
+  differences: Sequence[SystemDifference]  # by slice, metric, system
+  gains: Sequence[Gain]  # by frequency bin and system
 
 
 def compare(
@@ -114,15 +84,9 @@ def compare(
 ) -> Comparison:
   """Compares each system with the first system, under the protocol of xjax.
 
-  Args:
-    systems: name -> predictions; the first system is the baseline. All systems
-      have the same documents, labels, gold and training counts, in the same
-      order.
-    criteria: criteria from plan.request(), by which all systems are judged.
-    plan: settings of the comparison.
-
-  Raises:
-    ConfigError: a metric of the plan does not exist.
+  All systems have the same documents, labels, gold and training counts, in the
+  same order. The criteria are from plan.request(). A metric of the plan that
+  does not exist raises a ConfigError.
   """
   baseline = next(iter(systems.values()))
   masks = judged_slices(baseline, criteria, XJAX.frequent_from)
@@ -149,7 +113,6 @@ def _evidence(
   mask: np.ndarray,
   criteria: Criteria,
 ) -> dict[str, Evidence]:
-  """Returns the evidence of each system in one slice."""
   return {
     who: Evidence.of(
       Slice.of(predictions, name, mask),
@@ -172,19 +135,12 @@ def best_systems(
   """Finds the systems that are significantly better than all others.
 
   The system with the highest value is tested against every other system, by
-  approximate randomization with Holm's correction. The protocol is that of
-  xjax.
-
-  Args:
-    systems: name -> predictions, as in compare.
-    criteria: criteria by which all systems are judged.
-    metrics: names of metrics; metrics that do not exist are left out.
-    iterations: number of iterations of each test.
-    seed: seed of the tests.
+  approximate randomization with Holm's correction, under the protocol of xjax.
+  Metrics that do not exist are left out.
 
   Returns:
     Slice -> metric -> name of a system. A metric without such a system, or
-    without a value for every system, is left out.
+      without a value for every system, is left out.
   """
   first = next(iter(systems.values()))
   masks = judged_slices(first, criteria, XJAX.frequent_from)
@@ -236,25 +192,14 @@ def _best_in_slice(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-  """Compares the systems in one slice.
-
-  Attributes:
-    name: name of the slice.
-    evidence: system -> evidence; the baseline comes first.
-    table: metric -> measure, for the requested metrics and for the macro-F1 of
-      each bin.
-    values: system -> metric -> value or None.
-    reasons: system -> metric -> why the value is None.
-    sums: system -> sums of the bootstrap replicates.
-    plan: settings of the comparison.
-  """
+  """Compares the systems in one slice."""
 
   name: str
-  evidence: Mapping[str, Evidence]
-  table: Mapping[str, Measure]
-  values: Mapping[str, Mapping[str, Any]]
-  reasons: Mapping[str, Mapping[str, str]]
-  sums: Mapping[str, ReplicateSums]
+  evidence: Mapping[str, Evidence]  # by system; the baseline is first
+  table: Mapping[str, Measure]  # the metrics, and the macro-F1 of each bin
+  values: Mapping[str, Mapping[str, Any]]  # by system and metric
+  reasons: Mapping[str, Mapping[str, str]]  # why a value is None
+  sums: Mapping[str, ReplicateSums]  # by system, of bootstrap replicates
   plan: ComparisonPlan
 
   @classmethod
@@ -305,11 +250,7 @@ class _Part:
         yield from _correct_p_values(rows, 'p')
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
-    """Returns the randomized sums of a system and of the baseline.
-
-    In each iteration, the results of random documents are exchanged between
-    the system and the baseline.
-    """
+    """Returns the sums of a system and the baseline, with results exchanged."""
     measures = [
       measure
       for metric, measure in self.table.items()
@@ -321,7 +262,6 @@ class _Part:
     )
 
   def _has_values(self, metric: str, who: str) -> bool:
-    """Returns whether the system and the baseline have a value of a metric."""
     pair = self.values[self.baseline], self.values[who]
     return all(values[metric] is not None for values in pair)
 
@@ -355,8 +295,8 @@ class _Part:
   def _largest_difference(self, metric: str, who: str) -> float:
     """Returns the largest possible difference between two systems.
 
-    If the metric is a share, the result is 1, or more than 1 if a replicate is
-    above 1 or below 0. For other metrics, the result is inf.
+    For a share, it is 1, or more if a replicate is above 1 or below 0; else
+    inf.
     """
     if not self.table[metric].metric.is_share:
       return np.inf
@@ -418,12 +358,6 @@ def clip_interval(
 
   Rounding may put `value` just outside the interval, for example if all
   replicates are equal.
-
-  Args:
-    interval: interval of the value.
-    value: the value on all documents.
-    least: the smallest possible value.
-    most: the largest possible value.
   """
   low, high = max(interval.low, least), min(interval.high, most)
   return dataclasses.replace(
@@ -434,11 +368,7 @@ def clip_interval(
 def _correct_p_values(
   rows: Sequence[SystemDifference] | Sequence[Gain], field: str
 ) -> list[Any]:
-  """Returns copies of rows, with the corrected p-values in `holm`.
-
-  The given field has the p-value of a row. The p-values of all rows are
-  corrected together, by Holm's method.
-  """
+  """Returns copies of rows, where `holm` corrects all p-values of a field."""
   values = [getattr(row, field) for row in rows]
   corrected = iter(holm([p for p in values if p is not None]))
   return [

@@ -23,30 +23,17 @@ BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonPlan:
-  """Holds the settings of a comparison of systems.
+  """Holds the settings of a comparison of systems."""
 
-  Attributes:
-    metrics: names of metrics, such as `P@5` or `macro-F1@5[1-9]`.
-    by_frequency: whether systems are also compared in the slices BY_FREQUENCY.
-    slices: further slices, in the format of slice_names.named_slices.
-    labels: file of label descriptors, as in JudgeRequest.
-    iterations: number of iterations of approximate randomization.
-    replicates: number of replicates of the bootstrap.
-    seed: seed of the randomization and of the bootstrap.
-    level: confidence level of the intervals.
-    propensity: A and B of the propensity formula (Jain et al. 2016); if empty,
-      the defaults are used.
-  """
-
-  metrics: Sequence[str] = METRICS
-  by_frequency: bool = False
-  slices: Sequence[str] = ()
-  labels: str = ''
-  iterations: int = 10_000
-  replicates: int = 1000
-  seed: int = 0
-  level: float = 0.95
-  propensity: Sequence[float] = ()
+  metrics: Sequence[str] = METRICS  # such as `P@5` or `macro-F1@5[1-9]`
+  by_frequency: bool = False  # whether also in the slices BY_FREQUENCY
+  slices: Sequence[str] = ()  # further slices, as for named_slices
+  labels: str = ''  # file of label descriptors, as in JudgeRequest
+  iterations: int = 10_000  # of approximate randomization
+  replicates: int = 1000  # of the bootstrap
+  seed: int = 0  # of the randomization and of the bootstrap
+  level: float = 0.95  # of the confidence intervals
+  propensity: Sequence[float] = ()  # A, B (Jain et al. 2016); () for defaults
 
   @property
   def ks(self) -> tuple[int, ...]:
@@ -65,16 +52,10 @@ class ComparisonPlan:
     )
 
   def has(self, slice_name: str) -> bool:
-    """Returns whether systems are compared in a slice."""
     return self.by_frequency or slice_name not in BY_FREQUENCY
 
   def request(self) -> JudgeRequest:
-    """Returns the request for judging every system.
-
-    Raises:
-      ConfigError: a metric or a slice is unknown, or a parameter of the
-        propensity formula is not allowed.
-    """
+    """Returns the request for judging every system."""
     if not self.metrics:
       raise ConfigError('--metrics: name at least one metric, such as P@5')
     known_kinds = XJAX.simple_kinds
@@ -96,15 +77,7 @@ class ComparisonPlan:
   def bin_metrics(
     self, bins: Mapping[str, np.ndarray]
   ) -> dict[str, np.ndarray]:
-    """Returns the macro-F1 metrics of bins at the largest cut-off.
-
-    Args:
-      bins: name of a frequency bin -> bool [L], the labels of the bin.
-
-    Returns:
-      Name of a bin's metric -> bool [L], the labels of the bin. The result is
-      empty if no metric of the plan has a cut-off.
-    """
+    """Returns the macro-F1 metrics of bins at the largest cut-off."""
     if not self.ks:
       return {}
     return {

@@ -26,38 +26,27 @@ class Criteria:
   """Holds the criteria for judging predictions. The defaults suit most corpora.
 
   Attributes:
-    ks: cut-offs k.
     kinds: kinds of metrics to print. The kind `P@k` stands for P at every
       cut-off. If empty, all metrics are printed.
     protocols: the conventions to follow. The notes in the result of `judge` are
       about the first protocol.
-    propensity: A and B of the formula for propensities, which give the weights
-      of labels.
-    weights_L: float64 [L], inverse propensities to use instead of the formula;
-      None to use the formula.
+    weights_L: float64, inverse propensities instead of the formula.
     slices: name -> bool [L], slices in addition to those of the predictions.
-    vectors_LD: sparse label vectors of norm 1, for the metric ILD. If None, ILD
-      is left out.
-    ranks_LK: float64 [L, K], weight of each label at each place of a list, for
-      the metric weighted@k. If None, weighted@k is left out.
-    form: the parameters of label metrics.
-    replicates: number of bootstrap replicates; 0 gives no intervals.
-    seed: seed of the bootstrap's draws.
-    hierarchy: the hierarchy whose first nodes are the judged labels; None to
-      use the hierarchy of the predictions.
+    hierarchy: its first nodes are the judged labels; None to use the hierarchy
+      of the predictions.
   """
 
   ks: Sequence[int] = (1, 3, 5, 10)
   kinds: Sequence[str] = ()
   protocols: Sequence[Protocol] = (XJAX,)
-  propensity: tuple[float, float] = PROPENSITY
+  propensity: tuple[float, float] = PROPENSITY  # A and B of the formula
   weights_L: np.ndarray | None = None
   slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-  vectors_LD: scipy.sparse.csr_array | None = None
-  ranks_LK: np.ndarray | None = None
-  form: LabelForm = LabelForm()
-  replicates: int = 0
-  seed: int = 0
+  vectors_LD: scipy.sparse.csr_array | None = None  # of norm 1, for ILD
+  ranks_LK: np.ndarray | None = None  # for weighted@k
+  form: LabelForm = LabelForm()  # the parameters of label metrics
+  replicates: int = 0  # of the bootstrap; 0 gives no intervals
+  seed: int = 0  # of the bootstrap's draws
   hierarchy: Hierarchy | None = None
 
   def table(
@@ -67,16 +56,10 @@ class Criteria:
     bins: Iterable[str],
     levels: Sequence[int] = (),
   ) -> dict[str, Measure]:
-    """Returns the requested metrics of a protocol.
+    """Returns the requested metrics of a protocol, by name, such as `P@5`.
 
-    Args:
-      protocol: the conventions to follow.
-      thresholds: suffixes of the metrics at thresholds: '' or '-tuned'.
-      bins: names of the frequency bins of labels.
-      levels: levels of the hierarchy that have labels.
-
-    Returns:
-      Name of a metric, such as `P@5` -> measure.
+    `thresholds` are suffixes of metrics: '' or '-tuned'. `bins` are names of
+    frequency bins, and `levels` are levels of the hierarchy that have labels.
     """
     points = MetricPoints(
       tuple(self.ks), tuple(thresholds), tuple(bins), tuple(levels)
@@ -101,9 +84,6 @@ def main_metrics(names: Iterable[str]) -> list[str]:
   metrics that users have defined. If 1 or 5 is not a cut-off, the smallest or
   the largest cut-off takes its place. If no metric has a cut-off, F1 and
   R-Precision are returned.
-
-  Args:
-    names: names of the metrics that exist.
   """
   names = list(dict.fromkeys(names))
   ks = {int(name[2:]) for name in names if re.fullmatch(r'P@\d+', name)}

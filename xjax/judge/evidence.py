@@ -49,21 +49,14 @@ class Evidence:
   """Holds everything that the metrics of one slice depend on.
 
   Attributes:
-    part: the slice.
     xp: numpy if the slice is small, else jax.numpy. With jax.numpy, sums over
       documents are computed by compiled programs.
-    seen: the labels of the slice that are counted.
-    weights: weights of the counted labels; on the device, unless xp is numpy.
-    form: says which sums are computed.
-    metrics: the label metrics.
+    weights: of the counted labels; on the device, unless xp is numpy.
     cuts: suffix of an F1 metric -> threshold of the metric, or None.
     bins: name of a frequency bin -> bool [L], the labels of the bin. Only the
       slice of all labels has bins.
-    outside: name of a metric -> float64 [N, J], the metric's values for each
-      document and cut-off. Only metrics that the host computes from the lists
-      are in this dict.
-    absent: why there are no propensities; '' if there are propensities.
-    hierarchy: the hierarchy of the labels; None if no label has a parent.
+    outside: name of a metric that the host computes from the lists -> float64
+      [N, J], the values for each document and cut-off.
     by_path: the metrics that need the hierarchy. They are left out if there is
       no hierarchy, unless the user names them.
     levels: levels of the hierarchy that have labels. Only the slice of all
@@ -72,15 +65,15 @@ class Evidence:
 
   part: Slice
   xp: types.ModuleType
-  seen: SeenLabels
+  seen: SeenLabels  # the labels of the slice that are counted
   weights: Weights
   form: Form
   metrics: tuple[LabelMetric, ...]
   cuts: Mapping[str, float | None]
   bins: Mapping[str, np.ndarray]
   outside: Mapping[str, np.ndarray]
-  absent: str
-  hierarchy: Hierarchy | None
+  absent: str  # why there are no propensities; '' if there are
+  hierarchy: Hierarchy | None  # None if no label has a parent
   by_path: tuple[HierarchicalMetric, ...]
   levels: tuple[int, ...]
 
@@ -95,12 +88,8 @@ class Evidence:
   ) -> 'Evidence':
     """Prepares the evidence for the requested metrics.
 
-    Args:
-      part: the slice.
-      criteria: the criteria for judging.
-      protocols: protocols under which the slice has exactly these labels.
-      cuts: suffix of an F1 metric -> threshold of the metric, or None.
-      n_train: number of training documents; 0 if it is not known.
+    Under all protocols, the slice must have exactly these labels. n_train is 0
+    if it is not known.
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
@@ -159,12 +148,7 @@ class Evidence:
 
   @property
   def sets(self) -> tuple[str, ...]:
-    """Returns the suffix of each set of decisions.
-
-    There is a set for each cut-off and for each threshold. A set consists of
-    the labels that are assigned to the documents. The suffixes of cut-offs,
-    such as `@5`, come before the suffixes of thresholds.
-    """
+    """Returns the suffix of each set of decisions; thresholds come last."""
     if not self.form.n_labels:
       return ()
     return *(f'@{k}' for k in self.form.ks), *self.thresholds
@@ -184,7 +168,6 @@ class Evidence:
     return state
 
   def _blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields the rows and the documents of each block."""
     for rows, documents in self.part.blocks():
       fill = len(documents.mask_B) - len(rows)
       outside = {
@@ -201,12 +184,10 @@ class Evidence:
     return self.documents()[0]
 
   def documents(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the terms of each document, and which terms are known.
+    """Returns what documents add to each sum of form.terms, float64 [M, N].
 
-    Returns:
-      values: float64 [M, N], what each document adds to each of the M sums
-        whose names are in form.terms.
-      known: bool [M, N], False where the document's list is too short.
+    The second array, bool [M, N], is False where the document's list is too
+    short.
     """
     shape = len(self.form.terms), len(self.part)
     values, known = np.zeros(shape), np.zeros(shape, bool)
@@ -253,11 +234,7 @@ class Evidence:
 
   @functools.cached_property
   def path_terms(self) -> dict[str, np.ndarray]:
-    """Returns what each document adds to the sums of hierarchical metrics.
-
-    Returns:
-      Name of a sum -> float64 [N]; {} without a hierarchy.
-    """
+    """Returns what each document adds to hierarchical sums, by name."""
     part, hierarchy = self.part, self.hierarchy
     if hierarchy is None or not self.by_path:
       return {}
@@ -291,12 +268,7 @@ class Evidence:
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
-    """Returns why sums are unknown, by name of the sum.
-
-    Returns:
-      Name -> (number of documents, reason). The number counts the documents
-      whose saved lists are too short for the sum.
-    """
+    """Returns (number of documents with too short lists, reason) by sum."""
     part = self.part
     n_docs, n_all, depth = part.n_with_gold, len(part), part.depth
     too_short = f'need a list deeper than the {depth} labels saved'
@@ -329,9 +301,9 @@ class Evidence:
   def is_requested(self, measure: Measure) -> bool:
     """Returns whether a metric was requested.
 
-    Some metrics need a file from the user. The user requests such a metric by
-    supplying the file. Metrics that need a hierarchy are requested if there is
-    one, or if the user names them.
+    Some metrics need a file from the user, who requests them by supplying the
+    file. Metrics that need a hierarchy are requested if there is one, or by
+    name.
     """
     if all(name in self.sums for name in measure.sums):
       return True
@@ -371,10 +343,7 @@ def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
 def _weights(
   part: Slice, criteria: Criteria, n_train: int
 ) -> tuple[Weights, str]:
-  """Returns the weights of labels, and why there are no propensities.
-
-  If there are propensities, the second result is ''.
-  """
+  """Returns the weights of labels, and why there are no propensities, or ''."""
   weights_L, absent = criteria.weights_L, ''
   if weights_L is None and n_train < _LEAST_TRAIN:
     absent = (
@@ -390,10 +359,7 @@ def _weights(
 
 
 def _bins(part: Slice) -> dict[str, np.ndarray]:
-  """Returns the frequency bins that have labels.
-
-  Only the slice of all labels has bins; the result is {} for other slices.
-  """
+  """Returns the frequency bins that have labels; {} for other slices."""
   if not part.is_all:
     return {}
   bins = in_bins(part.train_counts).items()
@@ -412,13 +378,7 @@ def _levels(part: Slice, hierarchy: Hierarchy | None) -> tuple[int, ...]:
 def _metrics(
   criteria: Criteria, protocols: Sequence[Protocol], points: tuple
 ) -> tuple[Metric, ...]:
-  """Returns the metrics that the protocols print, each once.
-
-  Args:
-    criteria: the criteria for judging.
-    protocols: the protocols.
-    points: the other arguments of Criteria.table.
-  """
+  """Returns each metric once; `points`: arguments of Criteria.table."""
   tables = (criteria.table(protocol, *points) for protocol in protocols)
   measures = (measure for table in tables for measure in table.values())
   return tuple(dict.fromkeys(measure.metric for measure in measures))
@@ -427,7 +387,6 @@ def _metrics(
 def _by_path(
   metrics: Iterable[Metric], hierarchy: Hierarchy | None, criteria: Criteria
 ) -> tuple[HierarchicalMetric, ...]:
-  """Returns the hierarchical metrics; see Evidence.by_path."""
   named = set(criteria.kinds)
   return tuple(
     metric
@@ -452,11 +411,7 @@ def _check_adds_zero(metric: LabelMetric) -> None:
   """Checks that a label adds 0 to a metric's sums if all its counts are 0.
 
   If there are very many labels, labels that are neither predicted nor gold are
-  left out of the sums. So such a label must add 0.
-
-  Raises:
-    ConfigError: a label whose counts are 0 does not add 0. The message names
-      the metric.
+  left out of the sums. A metric for which this is wrong is a ConfigError.
   """
   with exact():
     zero_L, n_docs = np.zeros(1), np.ones(())

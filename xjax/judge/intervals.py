@@ -44,18 +44,10 @@ def bootstrap(
 ) -> dict[str, Interval]:
   """Computes bootstrap intervals of metrics, by drawing documents.
 
-  Args:
-    evidence: evidence of a slice.
-    table: metric -> measure.
-    seed: seed of the draws. The draws depend only on the seed and on the number
-      of documents.
-    replicates: number of replicates. For each replicate, N documents are drawn
-      with replacement.
-    level: confidence level of the intervals.
-
-  Returns:
-    Metric -> interval, for metrics that have a value. If too many replicates of
-    a metric have no value, the metric is left out; see significance.interval.
+  The draws depend only on the seed and on the number N of documents. For each
+  replicate, N documents are drawn with replacement. Metrics without a value are
+  left out, and so are metrics for which too many replicates have no value; see
+  significance.interval.
   """
   names = sum_names(m for m in table.values() if has_value(evidence, m))
   (sums,) = bootstrap_sums([evidence], names, seed, replicates)
@@ -68,16 +60,10 @@ def intervals(
   sums: Mapping[str, np.ndarray],
   level: float = 0.95,
 ) -> dict[str, Interval]:
-  """Computes intervals of metrics from the sums of bootstrap replicates.
+  """Computes intervals of metrics from a result of bootstrap_sums.
 
-  Args:
-    evidence: evidence of a slice.
-    table: metric -> measure; tables of several protocols may share the sums.
-    sums: name -> float64, a result of bootstrap_sums.
-    level: confidence level of the intervals.
-
-  Returns:
-    Metric -> interval, as in the result of bootstrap.
+  Tables of several protocols may share the sums. Metrics without an interval
+  are left out, as by bootstrap.
   """
   by_metric = {}
   for name, measure in table.items():
@@ -129,16 +115,12 @@ def bootstrap_sums(
 ) -> list[ReplicateSums]:
   """Computes the bootstrap sums of systems, with the same draws for all.
 
-  Args:
-    systems: evidence of each system, on the same documents.
-    names: names of the sums.
-    seed: seed of the draws.
-    replicates: number of bootstrap replicates.
+  All systems have the same documents.
 
   Returns:
     For each system, name -> float64 [replicates + groups]. The sums of the
-    replicates come first. The sums for the jackknife follow. Each sum for the
-    jackknife leaves out one group of documents.
+      replicates come first. The sums for the jackknife follow, each of which
+      leaves out one group of documents.
   """
   if not names:
     return [{} for _ in systems]
@@ -164,16 +146,9 @@ def replicate_interval(
 ) -> Interval | None:
   """Computes the interval of a number from its value in each replicate.
 
-  Args:
-    values_R: float64 [replicates + groups], values computed from the sums of
-      bootstrap_sums.
-    value: the value on all documents.
-    level: confidence level of the interval.
-    n_docs: N, number of documents.
-    measure: the metric. The jackknife is used only for label metrics.
-
-  Returns:
-    The interval, or None; see significance.interval.
+  `values_R` are computed from the sums of bootstrap_sums: [replicates +
+  groups]. The jackknife is used only for label metrics. The result is None if
+  that of significance.interval is None.
   """
   n_drawn = len(values_R) - n_groups(n_docs)
   by_label = isinstance(measure.metric, LabelMetric)
@@ -190,17 +165,9 @@ def randomized_sums(
 ) -> tuple[ReplicateSums, ReplicateSums]:
   """Computes the sums of two systems whose outputs are exchanged at random.
 
-  Args:
-    ours: evidence of the first system.
-    theirs: evidence of the second system, on the same documents, labels and
-      gold.
-    names: names of the sums.
-    seed: seed of the exchanges.
-    iterations: R, number of iterations. In each iteration, the outputs for
-      about half of the documents are exchanged.
-
-  Returns:
-    For each of the two systems, name -> float64 [R].
+  Both have the same documents, labels and gold. In each of R iterations, the
+  outputs for about half of the documents are exchanged. The results are name ->
+  float64 [R].
   """
   if not names:
     return {}, {}
@@ -215,12 +182,7 @@ def randomized_sums(
 
 
 def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
-  """Returns what a system predicted for each document.
-
-  Args:
-    evidence: evidence of a slice.
-    names: names of the sums that will be computed from the outcomes.
-  """
+  """Returns what a system predicted, for the sums of these names."""
   form = evidence.form
   # Only the terms of requested sums are computed, because each further term
   # takes time.
@@ -260,12 +222,7 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
 
 
 def label_f1(evidence: Evidence, end: str) -> np.ndarray:
-  """Computes the F1 of each label, float64 [L].
-
-  Args:
-    evidence: evidence of a slice.
-    end: suffix of a set of decisions, such as `@5`.
-  """
+  """Computes the F1 of each label, float64 [L], at a suffix such as `@5`."""
   decisions, n_labels = _decisions(evidence)[end], len(evidence.part.mask)
   counts = (
     np.bincount(labels, minlength=n_labels).astype(np.float64)
@@ -279,11 +236,7 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
 
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:
-  """Returns the decisions at each cut-off and threshold.
-
-  Returns:
-    Suffix of the cut-off or threshold, such as `@5` -> decisions.
-  """
+  """Returns the decisions at each cut-off and threshold, by suffix."""
   part = evidence.part
   lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD

@@ -66,16 +66,16 @@ def judge(
     if there are such labels, and shown_NK or scores that are not margins.
 
   Args:
-    predictions: predictions with gold.
-    criteria: the criteria for judging; None uses the defaults.
+    predictions: predictions with gold, else a DataError is raised.
+    criteria: None uses the defaults.
     threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
       for example from tune_threshold; None leaves these metrics out.
-    shown_NK: float64 [N, K], the probabilities that readers see of the entries
-      in the lists of the slice `all`, for the ECE; None uses the raw scores.
+    shown_NK: float64, the probabilities that readers see of the entries in the
+      lists of the slice `all`, for the ECE; None uses the raw scores.
 
   Returns:
     `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
-    are too short for the metric, or if there is nothing to judge.
+      are too short for the metric, or if there is nothing to judge.
 
     These entries are added if they are not empty:
 
@@ -89,10 +89,7 @@ def judge(
       protocol.
     - `{'recalls': {slice: {step: share}}}`: Predictions.recalls.
     - `{'intervals': {protocol: {slice: {metric: [low, high]}}}}`: confidence
-      intervals. They are computed only if criteria.replicates is not 0.
-
-  Raises:
-    DataError: the predictions have no gold.
+      intervals, if criteria.replicates is not 0.
   """
   need_gold(predictions)
   criteria = criteria or Criteria()
@@ -135,10 +132,7 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
-  """Yields a slice's name, a group of protocols, and the group's evidence.
-
-  Under the protocols of a group, the slice has the same labels.
-  """
+  """Yields a slice, protocols for which it has these labels, and evidence."""
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
     for protocol in criteria.protocols
@@ -178,19 +172,7 @@ def _add_for_all(
 def judged_slices(
   predictions: Predictions, criteria: Criteria, frequent_from: int
 ) -> dict[str, np.ndarray]:
-  """Returns the labels of each slice to judge, by name of the slice.
-
-  Args:
-    predictions: predictions with training counts and held-out labels.
-    criteria: criteria; their slices are added to those of the predictions.
-    frequent_from: the fewest training documents of a frequent label.
-
-  Returns:
-    Name -> bool [L]. The slice `all` comes first.
-
-  Raises:
-    ValueError: a slice of the criteria has the name of another slice.
-  """
+  """Returns the labels of each slice to judge, by name; `all` comes first."""
   masks = predictions.masks
   if frequent_from != XJAX.frequent_from and len(masks) > 1:
     masks = judged_masks(
@@ -213,13 +195,9 @@ def judged_slices(
 def slices_without_lists(
   predictions: Predictions, criteria: Criteria
 ) -> list[np.ndarray]:
-  """Returns the slices to judge for which a scorer has made no lists.
+  """Returns the labels of the slices to judge for which a scorer has no lists.
 
-  Args:
-    predictions, criteria: as in judged_slices.
-
-  Returns:
-    bool [L] of each slice, under all protocols.
+  They are bool [L] of each slice, under all protocols.
   """
   missing = {}
   for protocol in criteria.protocols:
@@ -235,13 +213,7 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Returns the confidence interval of each metric under each protocol.
-
-  All protocols and metrics use the same bootstrap draws.
-
-  Returns:
-    Protocol -> metric -> [low, high].
-  """
+  """Returns the confidence intervals of all protocols, from the same draws."""
   together = {
     (who, metric): measure
     for who, table in tables.items()
@@ -259,15 +231,9 @@ def thresholds(
 ) -> dict[str, float | None]:
   """Returns the thresholds of F1 metrics, by the suffix of a metric's name.
 
-  Args:
-    predictions: the predictions to judge.
-    tuned: a tuned threshold, or None.
-
-  Returns:
-    '' -> the scorer's own threshold. If the scorer has no threshold, this is
-      the score at probability 0.5, or None for margins.
-    '-tuned' -> the tuned threshold. This entry exists only if `tuned` is not
-      None.
+  '' has the scorer's own threshold. If the scorer has no threshold, this is the
+  score at probability 0.5, or None for margins. '-tuned' has the tuned
+  threshold, if there is one.
   """
   usual = predictions.assigned_above
   if usual is None:
@@ -291,17 +257,10 @@ def judge_slice(
   table: Mapping[str, Measure],
   protocol: Protocol = XJAX,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-  """Computes all metrics of a slice under one protocol.
+  """Computes all metrics of a slice, and the reasons why some have no value.
 
-  Args:
-    evidence: evidence of the slice.
-    table: metric -> measure.
-    protocol: the protocol that the table belongs to.
-
-  Returns:
-    values: metric -> value or None.
-    reasons: metric -> why the value is None. If lists that were cut from other
-      lists are too short, the key LISTS says how many lists are too short.
+  If lists that were cut from other lists are too short, the reason LISTS says
+  how many.
   """
   part = evidence.part
   n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
@@ -333,18 +292,10 @@ def judge_slice(
 
 
 def tune_threshold(predictions: Predictions) -> float:
-  """Returns the threshold with the best micro-F1 over all labels.
+  """Returns the threshold with the best micro-F1, in the unit of the scores.
 
-  Only thresholds at which micro-F1 is known from the saved lists are tried.
-
-  Args:
-    predictions: predictions with gold.
-
-  Returns:
-    The threshold, in the unit of the scores.
-
-  Raises:
-    DataError: the predictions have no gold.
+  Only thresholds at which micro-F1 is known from the saved lists are tried. The
+  predictions need gold.
   """
   need_gold(predictions)
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
@@ -352,11 +303,7 @@ def tune_threshold(predictions: Predictions) -> float:
 
 
 def need_gold(predictions: Predictions) -> None:
-  """Checks that predictions have gold.
-
-  Raises:
-    DataError: the predictions have no gold.
-  """
+  """Raises a DataError unless predictions have gold."""
   if predictions.gold is None:
     raise DataError('these predictions have no gold labels to judge them by')
 
@@ -367,7 +314,7 @@ _ROWS = 1024  # number of documents whose values are converted at a time
 def document_lines(
   predictions: Predictions, criteria: Criteria
 ) -> Iterator[str]:
-  """Yields a JSON line with the metrics of each document.
+  """Yields a JSON line with the metrics of each document; gold is needed.
 
   A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has the
   best labels, up to the largest cut-off. A line has all metrics of the first
@@ -375,10 +322,6 @@ def document_lines(
   documents, such as P@5, the value is the document's term. For a ratio of sums,
   such as PSP@5, the value is the ratio of the document's terms. A value is null
   if the document has no gold, or if its list is too short.
-
-  Args:
-    predictions: predictions with gold.
-    criteria: the criteria for judging.
   """
   protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
   criteria = dataclasses.replace(criteria, protocols=(protocol,))
@@ -415,12 +358,7 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 def _values(
   evidence: Evidence, table: dict[str, Measure]
 ) -> dict[str, np.ndarray]:
-  """Returns the values of each metric for all documents, by name of the metric.
-
-  Returns:
-    Metric -> float64 [N]. A value is NaN if the document has no gold, or if its
-    list is too short.
-  """
+  """Returns the values of each metric for all documents; NaN if not known."""
   terms_MN, known_MN = evidence.documents()
   rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
   known = dict(zip(evidence.form.terms, known_MN, strict=True))

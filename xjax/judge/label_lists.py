@@ -11,12 +11,7 @@ _SHORT = 64  # lists of at most this length are never cut
 
 
 def list_length(depth: int, n_labels: int) -> int:
-  """Returns the length K of lists; no long list has more places than labels.
-
-  Args:
-    depth: the length that the user asks for.
-    n_labels: number of labels that can be listed.
-  """
+  """Returns the length K of lists; no long list has more places than labels."""
   return min(depth, max(n_labels, _SHORT))
 
 
@@ -27,11 +22,10 @@ class LabelLists:
   Attributes:
     ids: int32 [N, K] label indices, in descending order of score; labels with
       equal scores are in ascending order of index. PAD after the last label.
-    scores: float32 [N, K], -inf where ids are PAD.
   """
 
   ids: np.ndarray
-  scores: np.ndarray
+  scores: np.ndarray  # float32 [N, K], -inf where ids are PAD
 
   @property
   def lengths(self) -> np.ndarray:
@@ -39,14 +33,10 @@ class LabelLists:
     return (self.ids != PAD).sum(-1)
 
   def floor(self, n_listable: int) -> np.ndarray:
-    """Returns an upper bound of the scores of labels outside each list.
+    """Returns an upper bound, float32, of scores of labels outside each list.
 
-    Args:
-      n_listable: number of labels that could be listed. A list has all these
-        labels if K is at least n_listable, or if the list ends in PAD.
-
-    Returns:
-      float32 [N]; -inf for a list that has all labels.
+    It is -inf for a list with all `n_listable` labels that could be listed: K
+    is at least n_listable, or the list ends in PAD.
     """
     ended = self.ids[:, -1] == PAD
     whole = ended | (self.ids.shape[1] >= n_listable)
@@ -56,14 +46,8 @@ class LabelLists:
     """Returns the score below which a search may have missed labels.
 
     A search that is not exact may end a list before all labels are listed. So a
-    list that ends in PAD does not have all labels.
-
-    Args:
-      n_listable: number of labels that could be listed.
-
-    Returns:
-      float32 [N], the last score of each list; inf for a list without labels,
-      and -inf for a list that has all labels.
+    list that ends in PAD does not have all labels. The score is inf for an
+    empty list, and -inf for a list that has all n_listable labels.
     """
     lengths = self.lengths
     last = np.maximum(lengths - 1, 0)[:, None]
@@ -74,9 +58,7 @@ class LabelLists:
   def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
     """Returns which entries are gold, bool [N, K].
 
-    Args:
-      gold: N rows of gold label indices.
-      n_labels: number of labels; all label indices are below it.
+    All label indices must be below n_labels.
     """
     # A (document, label) pair is stored as one integer. 64 bits are enough for
     # a billion documents and a billion labels.
@@ -87,21 +69,13 @@ class LabelLists:
     return is_gold & (self.ids != PAD)
 
   def cut(self, mask: np.ndarray) -> 'LabelLists':
-    """Keeps the entries whose labels are in a slice; PAD and -inf follow.
-
-    Args:
-      mask: bool [L], the labels of the slice.
-    """
+    """Keeps the entries whose labels are in a mask [L]; PAD and -inf follow."""
     kept = self.ids != PAD
     kept[kept] = mask[self.ids[kept]]
     return self._keep(kept)
 
   def above(self, floor: np.ndarray) -> 'LabelLists':
-    """Keeps the entries whose score is above the floor of their document.
-
-    Args:
-      floor: float32 [N], the floor of each document.
-    """
+    """Keeps the entries with scores above the floor [N] of their document."""
     return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
   def first(self, k: int | None) -> 'LabelLists':
@@ -112,8 +86,8 @@ class LabelLists:
   def merge(cls, parts: Sequence['LabelLists']) -> 'LabelLists':
     """Merges several lists of the same documents.
 
-    In the result, each label occurs at most once per document. If a label has
-    several scores because of rounding, the highest score is kept.
+    Each label occurs at most once per document. If a label has several scores
+    because of rounding, the highest score is kept.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
@@ -134,14 +108,9 @@ class LabelLists:
 
     A list is full if it does not end in PAD. If a full list loses a label, the
     next label of the document is not known. So all lists are cut to the length
-    of the shortest list that was full before. A list that was not full has all
-    predicted labels of its document, so its length does not count.
-
-    Args:
-      kept: bool [N, K], the entries to keep; False where ids are PAD.
-
-    Returns:
-      Lists of length 0 if a full list loses all its labels.
+    of the shortest list that was full before: 0 if a full list loses all
+    labels. A list that was not full has all predicted labels, so its length
+    does not count. `kept` is False where ids are PAD.
     """
     is_full = self.ids[:, -1] != PAD
     if not (is_full & ~kept.all(-1)).any():
@@ -150,11 +119,7 @@ class LabelLists:
     return self._keep(kept).first(depth)
 
   def _keep(self, kept: np.ndarray) -> 'LabelLists':
-    """Keeps the entries where `kept` is True; PAD and -inf follow.
-
-    Args:
-      kept: bool [N, K].
-    """
+    """Keeps the entries where `kept` is True; PAD and -inf follow."""
     order = np.argsort(~kept, axis=-1, kind='stable')
     ids = np.where(kept, self.ids, PAD)
     scores = np.where(kept, self.scores, np.float32(-np.inf))

@@ -35,14 +35,9 @@ def predict(
   processes call this function, and get the lists of all documents.
 
   Args:
-    scorer: ranks labels.
-    split: the documents, with their ids and gold.
-    space: the labels, with their slices.
-    depth: length of the lists; see list_length.
     slices: bool [L], further slices that get lists (Predictions.requested).
     documents: the documents of the split as a scorer reads them; None for
       Documents.of_split(split).
-    on_block: as in Query.
     measured: whether to measure what the search for labels loses
       (Predictions.recalls).
 
@@ -113,16 +108,9 @@ def recalls_of(
   - `union recall@A`: the lists of all runs of an ensemble or all proposers of a
     stack, at most A labels.
 
-  Args:
-    kept: step -> int32 [G, N], how many gold labels of a document the step
-      keeps, of all labels and then of each slice (Lists.kept).
-    gold: the measured gold labels of the N documents.
-    masks: slice name -> bool [L], the labels of the slice.
-
-  Returns:
-    Slice name -> step -> mean over the documents that have gold labels in the
-    slice. A slice without gold labels has no entry. The dict is empty if
-    nothing is measured.
+  `kept` has int32 [G, N] for each step: how many measured gold labels of a
+  document it keeps, of all labels and then of each slice (Lists.kept). The mean
+  is over documents with gold in the slice; a slice without gold has no entry.
   """
   if not kept:
     return {}
@@ -146,16 +134,9 @@ def check_scores(
   doc_ids: Sequence[str],
   source: str,
 ) -> None:
-  """Checks that the scores of all listed labels are finite.
+  """Raises a DataError unless the scores of all listed labels are finite.
 
-  Args:
-    ids_GNK: int32 labels of the lists, PAD after the last label.
-    scores_GNK: float32 scores.
-    doc_ids: N ids of documents.
-    source: name of the file or split with the documents, for the message.
-
-  Raises:
-    DataError: a score is NaN or infinite.
+  `source` is the name of the file or split with the documents.
   """
   bad_GNK = ~np.isfinite(scores_GNK) & (ids_GNK != PAD)
   # Labels whose scores are NaN may be left out of a list.
@@ -215,15 +196,10 @@ def _hierarchy(space: LabelSpace) -> Hierarchy | None:
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   """Predicts the most frequent training labels for every document.
 
-  This baseline is the popularity prior. The score of a label is its number of
-  training documents, divided by n_train. Among labels with equal scores, the
-  smaller index comes first; all labels of the slice `zero` have score 0. Gold
-  labels outside the label space, and left-out labels, are not ranked.
-
-  Args:
-    space: the labels, with their training counts.
-    split: the documents, with their ids and gold.
-    depth: length of the lists; see list_length.
+  The score of a label is its number of training documents, divided by n_train.
+  Among labels with equal scores, the smaller index comes first; all labels of
+  the slice `zero` have score 0. Gold labels outside the label space, and
+  left-out labels, are not ranked.
   """
   n_scored = space.n_inside
   depth = list_length(depth, n_scored)

@@ -17,18 +17,16 @@ class WeightedWord(NamedTuple):
   """Holds a word of a document, and the weight of the word for a label.
 
   Attributes:
-    word: the word as it is written in the text.
     weight: the label's attention to the word, where the sum of the weights of
       all words that the model reads is 1. If the model is linear, the
       contribution of the word to the label's score before calibration.
-    zone: the zone that contains the word; 'text' if a document has no zones.
     at: start and end of the word in the zone's text, counted in code points;
       the end is exclusive.
   """
 
-  word: str
+  word: str  # as it is written in the text
   weight: float
-  zone: str
+  zone: str  # 'text' if a document has no zones
   at: tuple[int, int]
 
 
@@ -36,10 +34,10 @@ class WeightedFeature(NamedTuple):
   """Holds a feature of a document and a label, and its share in the score.
 
   Attributes:
-    name: name of the feature, such as tree:score, where tree is a proposer; or
-      `base` for the mean score of all pairs of document and label.
-    value: value of the feature; None if it does not exist, as the score of a
-      label that the proposer does not list.
+    name: such as tree:score, where tree is a proposer; or `base` for the mean
+      score of all pairs of document and label.
+    value: None if it does not exist, as the score of a label that the proposer
+      does not list.
     weight: how much the feature adds to the label's score before calibration.
   """
 
@@ -51,9 +49,8 @@ class WeightedFeature(NamedTuple):
 def proposer_shares(features: Sequence[WeightedFeature]) -> dict[str, float]:
   """Returns how much each proposer adds to a score, largest size first.
 
-  Args:
-    features: all features of a label. The weights of features of one proposer
-      are added; other features keep their names before the colon.
+  The weights of features of one proposer are added; other features keep their
+  names before the colon.
   """
   shares: dict[str, float] = {}
   for name, _, weight in features:
@@ -67,12 +64,8 @@ class ExplainedLabel:
   """Holds a predicted label, and the weight of every word for the label.
 
   Attributes:
-    id: id of the label.
-    name: name of the label.
     score: the score that users see; see calibration.readable_scores.
-    is_gold: whether the label is gold for the document; None if this is not
-      known.
-    why: the words that explain the label, largest weight first.
+    is_gold: None if it is not known.
     weights_T: float32, the weight of each word that the model read; 0 for an
       encoder's special tokens. Contributions of words may be negative.
     features: all features that the score is a sum of, largest share first; ()
@@ -83,34 +76,26 @@ class ExplainedLabel:
   name: str
   score: float
   is_gold: bool | None
-  why: Sequence[WeightedWord]
+  why: Sequence[WeightedWord]  # words that explain it, largest weight first
   weights_T: np.ndarray
   features: Sequence[WeightedFeature] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedDocument:
-  """Holds a document as a model read it, with its predicted labels.
+  """Holds a document as a model read it, with its predicted labels."""
 
-  Attributes:
-    document: id and text of the document, with only the zones that were read.
-    words: the T words that the model read, in order.
-    labels: the predicted labels, best first.
-  """
-
-  document: Document
-  words: Sequence[WordPlace]
-  labels: Sequence[ExplainedLabel]
+  document: Document  # with only the zones that were read
+  words: Sequence[WordPlace]  # the T words that the model read, in order
+  labels: Sequence[ExplainedLabel]  # best first
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Explanations:
-  """Holds the explained documents of a file of predictions.
+  """Holds the explained documents of a file of predictions, X.jsonl.
 
   Attributes:
-    path: the file of predictions, X.jsonl.
     documents: the first documents of the file, with explanations.
-    n_documents: number of all documents in the file.
     words: the largest number of words that the file has for a label.
     attends: whether the weights of words are attention; otherwise, they are
       contributions of words to scores.
@@ -118,7 +103,7 @@ class Explanations:
 
   path: pathlib.Path
   documents: Sequence[ExplainedDocument]
-  n_documents: int
+  n_documents: int  # in the file
   words: int
   attends: bool = True
 
@@ -131,13 +116,8 @@ def weighted_words(
 ) -> tuple[WeightedWord, ...]:
   """Returns the words that explain a label, with their weights.
 
-  Args:
-    document: the document.
-    words: all words that the model read. An encoder's special tokens, which are
-      words without characters, are left out of the result.
-    at_W: int, indices into `words`; indices at or above len(words) are left
-      out.
-    weights_W: float, weight of the word at each index.
+  An encoder's special tokens, which are words without characters, are left out.
+  So are indices `at_W` into `words` that are at or above len(words).
   """
   return tuple(
     WeightedWord(
@@ -166,13 +146,12 @@ def prediction_line(
   """Returns the JSON line of a document's predictions.
 
   The line is `{"id", "labels": [{"id", "name", "score"}, ...]}`, where the best
-  label comes first. If `whys` is given, each label also has
-  `"why": [{"word", "weight", "zone", "at"}, ...]`. If `features` is given, each
-  label has `"shares": {proposer: share}`, whose sum is the score before
-  calibration, and `"features": [{"name", "value", "weight"}, ...]`.
+  label comes first. If `whys` is given, each label also has `"why": [{"word",
+  "weight", "zone", "at"}, ...]`. If `features` is given, each label has
+  `"shares": {proposer: share}`, whose sum is the score before calibration, and
+  `"features": [{"name", "value", "weight"}, ...]`.
 
   Args:
-    doc_id: the document's id.
     ids_K: int32 label indices, padded with PAD.
     scores_K: the scores that users see; see calibration.readable_scores.
     labels: descriptors by label index.

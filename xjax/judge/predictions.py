@@ -43,16 +43,11 @@ class Predictions:
   """Holds the top-k lists of each slice, and the data to judge the lists.
 
   Attributes:
-    score_kind: kind of the scores.
     n_scored: the scorer scores only labels whose index is below this number.
     n_train: number of training documents, or 0 if this number is not known. If
       it is 0, there are no slices by frequency.
-    doc_ids: N document ids.
-    labels: L label ids in model order.
-    train_counts: int32 [L], training documents per label.
     lists: slice name -> the lists of the slice. If `lists` has no entry for a
       slice of `masks`, judging cuts the slice's lists from the other lists.
-    gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
     left_out: int32 indices of labels that are neither predicted nor judged.
       They are in no list, and are no gold labels.
@@ -82,10 +77,10 @@ class Predictions:
   n_scored: int
   n_train: int
   doc_ids: Sequence[str]
-  labels: Sequence[str]
-  train_counts: np.ndarray
+  labels: Sequence[str]  # L label ids in model order
+  train_counts: np.ndarray  # int32 [L], training documents per label
   lists: Mapping[str, LabelLists]
-  gold: Ragged | None = None
+  gold: Ragged | None = None  # N rows of label indices
   held_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
@@ -107,11 +102,7 @@ class Predictions:
 
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns the labels of each slice, by name of the slice.
-
-    Returns:
-      Name -> bool [L]. The slice `all` comes first.
-    """
+    """Returns the labels of each slice, bool [L], by name; `all` is first."""
     counted = self.train_counts, self.held_out
     masks = judged_masks(*counted, left_out=self.left_out)
     if not self.n_train and not len(self.held_out):
@@ -155,12 +146,7 @@ class Predictions:
     )
 
   def own_lists(self, name: str, mask: np.ndarray) -> LabelLists | None:
-    """Returns the lists that the scorer made for a slice; None if it did not.
-
-    Args:
-      name: name of the slice.
-      mask: bool [L], the labels of the slice.
-    """
+    """Returns the lists that the scorer made for this slice, or None."""
     saved = self.masks.get(name) if name in self.lists else None
     if saved is not None and np.array_equal(saved, mask):
       return self.lists[name]
@@ -170,14 +156,11 @@ class Predictions:
     return None
 
   def fault(self) -> str:
-    """Returns a message about a label with two scores for one document.
+    """Returns a message about a label with two scores for one document, or ''.
 
-    If a strategy chose the lists of `all`, these lists are not compared,
-    because the strategy has its own scores.
-
-    Returns:
-      The message, or '' if there is no such label. Scores that differ only by
-      rounding count as equal.
+    Scores that differ only by rounding count as equal. If a strategy chose the
+    lists of `all`, these lists are not compared, because the strategy has its
+    own scores.
     """
     compared = {
       name: lists
@@ -209,11 +192,7 @@ class Predictions:
     return ''
 
   def of_documents(self, kept: np.ndarray) -> 'Predictions':
-    """Returns the predictions of some documents.
-
-    Args:
-      kept: bool [N], True for the documents to keep.
-    """
+    """Returns the predictions of the documents where `kept` [N] is True."""
     rows = np.flatnonzero(kept).tolist()
     gold = self.gold
 
@@ -234,14 +213,8 @@ class Predictions:
 
     The labels are removed from gold and from lists. If full lists lose labels,
     all lists of the slice become shorter (LabelLists.shortened). A slice that
-    would lose whole lists has no lists of its own any more.
-
-    Args:
-      labels: integers, indices of the labels, which may be left out already.
-
-    Raises:
-      DataError: a list of the slice `all` would lose all its labels, or no
-        label would be left.
+    would lose whole lists has no lists of its own any more; for the slice
+    `all`, this is a DataError, and so is a result without labels.
     """
     left_out = np.union1d(self.left_out, labels).astype(np.int32)
     changed = dataclasses.replace(self, left_out=left_out, requested=())
@@ -383,11 +356,7 @@ class Predictions:
 def _two_scores(
   lists: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[int, int] | None:
-  """Returns the first (row, label) that has two scores; None if there is none.
-
-  Args:
-    lists: pairs (ids, scores) of the same documents.
-  """
+  """Returns the first (row, label) that has two scores, or None."""
   # An entry is stored as one integer, because sorting integers is several times
   # faster than sorting pairs.
   keys = np.concatenate(

@@ -27,15 +27,10 @@ _SAME = 1e-9
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-  """Returns the counts that occur in explanations of differences.
+  """Returns the counts that fill the fields of explanations.
 
-  Args:
-    evidence: evidence of a slice.
-
-  Returns:
-    Field of an explanation -> count. There is a field `up_to_largest@k` for
-    each cut-off k. `train_counts` is an array, from which the field `between`
-    is computed.
+  There is a field `up_to_largest@k` for each cut-off k. The field `between` is
+  computed from the array `train_counts`.
   """
   part, sums = evidence.part, evidence.sums
   return {
@@ -61,16 +56,13 @@ def differences(
 
   Args:
     metrics: protocol -> slice -> metric -> value.
-    protocols: the protocols of the metrics.
     facts: slice -> counts of the slice, from facts_of.
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
-    Protocol -> slice -> metric -> text. A text explains one of two things:
-
-    - The value differs from the value under the first protocol.
-    - The value is missing. Under the first protocol, it is not missing, or the
-      first protocol does not have this metric.
+    Protocol -> slice -> metric -> text, where the value differs from the value
+      under the first protocol, or is missing. If it is missing, the first
+      protocol has a value, or does not have this metric.
   """
   first, *others = protocols
   by_protocol = {}
@@ -98,7 +90,6 @@ def _explain_slice(
   name: str,
   facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-  """Returns why metrics of a slice differ, by name of the metric."""
   texts = {}
   for metric, value in theirs.items():
     if metric in ours and _differ(ours[metric], value):
@@ -127,11 +118,7 @@ def _singular(sentence: str) -> str:
 def _is_unexplained(
   metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> bool:
-  """Returns whether a missing value needs an explanation.
-
-  No explanation is needed if the value is also missing under the first
-  protocol.
-  """
+  """Returns whether a value is missing, but not under the first protocol."""
   return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
@@ -162,20 +149,13 @@ def reasons(
 ) -> tuple[str, ...]:
   """Returns a text for each reason why two protocols may differ in a metric.
 
-  Args:
-    metric: name of a metric, such as 'PSnDCG@5'.
-    first: the first protocol.
-    other: the second protocol.
-    slice_name: name of the slice that is judged.
+  The texts are sentences with fields for str.format. Each field is a number:
 
-  Returns:
-    Sentences with fields for str.format. Each field stands for a number:
-
-    - {without_gold}: documents that have no gold in the slice.
-    - {labels}: all labels of the slice.
-    - {gold_labels}: labels of the slice that are gold for some document.
-    - {up_to_largest}: labels up to the largest index that is gold or listed.
-    - {between}: labels that are frequent under only one of the two protocols.
+  - {without_gold}: documents that have no gold in the slice.
+  - {labels}: all labels of the slice.
+  - {gold_labels}: labels of the slice that are gold for some document.
+  - {up_to_largest}: labels up to the largest index that is gold or listed.
+  - {between}: labels that are frequent under only one of the two protocols.
   """
   kind, sentences = kind_of(metric), []
   instance = _metric_of(kind)
@@ -208,7 +188,6 @@ def reasons(
 
 
 def _metric_of(kind: str) -> Metric | None:
-  """Returns a metric of the given kind, or None if there is no such metric."""
   metrics = (
     metric for cls in metric_classes() for metric in cls.variants(LabelForm())
   )

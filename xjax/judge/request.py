@@ -49,47 +49,39 @@ class Similarity(enum.Enum):
 class JudgeRequest:
   """Holds a user's request for judging, as read from flags or a config.
 
+  If `ks` or `propensity` is empty, the values of the run are used. If there is
+  no run, the defaults are used.
+
   Attributes:
-    ks: cut-offs. If empty, the cut-offs of the run are used. If there is no
-      run, the defaults are used.
     kinds: metrics, such as `P` or `macro-F1@k`; if empty, all metrics.
     protocols: names of protocols; `all` stands for all protocols.
-    propensity: A and B of the propensity formula. If empty, the values of the
-      run are used. If there is no run, the defaults are used.
     slices: names of further slices, as in slice_names.named_slices; slices by
       frequency are always included.
-    labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
-      of tab-separated lines. Its parents replace the hierarchy of the
-      predictions. If '', only the descriptors of the run are used.
-    similarity: how the metric ILD measures the similarity of labels.
+    labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy of
+      tab-separated lines. Its parents replace the hierarchy of the predictions.
+      If '', only the descriptors of the run are used.
     rank_weights: .npy file of float [L, K], the weight W of each label at each
-      place, for the metric weighted@k; '' if there is none.
+      place, for the metric weighted@k.
     alphas: recalls from 0 to 1, for the metric coverage[a]@k; a is a recall.
     draws: numbers of documents, for the metric coverage[n]@k; n documents are
       drawn.
-    replicates: number of bootstrap replicates; if 0, there are no intervals.
-    seed: seed of the bootstrap's draws.
   """
 
-  ks: Sequence[int] = ()
+  ks: Sequence[int] = ()  # cut-offs
   kinds: Sequence[str] = ()
   protocols: Sequence[str] = (XJAX.name,)
-  propensity: Sequence[float] = ()
+  propensity: Sequence[float] = ()  # A and B of the formula
   slices: Sequence[str] = ()
   labels: str = ''
-  similarity: Similarity = Similarity.NONE
+  similarity: Similarity = Similarity.NONE  # of labels, for the metric ILD
   rank_weights: str = ''
   alphas: Sequence[float] = LabelForm.alphas
   draws: Sequence[int] = LabelForm.draws
-  replicates: int = 0
-  seed: int = 0
+  replicates: int = 0  # of the bootstrap; if 0, there are no intervals
+  seed: int = 0  # of the bootstrap's draws
 
   def __post_init__(self) -> None:
-    """Checks the request before any file is read.
-
-    Raises:
-      ConfigError: a value is unknown or not allowed, or has no effect.
-    """
+    """Checks the request before any file is read."""
     _cut_offs(self.ks)
     kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
     _propensity(self.propensity)
@@ -107,11 +99,7 @@ class JudgeRequest:
   def _check_uses(
     self, kinds: Sequence[str], protocols: Sequence[Protocol]
   ) -> None:
-    """Checks that no flag is missing and that each flag has an effect.
-
-    Raises:
-      ConfigError: a flag is missing or has no effect.
-    """
+    """Checks that no flag is missing and that each flag has an effect."""
     has_similarity = self.similarity is not Similarity.NONE
     for need, flag, is_set in (
       (Needs.SIMILARITY, '--similarity', has_similarity),
@@ -151,8 +139,7 @@ class JudgeRequest:
     """Returns the criteria for judging the given predictions.
 
     Args:
-      predictions: the predictions to judge.
-      weights_L: float64 [L], inverse propensities from a file.
+      weights_L: float64, inverse propensities from a file.
       labels: the descriptors of the run.
       train_gold: returns the gold label indices of the training documents.
       usual: criteria, for example of a run. If the request has no cut-offs or
@@ -190,10 +177,9 @@ class JudgeRequest:
     )
 
   def _has_parents(self, listed: Mapping[str, Label]) -> bool:
-    """Returns whether a label in the file of descriptors has a parent.
+    """Returns whether a label in the file has a parent.
 
-    Raises:
-      ConfigError: no label has one, and nothing else needs the file.
+    If none has, and nothing else needs the file, a ConfigError is raised.
     """
     if any(label.parents for label in listed.values()):
       return True
@@ -250,24 +236,12 @@ class JudgeRequest:
 
 
 def _hierarchy(ids: Sequence[str], described: Mapping[str, Label]) -> Hierarchy:
-  """Returns the hierarchy of some labels, and of all descriptors."""
   judged = [described.get(id_) or Label(id_, id_) for id_ in ids]
   return Hierarchy.of(judged, described.values())
 
 
 def read_described(path: pathlib.Path) -> dict[str, Label]:
-  """Reads the descriptors of labels from a file of any known format.
-
-  Args:
-    path: labels.jsonl, a .json file of EuroVoc concepts, or a taxonomy of
-      tab-separated lines.
-
-  Returns:
-    Label id -> label.
-
-  Raises:
-    DataError: the file has faults.
-  """
+  """Reads descriptors from labels.jsonl, EuroVoc's .json, or a taxonomy."""
   faults = Faults(on_error=None)
   if path.suffixes[-1:] == ['.json']:
     space = read_concepts(path, faults)
@@ -290,8 +264,8 @@ def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
 def _kinds(names: Sequence[str]) -> tuple[str, ...]:
   """Returns the kinds of metrics that the given names stand for.
 
-  For example, `P` stands for `P@k`. `macro-F1` stands for two kinds:
-  `macro-F1`, which is computed at a threshold, and `macro-F1@k`.
+  For example, `P` stands for `P@k`, and `macro-F1` for itself, at a threshold,
+  and for `macro-F1@k`.
   """
   kinds = []
   for name in names:

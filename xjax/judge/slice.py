@@ -31,42 +31,30 @@ class Slice:
   """Holds one slice's lists and gold labels.
 
   Attributes:
-    lists: top-k lists of N documents.
     floor: float32 [N], upper bound of the scores of the slice's labels outside
       the document's list; -inf if the list has all labels of the slice.
-    is_cut: whether the lists are cut from the lists of other slices.
-    is_all: whether the slice has all labels that are judged.
-    gold: N rows of gold labels, cut to the slice.
-    mask: bool [L], the labels of the slice.
-    train_counts: int32 [L], training documents per label of the label space.
     n_scored: only labels with an index below this number can be listed.
-    hierarchy: the hierarchy of the labels; None if no label has a parent.
     left_out: ids of labels that are left out of judging, also of those that are
       only concepts of the hierarchy (Predictions.dropped).
   """
 
   lists: LabelLists
   floor: np.ndarray
-  is_cut: bool
-  is_all: bool
-  gold: Ragged
-  mask: np.ndarray
-  train_counts: np.ndarray
+  is_cut: bool  # whether the lists are cut from other slices' lists
+  is_all: bool  # whether the slice has all judged labels
+  gold: Ragged  # cut to the slice
+  mask: np.ndarray  # bool [L], the labels of the slice
+  train_counts: np.ndarray  # int32 [L], per label of the label space
   n_scored: int
-  hierarchy: Hierarchy | None
+  hierarchy: Hierarchy | None  # None if no label has a parent
   left_out: Sequence[str]
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
-    """Makes a slice of predictions.
+    """Makes a slice of predictions, which need gold.
 
     If the predictions have no lists for the slice, the slice's lists are cut
     from the lists of other slices.
-
-    Args:
-      predictions: predictions with gold.
-      name: name of the slice.
-      mask: bool [L], the labels of the slice.
     """
     n_listable = int(mask[: predictions.n_scored].sum())
     own = predictions.own_lists(name, mask)
@@ -94,7 +82,6 @@ class Slice:
 
   @property
   def n_labels(self) -> int:
-    """Returns the number of labels in the slice."""
     return int(self.mask.sum())
 
   @property
@@ -122,21 +109,14 @@ class Slice:
     return self.mask & (np.arange(len(self.mask)) < self.n_scored)
 
   def n_short(self, k: int) -> int:
-    """Counts the lists with fewer than k labels.
-
-    A list that has all labels of the slice is not counted.
-    """
+    """Counts the lists with fewer than k labels, but not those with all."""
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields blocks of documents; each document is in one block.
+    """Yields the rows and documents of blocks; each document is in one block.
 
     Documents are sorted by number of gold labels, so that few rows of a block
-    need much padding.
-
-    Yields:
-      Row numbers of the documents in the block, and the block. In the block,
-      padding rows come last.
+    need much padding. In a block, padding rows come last.
     """
     order = np.argsort(self.gold.lengths, kind='stable')
     most = min(ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
@@ -151,11 +131,7 @@ class Slice:
       start += size
 
   def _width(self, rows: np.ndarray) -> int:
-    """Returns the padded number of gold labels per row.
-
-    Args:
-      rows: row numbers, ascending by number of gold labels.
-    """
+    """Returns the padded number of gold labels; the last row has the most."""
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def _block(self, rows: np.ndarray, size: int) -> DocumentBlock:
@@ -201,17 +177,7 @@ class Slice:
 def _cut_lists(
   predictions: Predictions, mask: np.ndarray
 ) -> tuple[LabelLists, np.ndarray]:
-  """Cuts a slice's lists from the saved lists, and computes the floors.
-
-  Args:
-    predictions: predictions without lists for this slice.
-    mask: bool [L], the labels of the slice.
-
-  Returns:
-    lists: the lists of the slice.
-    floor: float32 [N], upper bound of the scores of the slice's labels outside
-      the list.
-  """
+  """Cuts a slice's lists from the saved lists, and computes the floors."""
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
   if predictions.strategy or predictions.has_shortlists:
     # A strategy chose and ordered the labels in the lists of `all`, so these
@@ -278,12 +244,11 @@ class SeenLabels:
       end have label 0. If None, the place of each label is its index.
     places_L: int32 [L], the place of each label; any number for a label without
       a place. None if labels_H is None.
-    n_places: H, number of places.
   """
 
   labels_H: np.ndarray | None
   places_L: np.ndarray | None
-  n_places: int
+  n_places: int  # H
 
   @classmethod
   def all_labels(cls, part: Slice) -> 'SeenLabels':
@@ -292,10 +257,7 @@ class SeenLabels:
 
   @classmethod
   def of(cls, part: Slice) -> 'SeenLabels':
-    """Gives places to the labels that occur.
-
-    If there are few labels, all labels get places.
-    """
+    """Gives places to labels that occur, or to all labels if they are few."""
     whole = cls.all_labels(part)
     if whole.n_places <= _COUNT_ALL_UP_TO:
       return whole
@@ -331,5 +293,4 @@ class SeenLabels:
     return Weights(*(x if x is None else x[self.labels_H] for x in arrays))
 
   def table(self, table: LabelTable) -> LabelTable:
-    """Returns a LabelTable with an entry per place instead of per label."""
     return table if self.labels_H is None else table.take(self.labels_H)

@@ -23,17 +23,7 @@ _STANDARD = (ALL, 'frequent', 'few', 'zero', HELD_OUT)
 
 
 def check_slice_names(names: Sequence[str]) -> dict[str, str]:
-  """Checks the names of slices, and shortens the names of files.
-
-  Args:
-    names: as for named_slices.
-
-  Returns:
-    Short name of the slice -> full name.
-
-  Raises:
-    ConfigError: a name is unknown, or two slices have the same short name.
-  """
+  """Checks the names of slices; returns the full names by short names."""
   by_short_name = {}
   for name in names:
     short_name = _short_name(name)
@@ -61,25 +51,13 @@ def named_slices(
   predictions: Predictions,
   hierarchy: Hierarchy | None,
 ) -> dict[str, np.ndarray]:
-  """Makes the slices that a user requests in addition to the standard slices.
+  """Makes the slices, bool [L], that a user requests besides the standard ones.
 
-  Args:
-    names: names of slices. `bin:1-9` has the labels with 1 to 9 training
-      documents. `bin:1000+` has the labels with at least 1000 training
-      documents. `level:2` has the labels at depth 2 of the hierarchy, where the
-      top has depth 1. Any other name is the path of a file with a label id per
-      line. The short name of this slice is the file's name without extensions.
-    predictions: predictions that have the labels.
-    hierarchy: the hierarchy whose first nodes are the L labels; None if no
-      label has a parent.
-
-  Returns:
-    Short name of the slice -> bool [L].
-
-  Raises:
-    ConfigError: a name is unknown, or needs something that is missing; or all
-      labels of a slice are left out of judging.
-    DataError: a file has faults, or has ids that are not labels.
+  `bin:1-9` has the labels with 1 to 9 training documents. `bin:1000+` has the
+  labels with at least 1000 training documents. `level:2` has the labels at
+  depth 2 of the hierarchy, where the top has depth 1. Any other name is the
+  path of a file with a label id per line. The keys are short names: that of a
+  file is the file's name without folders and extensions.
   """
   masks = {
     short_name: _mask(name, predictions, hierarchy)
@@ -99,10 +77,6 @@ def _all_left_out(name: str) -> ConfigError:
 
 
 def _short_name(name: str) -> str:
-  """Returns the short name of a slice.
-
-  The short name of a file is the file's name without folders and endings.
-  """
   if match := _BIN.fullmatch(name):
     low, _, high = match.groups()
     if high is not None and int(high) < int(low):

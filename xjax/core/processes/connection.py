@@ -51,7 +51,10 @@ def start(
 ) -> None:
   """Connects this process to the other processes of the run.
 
-  This function must be called before any JAX function.
+  This function must be called before any JAX function. If another process is
+  lost, or does not join in time, this process ends with one line and EXIT_LOST;
+  see `together` for errors of other processes. Flags that do not fit together,
+  or processes that are not found, raise a ConfigError.
 
   Args:
     multihost: whether this run has several processes.
@@ -60,13 +63,6 @@ def start(
       SLURM's srun and Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
     num_processes: number of processes, if `coordinator` is set.
     process_id: number of this process, from 0, if `coordinator` is set.
-
-  If another process is lost, or does not join in time, this process ends with
-  one line and EXIT_LOST; see `together` for errors of other processes.
-
-  Raises:
-    ConfigError: the flags do not fit together, or the other processes are not
-      found.
   """
   flags_set = {
     '--coordinator': bool(coordinator),
@@ -164,11 +160,7 @@ def together() -> Iterator[None]:
 
 
 def _heed_errors(ended: threading.Event) -> None:
-  """Ends this process when another process has reported its error.
-
-  Args:
-    ended: an event after which this process ends by itself.
-  """
+  """Ends this process if another process reports an error before `ended`."""
   own = f'process {global_state.process_id}:'
   while not ended.wait(1):
     with contextlib.suppress(Exception):  # there is no error yet
@@ -217,10 +209,8 @@ def _replace_crash_report() -> Callable[[], None]:
 
   JAX aborts when another process is lost, and first prints a report of many
   lines. So what native code prints goes to a temporary file, from which it is
-  copied to standard error, and a handler of SIGABRT looks for that report.
-
-  Returns:
-    A function that copies the rest, and ends the use of the file.
+  copied to standard error, and a handler of SIGABRT looks for that report. The
+  returned function copies the rest, and ends the use of the file.
   """
   report, shown = tempfile.TemporaryFile(), os.dup(2)
   sys.stderr.flush()

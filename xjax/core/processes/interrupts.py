@@ -33,11 +33,7 @@ class UntilHeard(contextlib.AbstractContextManager):
   """
 
   def __init__(self, raising: Callable[[], None]) -> None:
-    """Keeps the function.
-
-    Args:
-      raising: raises the error, unless the signal need not be heard now.
-    """
+    """Takes a function that raises the error if it must be heard now."""
     self._raising = raising
     self._is_waiting = False
     self._ignore = sys.unraisablehook
@@ -64,10 +60,8 @@ class UntilHeard(contextlib.AbstractContextManager):
   def raise_error(self, frame: types.FrameType | None) -> None:
     """Raises the error now, or a little later if a message is being logged.
 
-    Logging would print the error and ignore it.
-
-    Args:
-      frame: the frame in which the signal's handler was called.
+    Logging would print the error and ignore it. `frame` is the frame in which
+    the signal's handler was called.
     """
     if self._would_be_ignored(frame):
       self._raise_later()

@@ -30,13 +30,10 @@ def loading_libraries() -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden(library: str) -> Iterator[None]:
-  """Makes Python believe that a library is not installed.
+  """Makes Python believe that an optional library is not installed.
 
   A module that is imported meanwhile does not load the library. If the library
   is loaded already, this context does nothing.
-
-  Args:
-    library: name of an optional library.
   """
   if library in sys.modules:
     yield

@@ -35,12 +35,9 @@ def locked(folder: str | os.PathLike, wait: float = _WAIT) -> Iterator[None]:
   and so is a folder that was made here and is still empty. A process that is
   killed leaves the file, which locks nobody out.
 
-  Args:
-    folder: the folder.
-    wait: seconds to wait for another process that has locked the folder.
-
   Raises:
-    ConfigError: another process has locked the folder; the message says who.
+    ConfigError: another process has locked the folder for `wait` seconds; the
+      message says who.
     WriteError: the folder cannot be written, or it was deleted or moved while
       it was locked.
   """
@@ -74,10 +71,8 @@ def is_locked(folder: str | os.PathLike) -> bool:
   """Returns whether a process may be writing to a folder (see locked).
 
   The file of a killed process on this machine does not count. A process on
-  another machine cannot be asked, so its file counts.
-
-  Args:
-    folder: the folder; it need not exist, and nothing is written.
+  another machine cannot be asked, so its file counts. The folder need not
+  exist, and nothing is written.
   """
   try:
     lock = os.open(pathlib.Path(folder) / NAME, os.O_RDONLY | os.O_NOFOLLOW)
@@ -97,10 +92,8 @@ def is_locked(folder: str | os.PathLike) -> bool:
 def _lock(path: pathlib.Path, until: float, created: list[pathlib.Path]) -> int:
   """Makes, locks and fills a lock file; returns its descriptor.
 
-  Args:
-    path: the lock file.
-    until: time.monotonic() at which to give up.
-    created: the folders that were made are added to this list.
+  It gives up when time.monotonic() reaches `until`. New folders are added to
+  `created`.
   """
   waiting = False
   while True:
@@ -145,7 +138,6 @@ def _make_folder(folder: pathlib.Path, created: list[pathlib.Path]) -> None:
 
 
 def _try_to_lock(lock: int, path: pathlib.Path) -> bool:
-  """Returns whether the file is now locked for this process."""
   try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
@@ -179,7 +171,6 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _holder(lock: int) -> str:
-  """Describes the process that has written a lock file."""
   try:
     text = '{pid} on {host}, since {since}: {command}'.format(**_said_by(lock))
   except KeyError:

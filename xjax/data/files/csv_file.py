@@ -17,19 +17,10 @@ def write_csv(
   columns: Sequence[str],
   rows: Iterable[Sequence[Any]],
 ) -> None:
-  """Writes a CSV file atomically.
+  """Writes a CSV file atomically; the cell of None is empty.
 
   A text that a spreadsheet program would compute as a formula gets an
-  apostrophe in front. Such programs then show the text. Numbers stay numbers.
-  The cell of None is empty.
-
-  Args:
-    path: the file.
-    columns: the names of the columns.
-    rows: the cells of each row.
-
-  Raises:
-    WriteError: the file cannot be written.
+  apostrophe in front. Such programs then show the text.
   """
   with atomic_write(path) as file:
     writer = csv.writer(file, lineterminator='\n')
@@ -38,6 +29,5 @@ def write_csv(
 
 
 def _safe(cell: Any) -> Any:
-  """Returns a cell, with an apostrophe in front if it looks like a formula."""
   is_formula = isinstance(cell, str) and cell.startswith(_FORMULA)
   return f"'{cell}" if is_formula else cell

@@ -12,18 +12,12 @@ _NOT_IN_CP1252 = re.compile(rb'[\x81\x8d\x8f\x90\x9d]')
 
 
 def encoding_of(file: BinaryIO) -> str:
-  """Returns the encoding of an open text file, which is read to its end.
+  """Returns the encoding of an open text file, and puts it back at its start.
 
-  Args:
-    file: the open file, at its start. Afterwards it is at its start again.
-
-  Returns:
-    'utf-16' if the file starts with a byte order mark of UTF-16; 'utf-8-sig' if
-    all bytes are UTF-8; else 'cp1252', or 'latin-1' if cp1252 lacks a byte.
-
-  Raises:
-    Fault: the file has a NUL byte, or some bytes that are not UTF-8 among many
-      that are. The fault has the number of the line.
+  The encoding is 'utf-16' if the file starts with its byte order mark,
+  'utf-8-sig' if all bytes are UTF-8, else 'cp1252', or 'latin-1' if cp1252
+  lacks a byte. A NUL byte, or a byte that is not UTF-8 in a text that mostly
+  is, raises a Fault with the number of the line.
   """
   decoder = codecs.getincrementaldecoder('utf-8')()
   line, encoding, seen = 1, 'utf-8-sig', False
@@ -56,14 +50,8 @@ def _check_utf8(
 ) -> str:
   """Returns the encoding of a piece: utf-8-sig, cp1252 or latin-1.
 
-  Args:
-    decoder: has decoded the pieces before this one.
-    piece: bytes that follow.
-    line: int, line number of the first byte.
-    seen: whether earlier pieces have characters of several bytes.
-
-  Raises:
-    Fault: the piece is damaged UTF-8.
+  `seen` says whether the pieces before have characters of several bytes. If so,
+  or if most such characters here are valid, damage is a Fault.
   """
   try:
     decoder.decode(piece)

@@ -12,11 +12,7 @@ SHOWN = 20  # faults in a message; further faults are only counted
 
 
 class Fault(ValueError):
-  """Reports that a text or a file is faulty; the message says what is wrong.
-
-  Attributes:
-    line: int, number of the faulty line, from 1.
-  """
+  """Reports that a text or a file is faulty; lines are numbered from 1."""
 
   def __init__(self, message: str, line: int = 1):
     super().__init__(message)
@@ -35,12 +31,10 @@ class Faults:
 
   Args:
     on_error: what the method `settle` does with faults.
-
       - RAISE: raises an error. If no fault is fatal, the error suggests SKIP.
       - SKIP: logs the faults. If a fault is fatal, raises an error.
       - None: raises an error, because every fault is fatal.
-    skip: the flag that skips faulty lines, for messages. It must be a flag of
-      the command that reads the files.
+    skip: the flag of the command that skips faulty lines, for messages.
 
   Attributes:
     count: number of faults so far.
@@ -75,11 +69,8 @@ class Faults:
   ) -> None:
     """Adds a fault; the caller must leave the faulty record out.
 
-    Args:
-      file: path of the file, as the user gave it.
-      line: int, line number from 1; None if the whole file is faulty.
-      message: says what is wrong, and perhaps what to do.
-      fatal: whether the fault raises an error even if on_error is SKIP.
+    The line is None if the whole file is faulty. A fatal fault raises an error
+    even if on_error is SKIP.
     """
     self.count += 1
     self._fatal |= fatal
@@ -110,15 +101,11 @@ class Faults:
     return not messages
 
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
-    """Adds a fault for a file without usable records.
+    """Adds a fault for a file without usable records; `what` names them.
 
-    If the file has other faults and on_error is not SKIP, nothing is added: the
-    other faults say why there are no usable records.
-
-    Args:
-      file: path of the file, as the user gave it.
-      what: name of the missing record, such as 'document'.
-      before: int, `count` before the file was read.
+    If the file has other faults than the `before` that were counted before it
+    was read, and on_error is not SKIP, nothing is added: the other faults say
+    why there are no usable records.
     """
     if self.count == before:
       self.add(file, None, f'no {what} in it', fatal=True)
@@ -126,24 +113,16 @@ class Faults:
       self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
   def settle(self) -> str:
-    """Raises an error for the faults, or logs how many records are left out.
+    """Raises an error as `check` does, or logs how many records are left out.
 
-    Returns:
-      How many records are left out, on one line; '' if there are no faults.
-
-    Raises:
-      DataError: there are faults that cannot be skipped (see `check`).
+    Returns this number on one line, or '' if there are no faults.
     """
     if summary := self.check():
       logging.warning('%s', summary)
     return first_line(summary)
 
   def check(self) -> str:
-    """Raises an error for the faults, or returns a summary of what is left out.
-
-    Returns:
-      A message with the number of records that are left out, and with their
-      faults; '' if there are no faults.
+    """Returns a summary of what is left out; '' if there are no faults.
 
     Raises:
       DataError: a fault is fatal, or there are faults and on_error is RAISE.
@@ -174,5 +153,5 @@ def first_line(summary: str) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-  """Returns a count with its noun, in the singular or plural."""
+  """Returns a count with its noun, such as `1 label` or `2 labels`."""
   return f'{count:,} {noun}' if count == 1 else f'{count:,} {noun}s'

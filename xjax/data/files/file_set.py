@@ -30,11 +30,7 @@ _SEAL = 'seal'  # the field of a mark with the digest of all its other fields
 
 
 def file_digest(path: str | os.PathLike) -> str:
-  """Returns the SHA-256 of a file's content, as hexadecimal digits.
-
-  Raises:
-    DataError: the file cannot be read.
-  """
+  """Returns the SHA-256 of a file's content, as hexadecimal digits."""
   try:
     with open(path, 'rb') as file:
       return hashlib.file_digest(file, 'sha256').hexdigest()
@@ -43,11 +39,7 @@ def file_digest(path: str | os.PathLike) -> str:
 
 
 def read_json(path: str | os.PathLike) -> dict[str, Any]:
-  """Reads a JSON object.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
+  """Reads a JSON object; an absent or damaged file is a DataError."""
   try:
     return parse_object(pathlib.Path(path).read_bytes())
   except (OSError, ValueError) as error:
@@ -62,17 +54,11 @@ def writing_set(
 
   The block writes the new files into a temporary folder. If the block fails,
   the old set stays as it was. Otherwise files that only the old set has are
-  removed, unless they have changed since they were written. Then the new mark
-  replaces the old mark, and the new files replace the old files. So if the
-  process is killed, the set is complete, or a file is not as the mark says.
-  What a killed process has left is removed by the next writer of the set.
-
-  Args:
-    mark: path of the mark. The files of the set are in the same folder.
-    facts: further fields of the mark, as JSON values.
-
-  Yields:
-    The temporary folder.
+  removed, unless they have changed since they were written. Then the new mark,
+  with the `facts`, replaces the old mark, and the new files replace the old
+  files. So if the process is killed, the set is complete, or a file is not as
+  the mark says. What a killed process has left is removed by the next writer of
+  the set.
 
   Raises:
     WriteError: a file cannot be written.
@@ -108,17 +94,10 @@ def check_unlisted(
 ) -> None:
   """Checks that a new set would replace no file from elsewhere.
 
-  Files that the mark lists may have changed, because a killed writer of the set
-  leaves such files.
-
-  Args:
-    mark: path of the mark of the old set, if there is one.
-    names: names of the new files beside the mark.
-    owner: who writes such sets, for the message.
-    remedy: what the user must do.
-
-  Raises:
-    WriteError: a file has one of the names, but the mark does not list it.
+  Raises a WriteError if a file beside the mark has one of the `names`, but the
+  mark does not list it. Files that the mark lists may have changed, because a
+  killed writer of the set leaves such files. The message says which `owner`
+  writes such sets, and the `remedy`.
   """
   try:
     listed = _digests(read_json(mark), mark)
@@ -131,17 +110,9 @@ def check_unlisted(
 
 
 def read_facts(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Reads the mark of a set, and checks only the mark.
+  """Returns the facts and digests in a set's mark, and checks only the mark.
 
-  Args:
-    mark: path of the mark.
-    remedy: what the user must do if the mark has changed.
-
-  Returns:
-    The facts and the digests in the mark.
-
-  Raises:
-    DataError: the mark is absent or damaged, or has changed.
+  If it is absent, damaged or has changed, a DataError has the `remedy`.
   """
   facts = read_json(mark)
   # Earlier versions of xjax wrote no seal.
@@ -156,21 +127,14 @@ def _seal(record: Mapping[str, Any]) -> str:
 
 
 def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Reads the mark of a set, and checks that every file of the set is as then.
+  """Returns the facts in a set's mark, and checks that all files are as then.
 
   Earlier versions of xjax wrote the mark last too, but without digests. With
   such a mark, the set is complete, but changes of its files are not noticed.
 
-  Args:
-    mark: path of the mark.
-    remedy: what the user must do if the set is not complete.
-
-  Returns:
-    The facts in the mark.
-
   Raises:
     DataError: the mark is absent or damaged, or a file of the set is missing or
-      has changed.
+      has changed. The message has the `remedy`.
   """
   if not mark.is_file():
     raise DataError(
@@ -192,7 +156,6 @@ def read_mark(mark: pathlib.Path, remedy: str) -> dict[str, Any]:
 
 
 def _digests(facts: Mapping[str, Any], mark: pathlib.Path) -> dict[str, str]:
-  """Returns the digests in a mark, by name of the file."""
   digests = facts.get(FILES, {})
   if not isinstance(digests, dict) or not all(
     isinstance(digest, str) and pathlib.PurePath(name).name == name
@@ -203,7 +166,7 @@ def _digests(facts: Mapping[str, Any], mark: pathlib.Path) -> dict[str, str]:
 
 
 def _unlisted(mark: pathlib.Path, names: Collection[str]) -> list[pathlib.Path]:
-  """Returns the unchanged files of a set whose names are not in `names`."""
+  """Returns the unchanged files of a set that are not in `names`."""
   try:
     digests = _digests(read_json(mark), mark)
     old = {mark.parent / n: d for n, d in digests.items() if n not in names}

@@ -27,12 +27,7 @@ _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
 def find_folder(path: str) -> pathlib.Path:
-  """Returns the folder of the user's files (data.dir).
-
-  Raises:
-    ConfigError: data.dir is not set.
-    DataError: the folder does not exist.
-  """
+  """Returns the folder of the user's files (data.dir), which must exist."""
   if not path:
     raise ConfigError(
       'data.dir is not set: give the folder with your files as '
@@ -47,19 +42,10 @@ def find_folder(path: str) -> pathlib.Path:
 def find_files(
   folder: pathlib.Path, ending: str = 'jsonl'
 ) -> dict[str, list[pathlib.Path]]:
-  """Finds the files {name}.jsonl and {name}.jsonl.gz of a folder.
+  """Returns the files {name}.jsonl and {name}.jsonl.gz of a folder, by name.
 
-  Hidden files are ignored.
-
-  Args:
-    folder: the folder to search.
-    ending: a regular expression that is used in place of `jsonl`.
-
-  Returns:
-    name -> all files of that name, sorted by file name.
-
-  Raises:
-    DataError: the folder cannot be read.
+  The files of a name are sorted. Hidden files are ignored. `ending` is a
+  regular expression in place of `jsonl`.
   """
   try:
     paths = sorted(folder.iterdir())
@@ -86,16 +72,10 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
   """Opens a file or a pipe, and unpacks it if it is gzipped.
 
-  The path is opened only once, because a pipe can be read only once.
-
-  Args:
-    path: the file.
-    named: whether to check the file's name. The name of a gzipped file must end
-      in .gz, and the name of a plain file must have another ending. The name of
-      a pipe is not checked.
-
-  Raises:
-    Fault: the file cannot be opened, or the check of its name fails.
+  The path is opened only once, because a pipe can be read only once. If
+  `named`, the name of a file, but not of a pipe, must end in .gz if and only if
+  it is gzipped. If the name is wrong or the file cannot be opened, a Fault is
+  raised.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -115,11 +95,7 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
 
 
 def unpack(file: BinaryIO) -> BinaryIO:
-  """Returns the unpacked content if a file is gzipped, or else the content.
-
-  Args:
-    file: an open file or pipe. It is read from its current position.
-  """
+  """Returns the rest of an open file or pipe, unpacked if it is gzipped."""
   start, file = look_ahead(file, len(GZIP_MAGIC))
   if start != GZIP_MAGIC:
     return file
@@ -129,15 +105,9 @@ def unpack(file: BinaryIO) -> BinaryIO:
 
 
 def look_ahead(file: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
-  """Reads the next bytes of an open file or pipe, and puts them back.
+  """Returns the next bytes of a file or pipe, and a file that still has them.
 
-  Args:
-    file: the open file or pipe.
-    size: number of bytes.
-
-  Returns:
-    start: the bytes; fewer than `size` if the file is shorter.
-    file: a file that begins with these bytes. It replaces the given file.
+  The returned file replaces the given file.
   """
   start = file.read(size)
   if file.seekable():
@@ -155,7 +125,6 @@ class _Rejoined(io.RawIOBase):
 
   @classmethod
   def buffered(cls, start: bytes, rest: BinaryIO) -> io.BufferedReader:
-    """Returns a buffered reader of the bytes and the rest."""
     return io.BufferedReader(cls(start, rest))
 
   def readable(self) -> bool:
@@ -169,12 +138,9 @@ class _Rejoined(io.RawIOBase):
 
 
 def check_rereadable(path: str | os.PathLike) -> None:
-  """Checks that a path can be read several times, unlike a pipe or a device.
+  """Raises a DataError if a path is a pipe or a device, which cannot be reread.
 
   A path that does not exist passes, because opening it gives a clear error.
-
-  Raises:
-    DataError: the path is a pipe or a device.
   """
   if os.path.exists(path) and not os.path.isfile(path):
     if not os.path.isdir(path):
@@ -186,11 +152,7 @@ def check_rereadable(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Opens a file of any name, and unpacks it if it is gzipped.
-
-  Raises:
-    DataError: the file cannot be opened.
-  """
+  """Opens a file of any name, and unpacks it if it is gzipped."""
   with contextlib.ExitStack() as stack:
     try:
       file = stack.enter_context(open_lines(pathlib.Path(path), named=False))
@@ -202,11 +164,8 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
   """Yields the line number (from 1) and the bytes of each line.
 
-  A byte order mark at the beginning of the file is removed.
-
-  Raises:
-    Fault: a line cannot be read, because it is too long, or because the file is
-      damaged or is UTF-16. The fault has the number of this line.
+  A byte order mark at the beginning is removed. A line that cannot be read is a
+  Fault with its number.
   """
   number = 0
   lines = iter(functools.partial(file.readline, LONGEST_LINE + 1), b'')
@@ -233,14 +192,10 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number (from 1) and the bytes of each line.
+  """Yields the line number (from 1) and the bytes of each line, without end.
 
-  The bytes are without the newline. Blank lines are included, because a blank
-  line may stand for a document.
-
-  Raises:
-    DataError: a line cannot be read, because it is too long, or because the
-      file is damaged or is UTF-16.
+  Blank lines are included, because a blank line may stand for a document. A
+  line that is too long, damaged or UTF-16 is a DataError.
   """
   try:
     for number, line in _lines(file):
@@ -285,12 +240,7 @@ def read_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
   """Yields the line number and the JSON object of each line of a file.
 
-  Faulty lines are left out and their faults are added.
-
-  Args:
-    path: the file.
-    faults: collects what is wrong with the lines.
-    documents: as in parse_rows.
+  Faulty lines are left out and their faults are added, as in parse_rows.
   """
   try:
     with open_lines(path) as file:
@@ -311,9 +261,6 @@ def parse_rows(
   Faulty lines are left out and their faults are added.
 
   Args:
-    file: the open file of JSON lines.
-    name: name of the file, for messages.
-    faults: collects what is wrong with the lines.
     documents: whether lines are documents. If so, one fault says that the file
       is a table, if its first line looks like that.
     advice: what to do if the first line is no JSON at all; '' if nothing.
@@ -352,11 +299,7 @@ def looks_like_table(line: str) -> bool:
 
 
 def decode_utf8(data: bytes) -> str:
-  """Decodes bytes as UTF-8.
-
-  Raises:
-    Fault: the bytes are not UTF-8.
-  """
+  """Decodes UTF-8, or raises a Fault."""
   try:
     return data.decode('utf-8')
   except UnicodeDecodeError as error:
@@ -416,7 +359,6 @@ def _no_constant(name: str) -> None:
 
 
 def _json_type(value: Any) -> str:
-  """Returns the name of a JSON value's type, for messages."""
   match value:
     case None:
       return 'null'
@@ -437,12 +379,7 @@ def _json_type(value: Any) -> str:
 class Fields:
   """Reads typed fields of one JSON object and collects their faults.
 
-  Args:
-    row: the JSON object.
-
-  Attributes:
-    row: the JSON object.
-    faults: messages about what is wrong, in the order of reading.
+  `faults` are messages about what is wrong, in the order of reading.
   """
 
   def __init__(self, row: dict[str, Any]):
@@ -521,10 +458,7 @@ class Fields:
     return ''
 
   def _has(self, name: str, required: bool) -> bool:
-    """Returns whether a field exists.
-
-    If a required field is missing, a fault is added.
-    """
+    """Returns whether a field exists; a missing required field is a fault."""
     if name in self.row:
       return True
     if required:
@@ -539,7 +473,6 @@ class Fields:
     return False
 
   def _list(self, name: str, default: Sequence[str] | None) -> Sequence[Any]:
-    """Returns the unchecked values of a list field."""
     if not self._has(name, default is None):
       return default or ()
     if isinstance(self.row[name], list):

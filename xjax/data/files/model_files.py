@@ -23,12 +23,8 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Checks that a file is inside a model's folder, and returns its path.
 
   A link must lead to a file in the folder. In Hugging Face's cache, a link may
-  also lead to a file in the folder `blobs` of the same model.
-
-  Args:
-    folder: the folder of the model.
-    name: name of the file. The name is checked too, because it can come from
-      another file in the folder.
+  also lead to a file in the folder `blobs` of the same model. The name is
+  checked too, because it can come from another file in the folder.
 
   Raises:
     DataError: the file is outside the folder, or does not exist.
@@ -54,13 +50,7 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Checks a file as safe_path does, checks its size, and returns its path.
-
-  The file must have at most 2**26 bytes, so this function is not for weights.
-
-  Raises:
-    DataError: see safe_path, or the file is too large.
-  """
+  """Checks a file as safe_path does, and that it has at most 2**26 bytes."""
   path = safe_path(folder, name)
   size = path.stat().st_size
   if size > _LARGEST:
@@ -71,11 +61,7 @@ def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def read_small_file(folder: pathlib.Path, name: str) -> bytes:
-  """Reads a small file of a model's folder, such as a config.
-
-  Raises:
-    DataError: see safe_small_path, or the file cannot be read.
-  """
+  """Reads a small file of a model's folder, such as a config."""
   path = safe_small_path(folder, name)
   try:
     return path.read_bytes()
@@ -84,12 +70,7 @@ def read_small_file(folder: pathlib.Path, name: str) -> bytes:
 
 
 def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
-  """Reads a file that holds one JSON object.
-
-  Raises:
-    DataError: see read_small_file, or the file does not hold one JSON object,
-      or the object cannot be saved as JSON again.
-  """
+  """Reads a small file with a JSON object that can be saved as JSON again."""
   try:
     content = parse_object(read_small_file(folder, name))
     _check_can_be_saved(content)
@@ -99,11 +80,6 @@ def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
 
 
 def _check_can_be_saved(content: dict[str, Any]) -> None:
-  """Checks that an object can be saved as JSON in a workdir.
-
-  Raises:
-    Fault: the object cannot be saved.
-  """
   try:
     json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
   except UnicodeEncodeError as error:

@@ -51,33 +51,24 @@ class FileKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Holds a table that is being read.
+  """Holds a table that is being read; its rows can be read once.
 
   Attributes:
-    kind: how the table is written.
-    columns: names of the columns.
     rows: the number and the cells of each row, by column. The number is the
       line on which the row starts; in a Parquet file, it is the number of the
-      row. Rows can be read once. Faulty rows are left out.
+      row. Faulty rows are left out.
   """
 
   kind: FileKind
-  columns: tuple[str, ...]
+  columns: tuple[str, ...]  # their names
   rows: Iterator[tuple[int, dict[str, Any]]]
 
 
 def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
-  """Begins to read a table from an open file.
+  """Begins to read a table from an open file; faulty rows are left out.
 
-  Args:
-    file: the open file, at its start. It must be rewindable, and stay open
-      while rows are read.
-    name: name of the file, for messages.
-    faults: collects what is wrong with the rows.
-
-  Raises:
-    DataError: the file is no table, or its header is faulty.
-    UserError: the file is Parquet, but pyarrow is not installed.
+  The file is at its start, is `rewindable`, and stays open while rows are read.
+  A faulty header is a DataError, a missing pyarrow a UserError.
   """
   kind, file = kind_of(file, name)
   try:
@@ -98,13 +89,7 @@ def read_table(file: BinaryIO, name: str, faults: Faults) -> Table:
 def rewindable(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
   """Yields a file that can be read twice: a pipe is copied to a file.
 
-  Args:
-    file: the open file or pipe.
-    name: name of the file, for messages.
-
-  Raises:
-    DataError: the pipe is too long to be copied, or its data are damaged.
-    UserError: the copy cannot be written.
+  A pipe that is too long or damaged is a DataError.
   """
   if file.seekable():
     yield file
@@ -123,11 +108,6 @@ def rewindable(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 
 def _pieces(pipe: BinaryIO, name: str) -> Iterator[bytes]:
-  """Yields the bytes of a pipe.
-
-  Raises:
-    DataError: the pipe is too long, or its data are damaged.
-  """
   size = 0
   try:
     with _damage():
@@ -146,17 +126,9 @@ def _pieces(pipe: BinaryIO, name: str) -> Iterator[bytes]:
 def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
   """Tells the kind of an open file or pipe by its first bytes.
 
-  Args:
-    file: the open file, at its start.
-    name: name of the file. A file with a single column can only be told by a
-      name that ends in .csv or .tsv.
-
-  Returns:
-    kind: the kind of the file.
-    file: a file with the same bytes, at its start.
-
-  Raises:
-    DataError: the file is damaged, or is a spreadsheet.
+  A file with a single column can only be told by a name that ends in .csv or
+  .tsv. The returned file has the same bytes, and is at its start. A file that
+  is damaged or a spreadsheet is a DataError.
   """
   try:
     with _damage():
@@ -172,7 +144,6 @@ def kind_of(file: BinaryIO, name: str) -> tuple[FileKind, BinaryIO]:
 
 
 def _kind(head: bytes, name: str) -> FileKind:
-  """Tells the kind of a file by its first bytes."""
   if head.startswith(PARQUET_MAGIC):
     return FileKind.PARQUET
   start = _decoded(head).lstrip('\ufeff \t\r\n')
@@ -203,11 +174,6 @@ def _damage() -> Iterator[None]:
 
 
 def _csv(file: BinaryIO, name: str, faults: Faults) -> Table:
-  """Begins to read a CSV or TSV file.
-
-  Raises:
-    DataError, Fault: the text cannot be decoded, or the header is faulty.
-  """
   csv.field_size_limit(_LONGEST_CELL)
   with _damage():
     encoding = encoding_of(file)
@@ -242,9 +208,7 @@ def _text_lines(file: BinaryIO, encoding: str) -> Iterator[str]:
 def _delimiter(text: str, whole: bool) -> str:
   """Returns the delimiter that divides the first rows most evenly.
 
-  Args:
-    text: the start of the file.
-    whole: whether the text is the whole file. If not, its last row is cut off.
+  If the text is not the whole file, its last row is cut off.
   """
   best = (0.0, 0, _NO_DELIMITER)
   for delimiter in _DELIMITERS:
@@ -260,11 +224,7 @@ def _delimiter(text: str, whole: bool) -> str:
 
 
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
-  """Returns the names of the columns.
-
-  Raises:
-    Fault: the cells do not look like names of columns.
-  """
+  """Returns the names of the columns; raises a Fault if they look wrong."""
   names = tuple(cell.strip().lstrip('\ufeff') for cell in cells)
   # Programs that number the rows often give the numbers no name.
   if len(names) > 1 and not names[0]:
@@ -331,12 +291,6 @@ def _with_names(
 
 
 def _parquet(file: BinaryIO, name: str, faults: Faults) -> Table:
-  """Begins to read a Parquet file.
-
-  Raises:
-    Fault: the file is damaged.
-    UserError: pyarrow is not installed.
-  """
   try:
     import pyarrow as pa
     from pyarrow import parquet

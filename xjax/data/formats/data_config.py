@@ -25,7 +25,6 @@ class DataConfig(ConfigPart, abstract=True):
   """Configures a corpus; this is the base class of all corpus formats.
 
   Attributes:
-    sparse: whether documents are rows of sparse features, without text.
     generated: whether documents are generated from a seed, not read from files.
     tables: whether documents to be tagged may be rows of a table.
     label_field: the field of a record that holds a document's labels.
@@ -33,7 +32,7 @@ class DataConfig(ConfigPart, abstract=True):
       all zones.
   """
 
-  sparse: ClassVar[bool] = False
+  sparse: ClassVar[bool] = False  # rows of sparse features, without text
   generated: ClassVar[bool] = False
   tables: ClassVar[bool] = False
   label_field: ClassVar[str] = 'labels'
@@ -87,9 +86,6 @@ class DataConfig(ConfigPart, abstract=True):
     """Returns this config with the values that the files decide.
 
     A run saves these values, so that later documents are read in the same way.
-
-    Raises:
-      ConfigError, DataError: as in `read`.
     """
     return self
 
@@ -118,21 +114,13 @@ class DataConfig(ConfigPart, abstract=True):
   ) -> Document:
     """Reads a document whose labels are to be predicted.
 
-    Faults are added to fields.faults.
-
-    Args:
-      fields: fields of a JSON object.
-      default_id: the document's id if the object has no id. If default_id is
-        None, an object without an id is faulty.
-      need_labels: whether the object must have labels.
+    Faults are added to fields.faults. If default_id is None, an object without
+    an id is faulty; otherwise this is its id.
     """
     return read_document(fields, default_id, need_labels)
 
   def read_rows(self, source: str) -> Sequence[Document]:
-    """Reads sparse documents whose labels are to be predicted.
-
-    Args:
-      source: a file in the format of the corpus.
+    """Reads sparse documents whose labels are to be predicted, from a file.
 
     Raises:
       DataError: the file has faults or no documents, or its documents are
@@ -147,15 +135,8 @@ class DataConfig(ConfigPart, abstract=True):
   ) -> Sequence[Document]:
     """Reads documents whose labels are to be predicted from a table.
 
-    Only formats with `tables` are asked.
-
-    Args:
-      file: the open file, which can be rewound.
-      name: name of the file, for messages.
-      faults: collects what is wrong with the rows.
-
-    Returns:
-      The documents by random access.
+    Only formats with `tables` are asked. The file can be rewound. The documents
+    have random access; faulty rows are added to `faults`.
     """
     raise NotImplementedError
 
@@ -164,12 +145,7 @@ class DataConfig(ConfigPart, abstract=True):
   ) -> Sequence[Document]:
     """Reads documents whose labels are to be predicted from a folder.
 
-    Args:
-      folder: the folder.
-      faults: collects what is wrong with the files.
-
-    Raises:
-      DataError: documents of this format are not in folders.
+    Formats without such folders raise a DataError.
     """
     raise DataError(f'{folder}: is a folder; give a file of JSON lines')
 
@@ -202,7 +178,6 @@ def read_document(
 
 
 def _zones_of(fields: Fields) -> dict[str, str]:
-  """Reads the field `text` or the field `zones` of a document."""
   before = len(fields.faults)
   if 'text' in fields and 'zones' in fields:
     fields.faults.append('has both text and zones; give only one of them')

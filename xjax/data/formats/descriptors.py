@@ -13,12 +13,9 @@ class Descriptors:
   """Collects descriptors of labels in the order in which they are added.
 
   A label with a faulty descriptor keeps only its id. So documents with this
-  label are not reported as faulty.
-
-  Attributes:
-    labels: id -> label.
-    complete: whether there are descriptors and all their ids could be read. If
-      not, no label counts as unknown.
+  label are not reported as faulty. `complete` says whether there are
+  descriptors and all their ids could be read. If not, no label counts as
+  unknown.
   """
 
   def __init__(self, complete: bool = False):
@@ -41,7 +38,7 @@ class Descriptors:
   def check_parents(self, file: str | os.PathLike, faults: Faults) -> None:
     """Removes parents that are unknown or make a label its own ancestor.
 
-    A fault is added for each removed parent.
+    Each is a fault.
     """
     for label in list(self.labels.values()):
       for parent in filter(self.is_unknown, label.parents):
@@ -56,7 +53,6 @@ class Descriptors:
       faults.add(file, self._lines[id_], message)
 
   def _drop(self, id_: str, parent: str) -> None:
-    """Removes one parent of a label."""
     label = self.labels[id_]
     parents = tuple(p for p in label.parents if p != parent)
     self.labels[id_] = dataclasses.replace(label, parents=parents)
@@ -64,8 +60,7 @@ class Descriptors:
   def _cycle_edges(self) -> list[tuple[str, str]]:
     """Returns (label, parent) pairs whose removal breaks all cycles.
 
-    The pairs are the back edges of a depth-first walk. Each cycle has at least
-    one back edge.
+    These are the back edges of a depth-first walk: each cycle has at least one.
     """
     edges: list[tuple[str, str]] = []
     path: set[str] = set()

@@ -29,11 +29,8 @@ def to_bytes(record: Any) -> bytes:
 class RecordStore(Sequence):
   """Keeps JSON values in a temporary file, which is deleted with the store.
 
-  The file is opened when the first value is added.
-
-  Args:
-    folder: folder of the temporary file; None: the system's folder for
-      temporary files.
+  The file is opened in `folder`, or in the system's folder for temporary files,
+  when the first value is added.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -43,11 +40,6 @@ class RecordStore(Sequence):
     self._written = True
 
   def append(self, record: Any) -> bytes:
-    """Adds a JSON value and returns its bytes.
-
-    Raises:
-      UserError: the file cannot be opened or written.
-    """
     data = to_bytes(record)
     with self._user_errors():
       if self._file is None:
@@ -75,7 +67,6 @@ class RecordStore(Sequence):
     return os.pread(self._file.fileno(), self._ends[row] - start, start)
 
   def _open(self) -> IO[bytes]:
-    """Opens the temporary file."""
     if self._folder is not None:
       self._folder.mkdir(parents=True, exist_ok=True)
     # The file has no name in the folder, so it is deleted even if the run is
@@ -86,14 +77,12 @@ class RecordStore(Sequence):
 
   @contextlib.contextmanager
   def _user_errors(self) -> Iterator[None]:
-    """Turns errors of the file system into UserErrors."""
     try:
       yield
     except OSError as error:
       raise UserError(self._failure(error)) from error
 
   def _failure(self, error: OSError) -> str:
-    """Returns the message about an error of the file system."""
     message = f'temporary data cannot be written ({error.strerror})'
     if self._folder is not None:
       return (
@@ -105,7 +94,7 @@ class RecordStore(Sequence):
 
 
 def _close(file: IO[bytes]) -> None:
-  """Closes the temporary file."""
+  """Closes the temporary file, even if the disk is full."""
   # If the disk is full, bytes in the buffer cannot be written. They are no
   # longer needed, so this is no error.
   with contextlib.suppress(OSError):
@@ -118,22 +107,13 @@ USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawSplit:
-  """Holds one split as it is in the source.
-
-  Attributes:
-    ids: N document ids.
-    gold: N rows of indices into RawCorpus.label_ids. The indices of a row need
-      not be sorted.
-    documents: N documents by random access, with all zones.
-    digest: hex digest of ids, text and gold labels.
-    text_digests: uint64 [N], see text_digest; None if documents have no text.
-  """
+  """Holds one split as in the source; rows of `gold` need not be sorted."""
 
   ids: Sequence[str]
-  gold: Ragged
-  documents: Sequence[Document]
-  digest: str
-  text_digests: np.ndarray | None = None
+  gold: Ragged  # indices into RawCorpus.label_ids
+  documents: Sequence[Document]  # by random access, with all zones
+  digest: str  # hex digest of ids, text and gold labels
+  text_digests: np.ndarray | None = None  # uint64; None without text
 
 
 def choose_splits(
@@ -143,21 +123,11 @@ def choose_splits(
   usual: bool = True,
   example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
-  """Chooses the splits to read.
+  """Chooses the splits to read: train, dev, test, then others by name.
 
-  Args:
-    source: name of the source, for messages.
-    present: names of all splits that exist.
-    wanted: names of splits that must exist.
-    usual: whether to choose train, dev and test too, if they exist.
-    example: names of typical files of this source, for messages.
-
-  Returns:
-    Names of the chosen splits: train, dev and test come first, in this order;
-    other splits follow, sorted by name.
-
-  Raises:
-    DataError: no split can be chosen, or a wanted split is missing.
+  The `wanted` splits must exist. If `usual`, train, dev and test are chosen if
+  they exist. If there are none, a DataError says that the `example` is
+  expected.
   """
   rank = {name: i for i, name in enumerate(USUAL)}
   ordered = sorted(present, key=lambda name: (rank.get(name, len(rank)), name))
@@ -176,12 +146,6 @@ class RawCorpus:
   """Holds all splits of a source, before a label space is made.
 
   Attributes:
-    source: name of the source, for messages.
-    labels: descriptors in the order of the source; empty if there are none.
-    label_ids: label ids that the splits use, in order of first use.
-    splits: name -> split, for the splits that exist.
-    zones: all zone names, in order of first use.
-    full_text: zones that form the full text; () means all zones.
     ordered: decides the order of a label space that has only the labels of the
       splits. True: the order of the descriptors; False: the order of ids.
     drawn: names of the splits whose documents were drawn, because the source
@@ -189,12 +153,12 @@ class RawCorpus:
     left_out: says how many faulty records are left out; '' if there are none.
   """
 
-  source: str
-  labels: Labels
-  label_ids: tuple[str, ...]
+  source: str  # its name, for messages
+  labels: Labels  # descriptors in the order of the source
+  label_ids: tuple[str, ...]  # ids that splits use, by first use
   splits: Mapping[str, RawSplit]
-  zones: tuple[str, ...]
-  full_text: tuple[str, ...] = ()
+  zones: tuple[str, ...]  # all zone names, in order of first use
+  full_text: tuple[str, ...] = ()  # zones of the full text; () is all
   ordered: bool = False
   drawn: tuple[str, ...] = ()
   left_out: str = ''
@@ -211,14 +175,8 @@ class RawCorpus:
   ) -> 'RawCorpus':
     """Makes a raw corpus from documents; reads each document once.
 
-    Args:
-      source: name of the source, for messages.
-      labels: descriptors in the order of the source.
-      splits: name -> documents by random access.
-
-    Raises:
-      DataError: two documents of a split have the same id, or a document has
-        the same label twice.
+    Raises a DataError if two documents of a split have the same id, or a
+    document has the same label twice.
     """
     draft = Draft()
     zones: dict[str, None] = {}
@@ -246,14 +204,8 @@ class RawCorpus:
 class Draft:
   """Collects the splits of a corpus while they are being read.
 
-  All splits share one mapping from label ids to indices.
-
-  Args:
-    folder: folder of the temporary files for records; None: the system's folder
-      for temporary files.
-
-  Attributes:
-    splits: name -> split.
+  All splits share one mapping from label ids to indices. Records are kept in
+  temporary files in `folder`, or in the system's folder for such files.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -267,7 +219,6 @@ class Draft:
     return tuple(self._labels)
 
   def begin(self, name: str) -> 'SplitDraft':
-    """Adds a new split and returns it."""
     self.splits[name] = SplitDraft(self._labels, self._folder)
     return self.splits[name]
 
@@ -280,13 +231,8 @@ class Draft:
   ) -> RawCorpus:
     """Returns a raw corpus of all splits.
 
-    All records of the splits must be values that plain_record returned.
-
-    Args:
-      source: name of the source, for messages.
-      labels: descriptors in the order of the source.
-      zones: all zone names, in order of first use.
-      ordered: see RawCorpus.
+    All records of the splits must be values that plain_record returned. `zones`
+    are in order of first use.
     """
     return RawCorpus(
       source=source,
@@ -302,17 +248,7 @@ class Draft:
 
 
 class SplitDraft:
-  """Collects one split while it is being read.
-
-  Args:
-    labels: label id -> index, shared by all splits. New ids are added.
-    folder: folder of the temporary file for records; None: the system's folder
-      for temporary files.
-
-  Attributes:
-    ids: a dict whose keys are the document ids.
-    records: the records of the documents, by random access.
-  """
+  """Collects one split; `labels` maps label ids to indices for all splits."""
 
   def __init__(
     self, labels: dict[str, int], folder: pathlib.Path | None = None
@@ -349,14 +285,9 @@ class SplitDraft:
     record: Any,
     texts: Iterable[str] | None = None,
   ) -> None:
-    """Adds a document and keeps its record.
+    """Adds a document and keeps its record, a JSON value.
 
-    Args:
-      id_: the document's id.
-      labels: the ids of its gold labels.
-      record: a JSON value.
-      texts: the texts of the document's zones. None takes them from a record
-        that plain_record returned.
+    Without `texts`, the record must be one that plain_record returned.
     """
     if texts is None:
       _, zones, _ = record
@@ -390,17 +321,12 @@ class SplitDraft:
     return part
 
   def _end_row(self, data: bytes) -> None:
-    """Ends the row of labels of a document; the digest covers `data`."""
     self._ends.append(len(self._values))
     self._digest.update(len(data).to_bytes(8, 'little'))
     self._digest.update(data)
 
   def done(self, documents: Sequence[Document]) -> RawSplit:
-    """Returns the complete split.
-
-    Args:
-      documents: all documents, in the order in which they were added.
-    """
+    """Returns the complete split; the documents are in the order of adding."""
     return RawSplit(
       ids=tuple(self.ids),
       gold=Ragged(
@@ -416,16 +342,10 @@ _SPACES = b' \t\n\v\f\r'
 
 
 def text_digest(texts: Iterable[str]) -> int:
-  """Returns a number of 64 bits that tells texts apart.
+  """Returns a number of 64 bits that tells texts apart; 0 if there is no text.
 
   Spaces and line breaks do not count, so texts that differ only in these have
   the same number.
-
-  Args:
-    texts: the texts of a document's zones.
-
-  Returns:
-    The number; 0 if there is no text.
   """
   data = ''.join(texts).encode().translate(None, _SPACES)
   if not data:
@@ -436,8 +356,6 @@ def text_digest(texts: Iterable[str]) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Rows(Sequence):
-  """Gives access to some of the records, in another order."""
-
   records: Sequence[Any]
   rows: Sequence[int]
 
@@ -450,12 +368,7 @@ class _Rows(Sequence):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredDocuments(Sequence):
-  """Makes a document from its record at each access.
-
-  Attributes:
-    records: N records by random access.
-    parse: makes a document from a record.
-  """
+  """Makes a document from its record at each access."""
 
   records: Sequence[Any]
   parse: Callable[[Any], Document]
@@ -479,12 +392,7 @@ def keep_zones(document: Document, zones: Sequence[str]) -> Document:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CutDocuments(Sequence):
-  """Gives access to documents with only some of their zones.
-
-  Attributes:
-    documents: N documents by random access.
-    zones: names of the zones to keep.
-  """
+  """Gives access to documents with only some of their zones."""
 
   documents: Sequence[Document]
   zones: tuple[str, ...]

@@ -94,10 +94,7 @@ LabelMap = Callable[[tuple[str, ...]], tuple[str, ...]]
 def htc_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document, and adds faults to fields.faults.
-
-  No ancestors are added to the labels.
-  """
+  """Reads a document, and adds faults; no ancestors are added to the labels."""
   before = len(fields.faults)
   token = _field_name(fields, 'doc_token')
   if isinstance(fields.row.get(token), list):
@@ -121,7 +118,7 @@ def hierarchy_labels(
 
 
 def _field_name(fields: Fields, name: str) -> str:
-  """Returns the name that a field has in the record, with or without doc_."""
+  """Returns the name of a field in the record, with or without doc_."""
   short = name.removeprefix('doc_')
   return short if short in fields and name not in fields else name
 
@@ -131,22 +128,10 @@ def read_htc(
 ) -> RawCorpus:
   """Reads a corpus of hierarchical text classification from a folder.
 
-  Args:
-    data: config with the folder, the labels to keep, and whether faulty lines
-      are skipped.
-    splits: names of splits that must exist.
-    usual: whether to read train, dev and test too, if they exist.
-
-  Returns:
-    The corpus. Its descriptors have parents and are in the order of the
-    taxonomy. The labels of a document depend on data.htc.labels (see Bertalis
-    et al., section 3.2 and App. B). ALL adds the ancestors of the labels.
-    LEAVES keeps only labels without children; a document may lose all labels.
-
-  Raises:
-    ConfigError: the taxonomy does not exist.
-    DataError: the folder does not exist or has no split, a requested split is
-      missing, or the files have faults. One message lists all faults.
+  The descriptors have parents and are in the order of the taxonomy. The labels
+  of a document depend on data.htc.labels (see Bertalis et al., section 3.2 and
+  App. B). ALL adds the ancestors of the labels. LEAVES keeps only labels
+  without children; a document may lose all labels.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -173,7 +158,6 @@ def read_htc(
 def _label_map(
   described: Descriptors, kept: HtcLabels
 ) -> tuple[LabelMap, tuple[Label, ...]]:
-  """Returns the LabelMap of documents, and all labels of the corpus."""
   labels = tuple(described.labels.values())
   match kept:
     case HtcLabels.ALL:
@@ -241,7 +225,6 @@ def _split_of(words: Sequence[str]) -> str:
 
 
 def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
-  """Returns the file of the taxonomy."""
   if config.taxonomy:
     path = folder / pathlib.Path(config.taxonomy).expanduser()
     if not path.is_file():

@@ -52,10 +52,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class JsonlData(DataConfig):
-  """Configures a corpus of your own text.
-
-  The files are {split}.jsonl[.gz] and labels.jsonl[.gz].
-  """
+  """Configures a corpus of your own text in {split}.jsonl and labels.jsonl."""
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     return read_jsonl(self, splits, usual)
@@ -67,11 +64,7 @@ LABELS = 'labels'  # the file of labels; no split can have this name
 
 @contextlib.contextmanager
 def open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
-  """Opens a file or standard input; yields the open file and its name.
-
-  Raises:
-    DataError: the file cannot be opened.
-  """
+  """Opens a file or standard input; yields the open file and its name."""
   if source == STREAM:
     if sys.stdin is None:
       raise DataError('standard input is closed; give a file')
@@ -92,17 +85,7 @@ def parse_documents(
   faults: Faults,
   read: ReadDocument = read_document,
 ) -> Sequence[Document]:
-  """Reads documents to be tagged from an open file.
-
-  Args:
-    file: the open file of JSON lines.
-    name: name of the file, for messages.
-    faults: collects what is wrong with the lines.
-    read: reads a document from an object's fields.
-
-  Returns:
-    The documents without faults, by random access.
-  """
+  """Reads documents to be tagged from an open file of JSON lines."""
   before = faults.count
   split = Draft().begin('input')
   for number, row in parse_rows(file, name, faults, documents=True):
@@ -119,17 +102,7 @@ def parse_documents(
 def read_jsonl(
   data: JsonlData, splits: Sequence[str] = (), usual: bool = True
 ) -> RawCorpus:
-  """Reads a folder of JSON lines.
-
-  Args:
-    data: config with the folder, and whether faulty lines are skipped.
-    splits: names of splits that must exist.
-    usual: whether to read train, dev and test too, if they exist.
-
-  Raises:
-    DataError: the folder does not exist or has no split, a requested split is
-      missing, or the files have faults. One message lists all faults.
-  """
+  """Reads a folder of JSON lines."""
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
   _check_form(folder)
@@ -149,11 +122,7 @@ def read_jsonl(
 
 
 def _check_form(folder: pathlib.Path) -> None:
-  """Checks that data.dir is a folder of JSON lines, not of tables.
-
-  Raises:
-    DataError: data.dir is a file, or a folder with tables alone.
-  """
+  """Checks that data.dir is a folder of JSON lines, not of tables."""
   hint = '; --config=own_linear reads files, tables and text files'
   if folder.is_file():
     raise DataError(f'{folder}: is a file, not a folder of JSON lines{hint}')
@@ -173,17 +142,9 @@ def read_split(
 ) -> dict[str, None]:
   """Adds the documents in a file of JSON lines to a split.
 
-  Args:
-    path: the file.
-    split: the split that receives the documents.
-    described: the descriptors of all labels.
-    faults: collects what is wrong with the lines.
-    read: reads a document from an object's fields.
-    name_lines: whether a document without an id gets the id line-N, where N is
-      its line number. Otherwise a missing id is a fault.
-
-  Returns:
-    The names of the zones, as keys, in order of first use.
+  Returns the names of the zones, as keys, in order of first use. With
+  name_lines, a document without an id gets the id line-N, where N is its line
+  number. Otherwise a missing id is a fault.
   """
   zones: dict[str, None] = {}
   before = faults.count

@@ -48,18 +48,10 @@ def is_row(line: bytes) -> bool:
 def check_width(
   path: str | os.PathLike, columns: int, kind: str, entries: int
 ) -> None:
-  """Checks that a matrix has enough entries for its number of columns.
+  """Raises a DataError if a matrix has too few entries for its many columns.
 
-  Call this function before arrays with a value per column are made.
-
-  Args:
-    path: the file of the matrix, for messages.
-    columns: number of columns, from a header or from the largest index.
-    kind: what a column is, such as 'label'.
-    entries: number of entries in the rows of the matrix.
-
-  Raises:
-    DataError: the number of columns is much larger than the data support.
+  Call this function before arrays with a value per column are made. `kind` says
+  what a column is, such as 'label'.
   """
   most = max(_COLUMNS, _PER_ENTRY * entries)
   if columns > most:
@@ -75,7 +67,6 @@ class SparseRows:
   """Holds the content of a file of sparse rows.
 
   Attributes:
-    path: the file.
     header: the counts of the header, (N, L) or (N, D, L); () without a header.
       If the header is (N, L), an entry `index:value` is a label and its value.
       Otherwise, an entry is a feature and its value.
@@ -98,15 +89,9 @@ class SparseRows:
     return np.arange(first, first + len(self.labels), dtype=np.int64)
 
   def check(self, rows: Ragged, is_bad: np.ndarray, message: str) -> None:
-    """Raises an error for the first value that the caller marked as bad.
+    """Raises a DataError for the first bad value, with its line number.
 
-    Args:
-      rows: N rows of labels or entries.
-      is_bad: bool [len(rows.values)], True for each value that is bad.
-      message: says what is wrong; {} stands for the first bad value.
-
-    Raises:
-      DataError: a value is bad; the message has the line number.
+    `is_bad` is a bool for each of rows.values. In `message`, {} is the value.
     """
     if np.any(is_bad):
       at = int(np.argmax(is_bad))
@@ -123,14 +108,10 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
   svmlight reader parses the lines. This function adds checks that scikit-learn
   does not do.
 
-  Args:
-    path: the file.
-    features: whether to keep features; labels are always kept.
-
   Raises:
     DataError: the file cannot be read, a line is not a row of this format, the
       header and the rows contradict each other, or a label or feature occurs
-      twice in a line. If a line is faulty, the message has the line number.
+      twice in a line.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)
@@ -159,9 +140,7 @@ class _Feed(io.RawIOBase):
 
   Attributes:
     row: the pattern of a row.
-    dtype: the type of values.
     expected: the end of a message about a faulty token.
-    features: whether the parser gets the features.
     piece_counts: the number of lines that the parser got for each row.
   """
 
@@ -188,7 +167,6 @@ class _Feed(io.RawIOBase):
     raise DataError(f'{self.path}:{self.line}: {message}')
 
   def _cut(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
-    """Checks each line, and yields the lines that the parser gets."""
     for self.line, line in lines:
       if self.header and len(self.piece_counts) == self.header[0]:
         if line.strip():
@@ -201,7 +179,6 @@ class _Feed(io.RawIOBase):
       yield from pieces
 
   def _row_fault(self, line: bytes) -> str:
-    """Returns a message about what is wrong with a row."""
     for token in line.split():
       if not self.is_token(token):
         shown = token[:30].decode('utf-8', 'backslashreplace')
@@ -209,7 +186,6 @@ class _Feed(io.RawIOBase):
     return 'labels must come first, without a space before or between them'
 
   def is_token(self, token: bytes) -> bool:
-    """Returns whether a row may have this token."""
     return bool(_TOKEN.fullmatch(token))
 
   def pieces(self, line: bytes) -> list[bytes]:
@@ -220,7 +196,6 @@ class _Feed(io.RawIOBase):
     return [token for token in labels if b':' not in token]
 
   def parse(self) -> SparseRows:
-    """Reads and checks all rows."""
     try:
       matrix, labels = load_svmlight_file(
         self, dtype=self.dtype, multilabel=True, zero_based=True
@@ -268,9 +243,7 @@ class _ScoreFeed(_Feed):
 def _row_bounds(lengths: np.ndarray, piece_counts: np.ndarray) -> np.ndarray:
   """Returns the indptr of a Ragged of N rows, int64 [N + 1].
 
-  Args:
-    lengths: integers, number of values in each line that the parser got.
-    piece_counts: int64 [N], the number of these lines that form each row.
+  `lengths` are those of the lines that the parser got; a row has several.
   """
   before = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
   return before[
@@ -310,14 +283,7 @@ def _check_rows(rows: SparseRows) -> SparseRows:
 
 
 def repeated_entries(rows: Ragged) -> np.ndarray:
-  """Finds the values that also occur earlier in the same row.
-
-  Args:
-    rows: N rows of integers.
-
-  Returns:
-    bool [len(rows.values)].
-  """
+  """Returns for each of rows.values whether it occurs earlier in its row."""
   row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
   is_repeated = np.zeros(len(rows.values), bool)
   rises = rows.values[1:] > rows.values[:-1]

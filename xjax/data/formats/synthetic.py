@@ -73,35 +73,23 @@ _SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Language:
-  """Holds the words of the corpus, by their use.
+  """Holds the words of the corpus, by their use."""
 
-  Attributes:
-    stops: stop words, most frequent first.
-    general: noise words that all topics share, most frequent first.
-    topical: noise words of each topic.
-    nouns: nouns of each topic, for names of labels.
-    roots: the name of each topic's root label.
-    synonyms: noun -> its synonym, for some of the nouns.
-  """
-
-  stops: list[str]
-  general: list[str]
-  topical: list[list[str]]
-  nouns: list[list[str]]
-  roots: list[str]
-  synonyms: dict[str, str]
+  stops: list[str]  # stop words, most frequent first
+  general: list[str]  # noise words of all topics, most frequent first
+  topical: list[list[str]]  # noise words of each topic
+  nouns: list[list[str]]  # nouns of each topic, for names of labels
+  roots: list[str]  # the name of each topic's root label
+  synonyms: dict[str, str]  # noun -> its synonym, for some nouns
 
 
 def make_synthetic(
   config: SyntheticData,
 ) -> tuple[tuple[Label, ...], dict[str, Sequence[Document]]]:
-  """Generates the descriptors, and the documents of all splits.
+  """Generates the descriptors, and the documents of all splits that have any.
 
   A document has 3 to 6 labels, a title and a body, with 40 to 120 words in all.
   The training split does not depend on the sizes of dev and test.
-
-  Returns:
-    The labels, and a dict split name -> documents. Empty splits are left out.
 
   Raises:
     ConfigError: the config asks for fewer than 2 labels, for no training
@@ -158,13 +146,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 def _make_labels(
   rng: np.random.Generator, language: _Language, starts: np.ndarray
 ) -> tuple[Label, ...]:
-  """Makes the descriptors of all labels, topic by topic.
-
-  Args:
-    rng: decides names and parents.
-    language: the words.
-    starts: int64 [topics + 1]; topic i has the labels starts[i]:starts[i + 1].
-  """
+  """Makes the descriptors; topic i has the labels starts[i]:starts[i + 1]."""
   labels: list[Label] = []
   width = len(str(starts[-1] - 1))
   ids = [f'c{i:0{width}d}' for i in range(starts[-1])]
@@ -226,7 +208,6 @@ class _Author:
     self._edges = np.concatenate([[0], np.cumsum(weights_L)])
 
   def documents(self, seed: int, split: str, n: int) -> tuple[Document, ...]:
-    """Generates all n documents of a split."""
     rng = host_generator(seed, 'synthetic', split)
     rows = []
     for i in range(n):
@@ -242,12 +223,7 @@ class _Author:
   def _gold(self, rng: np.random.Generator, zero: int | None) -> list[int]:
     """Draws 3 to 6 labels for a document, or fewer if there are few labels.
 
-    Args:
-      rng: decides the draw.
-      zero: a zero-shot label that the document must have, or None.
-
-    Returns:
-      Label indices. The topic of the first label is the document's topic.
+    The topic of the first label, which is `zero` if given, is the document's.
     """
     total = self._edges[-1]
     first = zero
@@ -265,11 +241,9 @@ class _Author:
     return list(labels)[:count]
 
   def _label_at(self, place: int) -> int:
-    """Returns the label that a random integer selects."""
     return int(np.searchsorted(self._edges, place, side='right')) - 1
 
   def _zones(self, rng: np.random.Generator, gold: list[int]) -> dict[str, str]:
-    """Generates the title and the body of a document."""
     title = [self._mention(rng, x) for x in gold if rng.random() < 0.5]
     body = [
       self._mention(rng, x) for x in gold for _ in range(rng.integers(1, 3))
@@ -285,10 +259,7 @@ class _Author:
     }
 
   def _mention(self, rng: np.random.Generator, label: int) -> list[str]:
-    """Draws the words with which a document mentions a label.
-
-    The words are in the order of the text.
-    """
+    """Draws the words with which a document mentions a label, in order."""
     descriptor, parents = self._labels[label], self._parent_words[label]
     name = descriptor.name
     if descriptor.alt and rng.random() < 0.3:
@@ -317,10 +288,7 @@ class _Author:
 
 
 def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
-  """Draws n ranks, which start at 0.
-
-  The probability of rank i is proportional to 1 / (i + 1).
-  """
+  """Draws n ranks from 0; the weight of rank i is 1 / (i + 1)."""
   ends = np.cumsum(10**9 // np.arange(1, ranks + 1))
   return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
 
@@ -336,7 +304,6 @@ def _sentence(words: Sequence[str]) -> str:
 
 
 def _sentences(words: Sequence[str]) -> str:
-  """Joins words into sentences of at most 12 words."""
   return ' '.join(
     _sentence(words[i : i + 12]) + '.' for i in range(0, len(words), 12)
   )

@@ -16,11 +16,10 @@ ROOT = 'Root'  # the topmost parent of the taxonomy, which is not a label
 
 
 def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
-  """Reads a taxonomy and collects its faults.
+  """Reads the labels of a taxonomy and their parents, and collects its faults.
 
-  Returns:
-    The labels with their parents, in the order in which they first occur as
-    children. Root is neither a label nor a parent.
+  The labels are in the order in which they first occur as children. Root is
+  neither a label nor a parent.
   """
   before = faults.count
   draft = _TaxonomyDraft(path, faults)
@@ -34,12 +33,6 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
 
 
 class _TaxonomyDraft:
-  """Collects the labels of a taxonomy while it is being read.
-
-  Attributes:
-    parents: label -> a dict whose keys are its parents.
-  """
-
   def __init__(self, path: pathlib.Path, faults: Faults):
     self._path, self._faults = path, faults
     self._lines: dict[str, int] = {}  # parent -> its line
@@ -48,7 +41,6 @@ class _TaxonomyDraft:
     self.parents: dict[str, dict[str, None]] = {}
 
   def add(self, line: bytes, number: int) -> None:
-    """Adds a line `parent<TAB>child<TAB>child...`."""
     try:
       names = decode_utf8(line).split('\t')
     except Fault as fault:
@@ -75,7 +67,6 @@ class _TaxonomyDraft:
       self._note(parent, children, number)
 
   def _note(self, parent: str, children: list[str], number: int) -> None:
-    """Stores the parent of each child."""
     for child in children:
       self._first.setdefault(child, number)
       above = self.parents.setdefault(child, {})
@@ -86,9 +77,7 @@ class _TaxonomyDraft:
     """Returns the labels, and adds faults that concern several lines.
 
     A label that is a parent but never a child is a fault; the label is kept.
-
-    Args:
-      complete: whether all lines could be read.
+    `complete` says whether all lines could be read.
     """
     rooted = ROOT in self._lines
     if complete and not rooted:

@@ -85,20 +85,9 @@ def read_xc_features(
 ) -> RawCorpus:
   """Reads a folder of feature files.
 
-  Args:
-    data: config with the folder and the scaling of rows.
-    splits: names of splits that must exist.
-    usual: whether to read train, dev and test too, if they exist.
-
-  Returns:
-    The corpus. Each column is a label, whose id is the column number, or that
-    in labels.jsonl if data.named_ids is True. The documents are
-    SparseDocuments. If the split train is read, all splits have
-    as many features as train.
-
-  Raises:
-    DataError: the folder does not exist or has no split, a requested split is
-      missing, or the files have faults or contradict each other.
+  Each column is a label, whose id is the column number, or that in labels.jsonl
+  if data.named_ids is True. If train is read, all splits have as many features
+  as train.
   """
   folder = find_folder(data.dir)
   faults = Faults(on_error=None)
@@ -136,13 +125,7 @@ def _draw_dev(
 ) -> dict[str, np.ndarray]:
   """Draws a dev split, the same one in every run.
 
-  Args:
-    documents: all documents of the training file.
-    data: config with the share and the seed.
-
-  Returns:
-    The rows of the splits train and dev, ascending. Equal documents are in the
-    same split.
+  Equal documents are in the same split. The rows of train and dev ascend.
   """
   rows, keys = documents.rows, array('Q')
   seed = data.split_seed.to_bytes(8, 'little')
@@ -164,18 +147,10 @@ def _draw_dev(
 def read_feature_documents(
   data: XcFeaturesData, source: str
 ) -> SparseDocuments:
-  """Reads documents to be tagged, from a feature file.
+  """Reads documents to be tagged, from a feature file, plain or gzipped.
 
-  Args:
-    data: config of the corpus that the model was trained on.
-    source: the file, plain or gzipped.
-
-  Returns:
-    The documents. The field `labels` is None if no document has a label, or if
-    data.named_ids is True, because the file does not name its columns.
-
-  Raises:
-    DataError: the file has faults or no documents, or source is '-'.
+  Their labels are None if no document has a label, or if data.named_ids is
+  True, because the file does not name its columns.
   """
   if source == '-':
     raise DataError(
@@ -210,11 +185,7 @@ def _read(path: pathlib.Path) -> XcFile:
 def _read_labels(
   data: XcFeaturesData, paths: Sequence[pathlib.Path], faults: Faults
 ) -> Labels:
-  """Reads the file of names or descriptors; returns no labels without it.
-
-  Raises:
-    DataError: data.named_ids is True, but there is no labels.jsonl.
-  """
+  """Reads the file of names or descriptors; returns no labels without it."""
   if data.named_ids and not paths:
     raise DataError(
       f'{data.dir}: config.data.named_ids=True needs labels.jsonl, with the '
@@ -231,11 +202,6 @@ def _read_labels(
 def _check_widths(
   files: Mapping[pathlib.Path, XcFile], check_labels: bool
 ) -> None:
-  """Checks that the files have enough entries for their numbers of columns.
-
-  Raises:
-    DataError: a file has far too many features or labels.
-  """
   entries = sum(xc.features.nnz + len(xc.gold.values) for xc in files.values())
   for path, xc in files.items():
     check_width(path, xc.features.shape[1], 'feature', entries)
@@ -252,14 +218,6 @@ def _labels(
 
   The headers and the file of names give the number of labels. Without headers
   and names, the number of labels is the largest label plus 1.
-
-  Args:
-    files: the feature files.
-    names: the files of names, if any.
-    named: labels in the file of names; empty if there is no such file.
-
-  Raises:
-    DataError: the files contradict each other.
   """
   counts = {path: xc.n_labels for path, xc in files.items() if xc.header}
   if named:
@@ -281,7 +239,6 @@ def _labels(
 def _documents(
   path: str | os.PathLike, xc: XcFile, norm: Norm
 ) -> SparseDocuments:
-  """Makes documents from a feature file."""
   labels = xc.gold if len(xc.gold.values) else None
   return SparseDocuments(os.fspath(path), scale_rows(xc.features, norm), labels)
 
@@ -342,12 +299,7 @@ def _corpus(
 
 
 def _split(documents: SparseDocuments, used: np.ndarray) -> RawSplit:
-  """Makes a split of the raw corpus.
-
-  Args:
-    documents: the documents of the split.
-    used: integers, the columns that are the corpus's label_ids, ascending.
-  """
+  """Makes a split; `used` are the columns of label_ids, ascending."""
   gold = documents.labels or Ragged.of([()] * len(documents))
   digest = hashlib.sha256()
   rows = documents.rows

@@ -39,26 +39,19 @@ class XcFile:
   Attributes:
     features: float32 [N, D], columns ascending in each row. None if no features
       were read, or if the file is a label file.
-    gold: N rows of labels, ascending.
     n_labels: L of the header, or the largest label + 1 if there is no header.
-    header: whether the file has a header; a label file always has one.
   """
 
   features: sparse.csr_array | None
-  gold: Ragged
+  gold: Ragged  # N rows of labels, ascending
   n_labels: int
-  header: bool = True
+  header: bool = True  # whether there is one; always in a label file
 
 
 def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
   """Reads a feature or label file.
 
-  Args:
-    path: the file.
-    features: whether to keep features, if the file has any.
-
-  Returns:
-    The content of the file. In a label file, a label with value 0 is left out.
+  In a label file, a label with value 0 is left out.
 
   Raises:
     DataError: read_sparse finds a fault, a value is not finite, the squared
@@ -83,9 +76,8 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
 def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
   """Reads the scores of a score file, or the values of a label file.
 
-  Returns:
-    float64 [N, L]. The entries of a row are in the order of the file. Scores of
-    0 are kept as explicit entries.
+  The result is float64 [N, L]. The entries of a row are in the order of the
+  file. Scores of 0 are kept as explicit entries.
 
   Raises:
     DataError: read_sparse finds a fault, there is no header `N L`, or a score
@@ -99,7 +91,6 @@ def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
 
 
 def _check_finite(rows: SparseRows) -> None:
-  """Checks that no value is NaN or infinite."""
   value = 'score of label' if len(rows.header) == 2 else 'value of feature'
   subject = f'the {value} {{}} is '
   rows.check(rows.entries, np.isnan(rows.values), subject + 'NaN')
@@ -126,7 +117,6 @@ def _check_lengths(rows: SparseRows) -> None:
 
 
 def _matrix(rows: SparseRows) -> sparse.csr_array:
-  """Returns the entries as a sparse matrix, [N, D] or [N, L]."""
   width = rows.header[1] if rows.header else _width(rows.entries)
   indptr = rows.entries.indptr
   if indptr[-1] < 2**31:  # LIBLINEAR and similar libraries require int32
@@ -141,7 +131,6 @@ def _width(rows: Ragged) -> int:
 
 
 def _ascending(rows: Ragged) -> Ragged:
-  """Sorts the values of each row."""
   row = np.repeat(np.arange(len(rows)), rows.lengths)
   return Ragged(rows.indptr, rows.values[np.lexsort((rows.values, row))])
 
@@ -149,24 +138,16 @@ def _ascending(rows: Ragged) -> Ragged:
 def read_pairs(
   path: str | os.PathLike, n_docs: int, n_labels: int
 ) -> np.ndarray:
-  """Reads the rows `document label` of a reciprocal-pair filter.
+  """Reads the int64 rows `document label` of a reciprocal-pair filter.
 
   The first document and the first label have number 0. In a pair, label and
   document are the same item, so the label is no useful prediction for the
   document. This label is removed before the best labels of the document are
   selected. Other labels stay, even if their score is 0.
 
-  Args:
-    path: the file.
-    n_docs: int, number of documents.
-    n_labels: int, number of labels.
-
-  Returns:
-    int64 [pairs, 2], document and label.
-
   Raises:
-    DataError: the file cannot be read, a line is not a pair of a document and a
-      label, or there are no pairs.
+    DataError: the file cannot be read, a line is not a pair of a document below
+      n_docs and a label below n_labels, or there are no pairs.
   """
   pairs: list[int] = []
   with open_text(path) as file:
@@ -194,15 +175,7 @@ def _is_count(token: bytes) -> bool:
 
 
 def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
-  """Finds the labels that form a pair with the document of their row.
-
-  Args:
-    rows: N rows of labels.
-    pairs: int64 [pairs, 2], document and label.
-
-  Returns:
-    bool [len(rows.values)].
-  """
+  """Returns for each of rows.values whether it forms a pair with its row."""
   # Each pair is encoded as one integer.
   pair_codes = np.unique(pairs[:, 0] * MOST + pairs[:, 1])
   documents = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
@@ -216,16 +189,7 @@ def read_inv_prop(
 ) -> np.ndarray:
   """Reads inverse propensities, one positive number per line, in label order.
 
-  Args:
-    path: the file.
-    n_labels: int, required number of lines; None allows any number.
-
-  Returns:
-    float64 [L].
-
-  Raises:
-    DataError: the file cannot be read, a line is not a positive number, there
-      are no lines, or the number of lines is not n_labels.
+  Anything else, or another number of lines than n_labels, is a DataError.
   """
   weights: list[float] = []
   with open_text(path) as file:
@@ -242,7 +206,6 @@ def read_inv_prop(
 
 
 def _weight(line: bytes, where: str) -> float:
-  """Returns the positive number on a line."""
   try:
     # Python would read 1_0 as 10; other programs would not.
     weight = math.nan if b'_' in line else float(line)

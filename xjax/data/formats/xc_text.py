@@ -65,10 +65,7 @@ _EXAMPLE = 'a trn.json or trn.json.gz'
 def text_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document and adds faults to fields.faults.
-
-  A label's id is its column. A label with target_rel 0 is left out.
-  """
+  """Reads a document and its faults; a label with target_rel 0 is left out."""
   before = len(fields.faults)
   id_ = fields.identifier('uid', default_id)
   zones = {name: fields.text(name, '') for name in ZONES if name in fields}
@@ -100,28 +97,13 @@ def target_columns(fields: Fields, required: bool = True) -> tuple[str, ...]:
 
 
 def _is_column(value: object) -> bool:
-  """Returns whether a JSON value is a column of the label matrix."""
   return type(value) is int and 0 <= value < 2**31 - 1
 
 
 def read_xc_repo(
   data: XcRepoData, splits: tuple[str, ...] = (), usual: bool = True
 ) -> RawCorpus:
-  """Reads a folder of raw text; trn becomes train, and tst becomes test.
-
-  Args:
-    data: config with the folder, and whether faulty lines are skipped.
-    splits: names of splits that must exist.
-    usual: whether to read train, dev and test too, if they exist.
-
-  Returns:
-    The corpus. Each column has a descriptor, whose id is the column.
-
-  Raises:
-    DataError: the folder does not exist or has no split, there is no file of
-      label names, a requested split is missing, or the files have faults. One
-      message lists all faults.
-  """
+  """Reads a folder of raw text; trn becomes train, and tst becomes test."""
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
   files = find_files(folder, 'json')
@@ -141,18 +123,13 @@ def read_xc_repo(
 
 
 class _Columns(Descriptors):
-  """Holds descriptors in arrays, because there may be 100 million labels.
-
-  Attributes:
-    columns: the labels; the id of each label is its column.
-  """
+  """Holds descriptors in arrays, because there may be 100 million labels."""
 
   def __init__(self, columns: Labels):
     super().__init__(complete=len(columns) > 0)
     self.columns = columns
 
   def is_unknown(self, label_id: str) -> bool:
-    """Returns whether a column is beyond the last label of the file."""
     return self.complete and int(label_id) >= len(self.columns)
 
 
@@ -177,13 +154,7 @@ def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
 
 
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
-  """Packs labels in the order of lines.
-
-  If a line is missing, its label gets the column as its name.
-
-  Args:
-    lines: pairs of a line number and a label; line numbers ascend.
-  """
+  """Packs labels by ascending lines; a missing label is named by its column."""
 
   def columns() -> Iterator[Label]:
     column = 0
@@ -196,7 +167,6 @@ def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
 
 
 def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  """Yields the line number and the label of each line of a lbl.json."""
   before, number = faults.count, 0
   for number, row in read_rows(path, faults):
     fields = Fields(row)
@@ -209,7 +179,6 @@ def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
 
 
 def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  """Yields the line number and the label of each line of a Y.txt."""
   before, number = faults.count, 0
   for number, line in read_file_lines(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')

@@ -64,12 +64,7 @@ def unbalanced_kmeans(
 ) -> np.ndarray:
   """Divides rows into at most k clusters of any size, by Lloyd's algorithm.
 
-  Args:
-    features, members, k, seed, spherical, workers: as in balanced_kmeans.
-
-  Returns:
-    int64 [members], the cluster of each member. Clusters are numbered from 0,
-    and no cluster is empty.
+  No cluster is empty. For the arguments, see balanced_kmeans.
   """
   options = spherical, workers
   part = _lloyd(features, members, k, seed, *options, _most_similar)
@@ -85,12 +80,7 @@ def _lloyd(
   workers: int,
   assign: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-  """Returns the cluster of each member, which `assign` chooses in each round.
-
-  Args:
-    features, members, k, seed, spherical, workers: as in balanced_kmeans.
-    assign: function of similarities [members, k] that returns clusters.
-  """
+  """Returns the clusters that `assign` chooses by similarities [members, k]."""
   rng = np.random.default_rng(seed)
   rows = _drop_unused_features(features[members])
   first = rng.choice(len(members), k, replace=False)
@@ -150,7 +140,6 @@ def _centre(
 
 
 def _most_similar(similar: np.ndarray) -> np.ndarray:
-  """Assigns each row to the most similar cluster."""
   return similar.argmax(axis=1)
 
 
@@ -168,6 +157,7 @@ def _assign(similar: np.ndarray) -> np.ndarray:
     top = wished[rows, best]
     wished[rows, best] = -np.inf
     next_best = wished.max(axis=1, initial=-np.inf)
+    # Rows that lose the most by their next best cluster choose first.
     order = np.argsort(next_best - top, kind='stable')
     for cluster in np.flatnonzero(room):
       taken = order[best[order] == cluster][: room[cluster]]
@@ -179,10 +169,7 @@ def _assign(similar: np.ndarray) -> np.ndarray:
 
 @njit(**_JIT)
 def _products(indptr, indices, values, first, last, centres, out):
-  """Stores products of rows and all centres in `out`.
-
-  The rows are `first` to `last` - 1.
-  """
+  """Stores products of the rows `first` to `last` - 1 and all centres."""
   k = centres.shape[1]
   for i in range(first, last):
     sums = out[i]

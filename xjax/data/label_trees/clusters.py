@@ -105,7 +105,6 @@ class ClusterTree(TreeConfig):
       )
 
   def build(self, data: TreeData) -> LabelTree:
-    """Builds the tree, as TreeConfig.build describes."""
     n = self.max_features
     features = label_features(self.features, data, n)
     n_labels = data.space.n_trained
@@ -121,13 +120,7 @@ class ClusterTree(TreeConfig):
   def of_features(
     self, features: sparse.csr_array, seed: int, workers: int = 1
   ) -> LabelTree:
-    """Builds the tree over labels with the given features.
-
-    Args:
-      features: float32 [L, D].
-      seed: the seed of all random choices.
-      workers: number of threads. The result does not depend on this number.
-    """
+    """Builds the tree over labels with these features, by `workers` threads."""
     n_labels, max_leaf = features.shape[0], self.max_leaf
     degrees_of, whole = cluster_degrees, 0
     if self.clusters is Clusters.TWO_MEANS:
@@ -147,7 +140,7 @@ def _part(
   k: int,
   seed: Sequence[int],
 ) -> np.ndarray:
-  """Divides labels into k clusters, and returns the cluster of each label."""
+  """Divides labels into k clusters; returns the cluster of each label."""
   options = {'spherical': config.spherical, 'workers': workers}
   if config.clusters is Clusters.K_MEANS:
     return balanced_kmeans(features, labels, k, seed, **options)
@@ -172,13 +165,8 @@ def _part(
 def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
   """Returns the number of clusters directly below a node, for each depth.
 
-  The tree is as shallow as `arity` and `max_leaf` allow. Nodes of all depths
-  have about the same number of children.
-
-  Args:
-    n_labels: number of labels.
-    arity: largest number of clusters directly below a node.
-    max_leaf: largest number of labels of a cluster on the lowest level.
+  The tree is as shallow as `arity` and `max_leaf` (the most labels of a lowest
+  cluster) allow. Nodes of all depths have about the same number of children.
   """
   clusters = -(-n_labels // max_leaf)
   if clusters <= 1:
@@ -195,15 +183,10 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns how many clusters are directly below a node if clusters are halved.
+  """Returns cluster_degrees for clusters that are divided into halves.
 
-  There is one number for each depth, as in cluster_degrees. All numbers are
-  powers of 2. Only the number for the root may be less than `arity`.
-
-  Args:
-    n_labels: number of labels.
-    arity: number of clusters directly below a node, a power of 2.
-    max_leaf: largest number of labels of a cluster on the lowest level.
+  All numbers are powers of 2. Only the number for the root may be less than
+  `arity`, a power of 2.
   """
   halvings = math.ceil(math.log2(max(1.0, n_labels / max_leaf)))
   step = arity.bit_length() - 1
@@ -221,11 +204,9 @@ def clustered_tree(
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
   Args:
-    n_labels: number of labels. The tree has all labels.
     degrees: for each depth, the number of clusters directly below a node.
     part: divides labels into clusters. No cluster is empty.
-    seed: `part` gets a seed that consists of this number and of the node's
-      place in the tree.
+    seed: `part` gets this number and the node's place in the tree as its seed.
     whole: a cluster with at most this number of labels is not divided.
   """
   parent, label = [-1], [NO_LABEL]

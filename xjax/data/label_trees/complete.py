@@ -16,7 +16,6 @@ class CompleteTree(TreeConfig):
   )
 
   def build(self, data: TreeData) -> LabelTree:
-    """Builds the tree, as TreeConfig.build describes."""
     return complete_tree(data.space.n_trained, self.arity)
 
 
@@ -25,10 +24,6 @@ def complete_tree(n_labels: int, arity: int) -> LabelTree:
 
   The tree has as few nodes as possible. All inner nodes have `arity` children,
   except the last inner node of each depth, which can have fewer.
-
-  Args:
-    n_labels: number of labels.
-    arity: number of children of a node, at least 2.
   """
   row = list(range(n_labels))
   parent, label = [-1] * n_labels, list(range(n_labels))

@@ -28,11 +28,9 @@ class FrequencyTree(TreeConfig):
     yield from cutoff_faults(self.cutoffs, path)
 
   def check_labels(self, space: LabelSpace) -> None:
-    """Checks that there are labels after the last cutoff (see TreeConfig)."""
     part_starts(self.cutoffs, space.n_trained, TREE_PATH)
 
   def build(self, data: TreeData) -> LabelTree:
-    """Builds the tree, as TreeConfig.build describes."""
     self.check_labels(data.space)
     n_labels = data.space.n_trained
     starts = part_starts(self.cutoffs, n_labels, TREE_PATH)
@@ -44,23 +42,12 @@ class FrequencyTree(TreeConfig):
 
 
 def by_frequency(counts_L: np.ndarray) -> np.ndarray:
-  """Returns the labels by falling frequency, int64 [L].
-
-  If labels are equally frequent, the lower index comes first.
-
-  Args:
-    counts_L: int [L], the number of training documents of each label.
-  """
+  """Returns the labels by falling frequency, int64 [L]; ties by index."""
   return np.argsort(-np.asarray(counts_L, np.int64), kind='stable')
 
 
 def cutoff_faults(cutoffs: Sequence[int], path: str) -> Iterator[str]:
-  """Yields a fault unless cutoffs ascend.
-
-  Args:
-    cutoffs: numbers of labels after which labels are cut.
-    path: path of the part of a config that has the cutoffs.
-  """
+  """Yields a fault unless cutoffs ascend; `path` is that of their config."""
   if any(a >= b for a, b in zip((0, *cutoffs), cutoffs)):
     yield f'{path}.cutoffs={cutoffs}: must ascend, from at least 1'
 
@@ -70,14 +57,8 @@ def part_starts(
 ) -> tuple[int, ...]:
   """Returns the number of labels before each part; the first number is 0.
 
-  Args:
-    cutoffs: numbers of labels after which labels are cut. If there are none,
-      labels are cut into halves.
-    n_labels: number of labels.
-    path: path of the part of a config that has the cutoffs.
-
-  Raises:
-    ConfigError: there are no labels after the last cutoff.
+  Without cutoffs, labels are cut into halves. If no labels are after the last
+  cutoff, a ConfigError is raised.
   """
   if cutoffs and cutoffs[-1] >= n_labels:
     raise ConfigError(

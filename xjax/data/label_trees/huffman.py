@@ -19,7 +19,6 @@ class HuffmanTree(TreeConfig):
   )
 
   def build(self, data: TreeData) -> LabelTree:
-    """Builds the tree, as TreeConfig.build describes."""
     counts = data.space.train_counts[: data.space.n_trained]
     return huffman_tree(counts, self.arity)
 
@@ -30,12 +29,8 @@ def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
   A label makes these nodes positive for each document of the label: the label's
   own node, and all nodes above this node except the root. So the tree minimises
   a sum over labels: the number of documents of a label times the depth of the
-  label (Huffman 1952).
-
-  Args:
-    counts: int [L], number of documents of each label. Among labels with equal
-      counts, the label with the lower index is at least as deep as the others.
-    arity: number of children of a node. One node may have fewer children.
+  label (Huffman 1952). Among labels with equal counts, a lower index is at
+  least as deep. One node may have fewer children than `arity`.
   """
   n = len(counts)
   parent, label = [-1] * n, list(range(n))

@@ -43,16 +43,9 @@ class LabelFeatures(enum.Enum):
 def label_features(
   kind: LabelFeatures, data: TreeData, n: int = 0
 ) -> sparse.csr_array:
-  """Returns the features of the trained labels.
+  """Returns the features of the trained labels, float32 [L, D].
 
-  Args:
-    kind: which features.
-    data: the documents and their labels.
-    n: number of values to keep for each label, as in `strongest`. 0 keeps all
-      values.
-
-  Returns:
-    float32 [L, D].
+  Each label keeps its n `strongest` values; 0 keeps all values.
   """
   n_labels, rows, lengths = data.space.n_trained, data.rows, None
   match kind:
@@ -86,21 +79,17 @@ def pifa(
   lengths: np.ndarray | None = None,
   n: int = 0,
 ) -> sparse.csr_array:
-  """Sums the features of each label's documents (PIFA).
-
-  PIFA stands for positive-instance features.
+  """Sums the features of each label's documents (positive-instance features).
 
   Args:
     rows: float32 [N, D], the features of the documents.
     gold: N rows of labels.
-    n_labels: number of labels, L.
     lengths: int [N], the number of words of each document. Each document's
       features are divided by this number, and the sums are not scaled (Bertalis
       et al., Section 3.3). So frequent labels mostly have larger sums. If
       `lengths` is None, each sum is divided by its L2 norm (as in CascadeXML
       and PECOS).
-    n: number of values to keep for each label. The values with the largest
-      absolute values are kept. 0 keeps all values.
+    n: each label keeps its n `strongest` values. 0 keeps all values.
 
   Returns:
     float32 [L, D]. A label without documents has an empty row.
@@ -128,14 +117,8 @@ def mix(
 ) -> sparse.csr_array:
   """Returns for each label a weighted sum of the features of some labels.
 
-  Args:
-    features: float32 [L, D].
-    weights: float32 [L, L], the weights of a sum in each row.
-    n: number of values to keep for each label, as in `strongest`. 0 keeps all
-      values.
-
-  Returns:
-    float32 [L, D].
+  Each row of `weights`, float32 [L, L], has the weights of a sum. Each sum
+  keeps its n `strongest` values; 0 keeps all values.
   """
   entries = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
   sizes = np.diff(features.indptr)[weights.indices]
@@ -154,11 +137,7 @@ def _parts(entries_L: np.ndarray) -> list[slice]:
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
   """Keeps in each row the n values with the largest absolute values.
 
-  If absolute values are equal, the first values of the row are kept.
-
-  Args:
-    features: float32 [L, D].
-    n: at least 1. Rows with at most n values do not change.
+  Of equal absolute values, the first of the row are kept. n is at least 1.
   """
   starts, data = features.indptr, features.data
   kept = np.ones(len(data), bool)

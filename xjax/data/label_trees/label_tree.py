@@ -23,17 +23,11 @@ class LabelTree:
   first_child[v + 1] - 1; a leaf has no children. Every leaf has a label. An
   inner node may also have a label. Such a node stands for its own label and for
   all labels below the node.
-
-  Attributes:
-    first_child: int32 [nodes + 1], the first child of each node.
-    label: int32 [nodes], the label of each node, or NO_LABEL. No label occurs
-      twice.
-    n_labels: number of labels. Every label of the tree is less than n_labels.
   """
 
-  first_child: np.ndarray
-  label: np.ndarray
-  n_labels: int
+  first_child: np.ndarray  # int32 [nodes + 1]
+  label: np.ndarray  # int32 [nodes], or NO_LABEL; no label twice
+  n_labels: int  # every label of the tree is less
 
   def __len__(self) -> int:
     return len(self.label)
@@ -48,7 +42,6 @@ class LabelTree:
       parent: int [nodes], the parent of each node, -1 for the root. The nodes
         may be in any order. Siblings keep their order in the tree.
       label: int [nodes], the label of each node, or NO_LABEL.
-      n_labels: number of labels. Every label of the tree is less than n_labels.
 
     Raises:
       DataError: the parents do not form a tree, a leaf has no label, or a label
@@ -70,12 +63,8 @@ class LabelTree:
   def of_clusters(cls, parent_L: np.ndarray, n_clusters: int) -> Self:
     """Builds the tree of clusters, and of their labels, below one root.
 
-    Args:
-      parent_L: the cluster of each label, or PAD if the label is in no cluster.
-      n_clusters: number of clusters. None of them is empty.
-
-    Returns:
-      A tree in which node 1 + i is cluster i.
+    `parent_L` has the cluster of each label, or PAD if the label is in no
+    cluster. No cluster is empty. Node 1 + i is cluster i.
     """
     labels = np.flatnonzero(parent_L != PAD)
     labels = labels[np.argsort(parent_L[labels], kind='stable')]
@@ -84,12 +73,7 @@ class LabelTree:
     return cls.of(parent, label, len(parent_L))
 
   def check(self) -> None:
-    """Checks that the arrays are a tree over labels.
-
-    Raises:
-      DataError: the arrays are not a tree, a leaf has no label, or a label
-        occurs twice or is not less than n_labels.
-    """
+    """Raises a DataError unless the arrays are a tree (see the class)."""
     if not self._is_tree():
       raise DataError('these arrays are not a tree')
     labels = self.label[self.label != NO_LABEL]
@@ -134,25 +118,16 @@ class LabelTree:
 
   @property
   def columns(self) -> np.ndarray:
-    """Returns the index of the first classifier of each block.
+    """Returns the first classifier of each block, int64 [blocks + 1].
 
     All nodes except the root have a classifier. Classifiers are in the order of
-    the nodes. A block is the classifiers of an inner node's children.
-
-    Returns:
-      int64 [blocks + 1]. The last value is the number of classifiers.
+    the nodes. A block is the classifiers of an inner node's children. The last
+    value is the number of classifiers.
     """
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
 
   def largest_below(self, values_L: np.ndarray) -> np.ndarray:
-    """Returns for each node the largest value of the labels in its subtree.
-
-    Args:
-      values_L: a number for each label.
-
-    Returns:
-      float64 [nodes].
-    """
+    """Returns the largest value in each node's subtree, float64 [nodes]."""
     largest = np.full(len(self), -np.inf)
     labelled = self.label != NO_LABEL
     values_L = np.asarray(values_L, np.float64)
@@ -186,7 +161,6 @@ class LabelTree:
     return labels[order], nodes[order]
 
   def __str__(self) -> str:
-    """Describes the tree by its numbers of nodes, labels and children."""
     widths = ' - '.join(str(n) for n in np.diff(self.levels))
     labels = plural(int((self.label >= 0).sum()), 'label')
     text = f'{widths} nodes by depth, {labels}'
@@ -196,7 +170,6 @@ class LabelTree:
     return text
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """Returns the arrays that are saved in the file of a tree, by name."""
     return {
       'first_child': self.first_child,
       'label': self.label,
@@ -205,15 +178,7 @@ class LabelTree:
 
   @classmethod
   def take(cls, arrays: Arrays, prefix: str) -> Self:
-    """Rebuilds a tree from the arrays of a file, and checks it.
-
-    Args:
-      arrays: the arrays of the file.
-      prefix: the arrays' names start with this text and a slash.
-
-    Raises:
-      DataError: an array is missing or damaged, or the arrays are not a tree.
-    """
+    """Rebuilds a tree from arrays `prefix`/...; damage is a DataError."""
     label = arrays.take(f'{prefix}/label', np.int32, (None,))
     first_child = arrays.take(
       f'{prefix}/first_child', np.int32, (len(label) + 1,)

@@ -51,12 +51,7 @@ class LabelLevels:
 
   @classmethod
   def of(cls, parents: Sequence[np.ndarray], in_tree_L: np.ndarray) -> Self:
-    """Builds the levels from the parents of all nodes.
-
-    Args:
-      parents: the attribute `parents`.
-      in_tree_L: bool [L], the labels that are in the tree.
-    """
+    """Builds the levels from their `parents` and the labels in the tree."""
     above = [np.where(in_tree_L, np.arange(len(in_tree_L)), PAD)]
     for parent in reversed(parents[1:]):
       above.append(_take(parent, above[-1]))
@@ -75,8 +70,7 @@ class LabelLevels:
   def even(cls, sizes: Sequence[int]) -> Self:
     """Divides the nodes of each level evenly among the nodes above, in order.
 
-    Args:
-      sizes: number of nodes of each level; the last number is L.
+    `sizes` has the number of nodes of each level; the last number is L.
     """
     parents = [np.full(sizes[0], PAD)]
     for above, size in zip(sizes, sizes[1:]):
@@ -97,7 +91,6 @@ class LabelLevels:
     below this node, the label is a cluster of its own.
 
     Args:
-      tree: a tree over labels.
       depths: depths of the levels above the labels, ascending. The children of
         the root have depth 1. If neither `depths` nor `sizes` is given, the
         tree is cut at every depth above its lowest nodes.
@@ -144,15 +137,12 @@ class LabelLevels:
     return self.of(self.parents[:-1], np.ones(self.sizes[-2], bool))
 
   def __str__(self) -> str:
-    """Describes the levels by their numbers of nodes."""
     return ' - '.join(map(str, self.sizes)) + ' nodes by level'
 
   def gold(self, level: int, gold: Ragged) -> tuple[Ragged, np.ndarray]:
     """Returns the ancestors of each document's gold labels, on the host.
 
-    Args:
-      level: index of the level.
-      gold: N rows of labels. Labels that are not in the tree are ignored.
+    Labels that are not in the tree are ignored.
 
     Returns:
       nodes: N rows of nodes of the level, in ascending order, each node once.
@@ -175,22 +165,13 @@ class LabelLevels:
     return rows, counts.astype(np.int32)
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """Returns the arrays that are saved in the file of levels, by name."""
     parents = {f'parents/{r}': x for r, x in enumerate(self.parents)}
     in_tree = self.above[-1] != PAD
     return {'count': np.int64(len(self)), 'in_tree': in_tree, **parents}
 
   @classmethod
   def take(cls, arrays: Arrays, prefix: str) -> Self:
-    """Rebuilds levels from the arrays of a file, and checks them.
-
-    Args:
-      arrays: the arrays of the file.
-      prefix: the arrays' names start with this text and a slash.
-
-    Raises:
-      DataError: an array is missing or damaged, or the arrays are not levels.
-    """
+    """Rebuilds levels from arrays `prefix`/...; damage is a DataError."""
     count = arrays.count(f'{prefix}/count')
     if not count:
       arrays.fail(f'{prefix}/count', 'is 0, should be at least 1')
@@ -216,22 +197,14 @@ class LabelLevels:
 
 
 def save_levels(path: str | os.PathLike, levels: LabelLevels) -> None:
-  """Writes levels to a compressed .npz file.
-
-  Raises:
-    WriteError: the file cannot be written.
-  """
+  """Writes levels to a compressed .npz file."""
   arrays = levels.arrays().items()
   named = {f'{_PREFIX}/{name}': array for name, array in arrays}
   write_npz(path, named, packed=True)
 
 
 def load_levels(path: str | os.PathLike) -> LabelLevels:
-  """Reads levels from a file that save_levels wrote.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
+  """Reads what save_levels wrote; an absent or damaged file is a DataError."""
   arrays = Arrays.read(path)
   levels = LabelLevels.take(arrays, _PREFIX)
   arrays.finish()
@@ -249,8 +222,7 @@ def gold_at(
       tree, or not below L, are ignored.
 
   Returns:
-    ids_BP: each ancestor once, and PAD elsewhere. The ancestors of a document
-      ascend, with PAD before and between them.
+    Each ancestor once, ascending, with PAD before and between them.
   """
   return _distinct(_ancestors(above_L, positives_BP))
 
@@ -261,6 +233,7 @@ def _ancestors(above_L: jax.Array, positives_BP: jax.Array) -> jax.Array:
   labels_BP = jnp.where(inside_BP, positives_BP, PAD)
   labels_BP = _distinct(jnp.sort(labels_BP, axis=1))
   real_BP = labels_BP != PAD
+  # PAD is no index, so label 0 stands in for it and is masked afterwards.
   nodes_BP = jnp.where(real_BP, above_L[jnp.where(real_BP, labels_BP, 0)], PAD)
   return jnp.sort(nodes_BP, axis=1)
 
@@ -271,8 +244,7 @@ def expand(
   """Returns the children of some nodes of each document.
 
   Args:
-    children: the children of the nodes of a level (LabelLevels.children of the
-      level below).
+    children: LabelLevels.children of the level below.
     ids_BK: nodes of the level, and PAD elsewhere.
 
   Returns:
@@ -280,7 +252,7 @@ def expand(
       of the first node come first. PAD fills the places of missing children.
   """
   real_BK = ids_BK != PAD
-  below = children[jnp.where(real_BK, ids_BK, 0)]
+  below = children[jnp.where(real_BK, ids_BK, 0)]  # as in _ancestors
   below = jnp.where(real_BK[:, :, None], below, PAD)
   return below.reshape(len(ids_BK), -1)
 
@@ -293,13 +265,6 @@ def _distinct(sorted_BP: jax.Array) -> jax.Array:
 
 
 class _Cuts:
-  """Finds the nodes at which a tree can be cut.
-
-  Attributes:
-    in_tree_L: bool [L], the labels that are in the tree.
-    deepest: largest depth of a node.
-  """
-
   def __init__(self, tree: LabelTree):
     self._tree, self._parent = tree, tree.parent
     labelled = np.flatnonzero(tree.label != NO_LABEL)
@@ -314,8 +279,8 @@ class _Cuts:
   def nodes(self, depth: int) -> np.ndarray:
     """Returns a number for the ancestor of each label at a depth, int64 [L].
 
-    The number is a node of the tree. But if the label's node is above this
-    depth, the number is the number of all nodes plus the label.
+    The number is a node of the tree, or the number of all nodes plus the label
+    if the label's node is above this depth.
     """
     node_L = self._node_L.copy()
     for steps in range(self.deepest - depth, 0, -1):
@@ -332,11 +297,6 @@ class _Cuts:
     return (nodes + np.cumsum(labels) - labels).tolist()
 
   def check(self, depths: Sequence[int]) -> None:
-    """Checks that a tree can be cut at these depths.
-
-    Raises:
-      ConfigError: the tree cannot be cut at these depths.
-    """
     inside = all(0 < depth < self.deepest for depth in depths)
     if not inside or list(depths) != sorted(set(depths)):
       raise ConfigError(
@@ -345,11 +305,7 @@ class _Cuts:
       )
 
   def depths_of(self, sizes: Sequence[int]) -> list[int]:
-    """Returns the depth for each largest number of clusters.
-
-    Raises:
-      ConfigError: there is no such depth, or two sizes have the same depth.
-    """
+    """Returns the depth for each largest number of clusters."""
     # At the deepest nodes, every label would be a cluster of its own.
     possible = self._sizes[1 : self.deepest]
     shown = ', '.join(map(str, possible)) or 'none'

@@ -41,13 +41,9 @@ class LevelsConfig(ConfigPart):
   def cut(self, data: TreeData, path: str) -> LabelLevels:
     """Builds the tree over the trained labels, and cuts it.
 
-    Args:
-      data: the data that the tree is built from.
-      path: path of this config, for messages.
-
     Raises:
       ConfigError: the tree cannot be built, or cannot be cut to `sizes`; the
-        message has the possible numbers of clusters.
+        message has `path` and the possible numbers of clusters.
     """
     try:
       tree = self.tree.build(data)

@@ -20,14 +20,8 @@ def tree_of_first_parents(
   """Returns the tree in which each node is below its first parent.
 
   Nodes without a parent are below the root of the tree, which is no node.
-
-  Args:
-    hierarchy: the hierarchy.
-    nodes: the nodes of the tree, in ascending order, with all their first
-      parents. By default, these are all nodes of the hierarchy.
-
-  Returns:
-    A tree whose labels are places in `nodes`. Place i has the number 1 + i.
+  `nodes` ascend, with all their first parents; by default, they are all nodes.
+  The labels of the tree are places in `nodes`. Place i has the number 1 + i.
   """
   nodes = np.arange(len(hierarchy)) if nodes is None else nodes
   number = np.zeros(len(hierarchy), np.int64)
@@ -48,7 +42,6 @@ def cut_into_segments(
   leaf is in exactly one sub-tree. An inner node may be in several sub-trees.
 
   Args:
-    tree: a tree over labels.
     limit: largest number of nodes of a sub-tree, without the root.
     ids: the id of each label, for the message of an error.
     field: path of the config's field that has the limit, for the message.

@@ -20,10 +20,7 @@ _ROOT = 0
 
 @dataclasses.dataclass
 class TaxonomyTree(TreeConfig):
-  """Builds a tree in which each label is below its parent.
-
-  taxonomy_tree explains which node predicts a label that has labels below it.
-  """
+  """Builds a tree in which each label is below its parent."""
 
   file: str = field(
     '',
@@ -34,12 +31,10 @@ class TaxonomyTree(TreeConfig):
   )
 
   def check_labels(self, space: LabelSpace) -> None:
-    """Checks that no label is its own ancestor (see TreeConfig)."""
     ids = space.ids[: space.n_trained]
     taxonomy_tree(ids, self._parents(space), Ragged.of([]))
 
   def build(self, data: TreeData) -> LabelTree:
-    """Builds the tree, as TreeConfig.build describes."""
     ids = data.space.ids[: data.space.n_trained]
     return taxonomy_tree(ids, self._parents(data.space), data.gold)
 
@@ -68,18 +63,12 @@ def taxonomy_tree(
   """Builds the tree in which each label is below its first parent.
 
   A parent that is not a label becomes a node without a label. The classifier of
-  this node is trained, but the node is never predicted.
+  this node is trained, but the node is never predicted. An id that `parents`
+  lacks is directly below the root.
 
   A label P with other labels below it is predicted in one of two ways. If every
-  document with a label below P also has P, then P is predicted at its own node.
-  If not, P is predicted at an additional leaf below its own node.
-
-  Args:
-    ids: the ids of the L labels.
-    parents: maps the id of a label, or of another node, to the ids of its
-      parents. An id that is missing or has no parents is directly below the
-      root.
-    gold: N rows of labels, one row per training document.
+  training document with a label below P also has P, then P is predicted at its
+  own node. If not, P is predicted at an additional leaf below its own node.
 
   Raises:
     DataError: a label is its own ancestor.
@@ -108,10 +97,7 @@ def taxonomy_tree(
 def _add_leaves(
   parent: list[int], label: list[int], at_node: np.ndarray
 ) -> None:
-  """Adds a leaf below each node that does not predict its own label.
-
-  The label moves from the node to the leaf.
-  """
+  """Adds a leaf for the label of each node that does not predict its label."""
   for node in np.flatnonzero(~at_node).tolist():
     parent.append(node)
     label.append(label[node])
@@ -121,10 +107,9 @@ def _add_leaves(
 def _predicted_at_node(
   parent: Sequence[int], n_labels: int, gold: Ragged
 ) -> np.ndarray:
-  """Returns which nodes predict their own label, bool [nodes].
+  """Returns which nodes predict their own label, bool (see taxonomy_tree).
 
-  A node predicts its own label if every document with a label below the node
-  also has the node's label. The value is True for nodes without a label.
+  The value is True for nodes without a label.
   """
   at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)

@@ -18,26 +18,21 @@ TREE_PATH = 'config.model.tree'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TreeData:
-  """Holds the data that a tree is built from.
+  """Holds the data that a tree over the trained labels is built from.
 
   Attributes:
-    space: the labels. The tree has only the trained labels.
     gold: N rows of trained labels, one row per training document.
-    rows: float32 [N, D], the features of the documents, or None.
-    documents: the N documents.
     featurise: turns texts into features [texts, D], or is None if the data has
       no texts.
-    seed: the seed of all random choices.
-    workers: number of threads. The tree does not depend on this number.
   """
 
   space: LabelSpace
   gold: Ragged
-  rows: sparse.csr_array | None = None
+  rows: sparse.csr_array | None = None  # float32 [N, D], features of documents
   documents: Sequence[Document] = ()
   featurise: Callable[[Sequence[str]], sparse.csr_array] | None = None
   seed: int = 0
-  workers: int = 1
+  workers: int = 1  # threads; the tree does not depend on them
 
 
 @dataclasses.dataclass
@@ -47,9 +42,6 @@ class TreeConfig(ConfigPart, abstract=True):
   def check_labels(self, space: LabelSpace) -> None:
     """Checks before training that labels can form a tree of this kind.
 
-    Args:
-      space: the labels.
-
     Raises:
       ConfigError: the config does not suit these labels.
       DataError: the labels do not form a tree.
@@ -57,9 +49,4 @@ class TreeConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, data: TreeData) -> LabelTree:
-    """Builds the tree over the trained labels.
-
-    Raises:
-      ConfigError: the config does not suit the labels (see check_labels).
-      DataError: the labels do not form a tree.
-    """
+    """Builds the tree over the trained labels; raises as check_labels does."""

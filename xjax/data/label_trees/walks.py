@@ -29,8 +29,6 @@ class SmoothingConfig(ConfigPart, abstract=True):
 
     Args:
       gold: N rows of labels, one row per training document.
-      n_labels: number of labels, L.
-      seed: the seed of all random choices.
       workers: number of threads. The result does not depend on this number.
 
     Returns:
@@ -68,10 +66,7 @@ class RandomWalks(SmoothingConfig):
   def weights(
     self, gold: Ragged, n_labels: int, seed: int, workers: int
   ) -> sparse.csr_array:
-    """Returns the weights, as SmoothingConfig.weights describes.
-
-    A label without documents has only itself as a neighbour.
-    """
+    """Returns the weights; a label without documents has only itself."""
     documents = np.repeat(np.arange(len(gold)), gold.lengths)
     documents_of = documents[np.argsort(gold.values, kind='stable')]
     sizes = np.bincount(gold.values, minlength=n_labels)
@@ -103,14 +98,9 @@ def _walk(
 
   The walks start from the labels `first` to `last` - 1. Among labels with
   equally many visits, lower labels come first. The random numbers of a walk
-  depend only on the seed and the label.
-
-  Args:
-    indptr, values: the labels of each document.
-    starts, documents: the documents of each label.
-    first, last, steps, restart, seed: see above, and RandomWalks.
-    top: int32 [L, most], filled with PAD.
-    n: float32 [L, most].
+  depend only on the seed and the label. `indptr` and `values` have the labels
+  of each document, `starts` and `documents` the documents of each label. `top`
+  is filled with PAD.
   """
   visited = np.empty(steps, np.int32)
   for label in range(first, last):
@@ -120,6 +110,7 @@ def _walk(
     state = _mixed(seed + _mixed(np.uint64(label)))
     here = label
     for step in range(steps):
+      # Each draw moves the state of splitmix64 on by its constant.
       state += np.uint64(0x9E3779B97F4A7C15)
       at = _below(state, starts[here + 1] - starts[here])
       document = documents[starts[here] + at]

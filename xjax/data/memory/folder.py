@@ -18,12 +18,7 @@ from xjax.data.sparse_documents import SparseDocuments
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledDocuments:
-  """Holds the documents of a split, with their gold labels.
-
-  Attributes:
-    documents: N documents.
-    labels: their gold labels.
-  """
+  """Holds the documents of a split, with their gold labels."""
 
   documents: list[Document] | SparseDocuments
   labels: GivenLabels
@@ -40,11 +35,9 @@ def labelled_documents(
 ) -> LabelledDocuments:
   """Returns the documents and gold labels that a caller has in memory.
 
-  Args:
-    texts: see documents_of. If all are Documents with labels, `labels` may be
-      None.
-    labels, label_names: see labels_of.
-    names: names of the arguments `texts` and `labels`, for messages.
+  If all `texts` are Documents with labels, `labels` may be None. For the forms
+  of the arguments, see documents_of and labels_of. `names` are those of the
+  arguments, for messages.
 
   Raises:
     DataError: the texts or the labels have a fault, or their numbers differ.
@@ -65,13 +58,9 @@ def labelled_documents(
 def check_trainable(split: LabelledDocuments, name: str) -> None:
   """Checks that a model can be trained or judged on documents.
 
-  Args:
-    split: the documents.
-    name: name of the argument that gave the documents, for messages.
-
   Raises:
     DataError: there are no documents, a document has no text, or two documents
-      have the same id.
+      have the same id. The message names the argument `name`.
   """
   if not len(split):
     raise DataError(f'{name} is empty: there are no documents')
@@ -92,15 +81,9 @@ def write_folder(
 ) -> bool:
   """Writes splits as JSON lines, or as feature files of the XC repository.
 
-  If the folder exists, nothing is written: the folder must have the same
-  contents.
-
-  Args:
-    folder: path of the new folder.
-    splits: name -> documents. The labels of all splits are those of `train`.
-
-  Returns:
-    Whether the folder was written.
+  Returns whether the folder was written. If the folder exists, nothing is
+  written: the folder must have the same contents. The labels of all splits are
+  those of `train`.
 
   Raises:
     ConfigError: the folder exists, and its contents differ.

@@ -29,23 +29,16 @@ _LOOKED_AT = 1000  # labels that are looked at for a separator
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GivenLabels:
-  """Holds the gold labels of N documents.
+  """Holds the gold labels of N documents."""
 
-  Attributes:
-    labels: L labels, in the order of the caller, or sorted by id.
-    rows: N rows of indices into `labels`; each row is sorted.
-    ordered: whether the caller has given all labels and their order.
-  """
-
-  labels: tuple[Label, ...]
-  rows: Ragged
-  ordered: bool
+  labels: tuple[Label, ...]  # in the caller's order, or sorted by id
+  rows: Ragged  # N sorted rows of indices into `labels`
+  ordered: bool  # whether the caller gave all labels, in order
 
   def __len__(self) -> int:
     return len(self.rows)
 
   def ids(self, row: int) -> tuple[str, ...]:
-    """Returns the label ids of a document."""
     return tuple(self.labels[i].id for i in self.rows[row].tolist())
 
   def with_labels(self, labels: tuple[Label, ...]) -> 'GivenLabels':
@@ -118,7 +111,6 @@ def labels_of(
 def _known(
   label_names: Sequence[str | Label] | None,
 ) -> tuple[Label, ...] | None:
-  """Returns the labels of the argument label_names."""
   if label_names is None:
     return None
   items = items_of(label_names, 'label_names', 'expected a list of labels')
@@ -138,7 +130,6 @@ def _known(
 
 
 def _id_lists(items: Sequence[Any], name: str) -> list[tuple[str, ...]]:
-  """Returns the label ids of each document."""
   single = bool(items) and not _is_list(items[0])
   lists = []
   for row, item in enumerate(items):
@@ -202,7 +193,6 @@ def _id_of(value: Any, where: str) -> str:
 def _of_matrix(
   matrix: Any, known: tuple[Label, ...] | None, name: str
 ) -> GivenLabels:
-  """Returns the labels of an indicator matrix."""
   if matrix.ndim != 2 or matrix.dtype.kind not in 'biufO':
     raise DataError(
       f'{name} is an array of shape {matrix.shape} and type {matrix.dtype}; '
@@ -227,7 +217,6 @@ def _of_matrix(
 
 
 def _check_binary(matrix: np.ndarray, name: str) -> None:
-  """Checks that a matrix has only the values 0 and 1."""
   wrong = np.argwhere(~np.isin(matrix, (0, 1)))
   if len(wrong):
     row, column = wrong[0].tolist()
@@ -238,11 +227,7 @@ def _check_binary(matrix: np.ndarray, name: str) -> None:
 
 
 def check_lengths(n_texts: int, n_labels: int, texts: str, labels: str) -> None:
-  """Checks that there are as many documents as lists of labels.
-
-  Raises:
-    DataError: the numbers differ.
-  """
+  """Checks that there are as many documents as lists of labels."""
   if n_texts != n_labels:
     raise DataError(
       f'{texts} has {n_texts} documents, but {labels} has labels of {n_labels} '

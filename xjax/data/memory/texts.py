@@ -55,13 +55,7 @@ def documents_of(
 def items_of(values: Any, name: str, expected: str) -> list[Any]:
   """Returns the items of a list, tuple, generator, array or Series.
 
-  Args:
-    values: the argument of the caller.
-    name: name of the argument, for messages.
-    expected: says which forms are allowed, for messages.
-
-  Raises:
-    DataError: the argument has another form, or an array has not one axis.
+  A DataError names the argument and the forms that are `expected`.
   """
   if isinstance(values, np.ndarray) and values.ndim != 1:
     raise DataError(f'{name} is an array of shape {values.shape}; {expected}')
@@ -74,8 +68,7 @@ def items_of(values: Any, name: str, expected: str) -> list[Any]:
 def text_of(value: Any, where: str) -> str:
   """Returns a value as text.
 
-  Raises:
-    DataError: the value is no text, or has half of a surrogate pair.
+  Raises a DataError if it is no text, or has half of a surrogate pair.
   """
   if not isinstance(value, str):
     advice = "; use '' for a missing text" if is_missing(value) else ''
@@ -121,7 +114,6 @@ def _is_numeric(values: Any) -> bool:
 
 
 def _documents_of_frame(frame: Any, name: str) -> list[Document]:
-  """Returns the rows of a DataFrame; each column is a zone."""
   zones = list(frame.columns)
   for zone in zones:
     if not isinstance(zone, str) or not zone.strip():
@@ -144,7 +136,6 @@ def _documents_of_frame(frame: Any, name: str) -> list[Document]:
 
 
 def _check_documents(items: Sequence[Any], name: str) -> list[Document]:
-  """Checks that all items are Documents that hold texts."""
   for row, item in enumerate(items):
     where = f'{name}[{row}]'
     if not isinstance(item, Document):
@@ -160,7 +151,6 @@ def _check_documents(items: Sequence[Any], name: str) -> list[Document]:
 
 
 def _rows_of(values: Any, name: str) -> SparseDocuments:
-  """Returns the rows of a matrix of features as documents."""
   if values.ndim != 2 or values.dtype.kind not in 'biuf':
     raise DataError(
       f'{name} is a matrix of shape {values.shape} and type {values.dtype}; '

@@ -53,24 +53,14 @@ class Subwords:
   Several threads may use an object of this class at the same time.
 
   Attributes:
-    source: name of the file, for messages.
     text: the tokenizer.json, in canonical form.
     digest: hex digest of the text and of the version of encode_all.
     size: the largest id plus 1.
-    pad_id: the id for padding.
     before, after: ids of the special tokens before and after every text.
   """
 
   def __init__(self, settings: Settings, source: str) -> None:
-    """Makes the tokenizer; turns off truncation, padding and random dropout.
-
-    Args:
-      settings: the object in a tokenizer.json.
-      source: name of the file, for messages.
-
-    Raises:
-      DataError: the tokenizer cannot be used.
-    """
+    """Makes the tokenizer; turns off truncation, padding and random dropout."""
     self.source = source
     with as_data_errors(source):
       names = (*pad_tokens(settings), *_PAD_TOKENS)
@@ -103,17 +93,10 @@ class Subwords:
   ) -> 'Subwords':
     """Makes a small tokenizer like BERT's, for encoders without pretraining.
 
-    All pieces are in lower case. The pieces are:
-
-    - each character of the texts, as a piece that starts a word
-    - each character of the texts, as a piece inside a word
-    - the most frequent words; words of equal frequency are sorted by code
-      points
-
-    Args:
-      texts: the training texts.
-      max_words: int, largest number of words that become pieces.
-      summary_last: whether [CLS] is the last token of a text, as for XLNet.
+    All pieces are in lower case. The pieces are each character of the texts,
+    once as the start of a word and once inside a word, and the max_words most
+    frequent words; words of equal frequency are sorted by code points. With
+    summary_last, [CLS] is the last token of a text, as for XLNet.
     """
     lower = normalizers.BertNormalizer().normalize_str
     cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
@@ -131,28 +114,17 @@ class Subwords:
 
   @classmethod
   def of_folder(cls, folder: str | os.PathLike) -> 'Subwords':
-    """Reads the tokenizer of a Hugging Face folder.
-
-    Raises:
-      DataError: the folder has no tokenizer, a file is damaged, a file is
-        outside the folder, or the tokenizer cannot be used.
-    """
+    """Reads the tokenizer of a Hugging Face folder; faults are a DataError."""
     settings, path = folder_settings(folder)
     return cls(settings, str(path))
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Subwords':
-    """Reads a tokenizer.json.
-
-    Raises:
-      DataError: the file cannot be read (see read_object), or the tokenizer
-        cannot be used.
-    """
+    """Reads a tokenizer.json; a DataError if it cannot be used."""
     path = pathlib.Path(path)
     return cls(read_object(path.parent, path.name), str(path))
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes a tokenizer.json."""
     with atomic_write(path) as file:
       file.write(f'{self.text}\n')
 
@@ -167,11 +139,9 @@ class Subwords:
 
   @property
   def n_special(self) -> int:
-    """Returns the number of special tokens that are added to each text."""
     return len(self.before) + len(self.after)
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-    """Returns the ids of a text; see encode_all."""
     return self.encode_all([text], max_tokens)[0]
 
   def encode_all(
@@ -180,15 +150,9 @@ class Subwords:
     """Returns the ids of each text, int32 [n], with special tokens.
 
     The library `tokenizers` uses several cores, unless the environment variable
-    TOKENIZERS_PARALLELISM is false. The ids do not depend on the variable.
-
-    Args:
-      texts: the texts. A text without words gets only special tokens.
-      max_tokens: int, the largest n. If it is None, n is not limited.
-
-    Raises:
-      ValueError: max_tokens is smaller than the number of special tokens.
-      DataError: the tokenizer fails.
+    TOKENIZERS_PARALLELISM is false. The ids do not depend on the variable. With
+    max_tokens, n is at most this; fewer than the special tokens is a
+    ValueError. A text without words gets only special tokens.
     """
     if max_tokens is None:
       return [self._with_special(ids) for ids in self.pieces_of(texts)]
@@ -218,9 +182,6 @@ class Subwords:
     """Returns the place (start, end) of each token that `encode` returns.
 
     A token comes from text[start:end]. The place of a special token is None.
-
-    Raises:
-      DataError: the tokenizer fails.
     """
     with as_data_errors(self.source):
       encoding = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
@@ -232,14 +193,7 @@ class Subwords:
     )
 
   def pieces_of(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text's pieces, without special tokens.
-
-    Args:
-      texts: the texts. A text without words has no pieces.
-
-    Raises:
-      DataError: the tokenizer fails.
-    """
+    """Returns the ids of each text's pieces, without special tokens."""
     with as_data_errors(self.source):
       encodings = self._tokenizer.encode_batch_fast(
         [_utf8(text) for text in texts], add_special_tokens=False
@@ -247,17 +201,12 @@ class Subwords:
     return [encoding.ids for encoding in encodings]
 
   def _with_special(self, ids: list[int]) -> np.ndarray:
-    """Adds the special tokens around the ids of a text."""
     return np.array([*self.before, *ids, *self.after], np.int32)
 
   def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the ids of the special tokens before and after a text.
 
-    Raises:
-      Fault: there are no special tokens after the text, or the ids of special
-        tokens are outside the vocabulary.
-      Exception: the tokenizer is faulty; the library may raise an error of any
-        type.
+    A faulty tokenizer raises a Fault here, or an error of any type.
     """
     encoding = self._tokenizer.encode(_UNSEEN)
     special = np.array(encoding.special_tokens_mask, bool)
@@ -282,10 +231,6 @@ def _first_words(text: str, length: int) -> str:
 
   The text is cut before the last possible space that follows a word. If there
   is no such space, the text is not cut.
-
-  Args:
-    text: any text.
-    length: int, largest number of characters.
   """
   if len(text) <= length:
     return text
@@ -310,9 +255,6 @@ def document_subwords(
   - If a piece contains the newline between two zones, the piece belongs to the
     first of the two zones.
   - If a document has no text, the result is empty.
-
-  Raises:
-    DataError: the tokenizer fails.
   """
   zones = [(zone, text) for zone, text in document.zones.items() if text]
   starts, start = [], 0

@@ -41,20 +41,12 @@ def frequent_ngrams(
 
   The candidates are n-grams of min_ngram to max_ngram words. A candidate is in
   at least min_count texts, and in at most the share max_share of the texts. The
-  max_features candidates that occur most often are selected.
-  If two n-grams occur equally often, the n-gram with fewer words is preferred,
-  and then the n-gram that occurs first.
+  max_features candidates that occur most often are selected; among equals, the
+  n-gram with fewer words, and then the n-gram that occurs first. The result is
+  sorted by code points.
 
   The function needs about 70 bytes of memory per word of the texts, whatever
-  max_ngram is.
-
-  Args:
-    texts: the texts, which are read once.
-    config: lengths of n-grams, and limits on their counts.
-
-  Returns:
-    n-gram -> number of texts that contain the n-gram. There are at most
-    max_features n-grams, sorted by code points.
+  max_ngram is. It reads the texts once.
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
@@ -92,14 +84,13 @@ class _TextWords:
   """Holds all words of N texts as one sequence with `total` places.
 
   Attributes:
-    words: the distinct words; the index of a word is its number.
     ids: int32 [total], the number of the word at each place.
     docs: int32 [total], the index of the text that contains each place.
     ends: int64 [N], the place after each text's last word.
     places: integers [total], 0, 1, ..., in the smallest type that holds them.
   """
 
-  words: Sequence[str]
+  words: Sequence[str]  # distinct; the index of a word is its number
   ids: np.ndarray
   docs: np.ndarray
   ends: np.ndarray
@@ -129,7 +120,7 @@ class _TextWords:
       numbers: integers [total]. If n is 1, the number of the word at each
         place. Otherwise, the number of the n-gram of n - 1 words that starts at
         each place, or _RARE if no such frequent n-gram starts there.
-      n: int, words of an n-gram.
+      n: words of an n-gram.
 
     Returns:
       at: integers, the places where these n-grams start, ascending.
@@ -140,42 +131,29 @@ class _TextWords:
     at = self.places[:-1]
     at = at[(numbers[:-1] != _RARE) & (numbers[1:] != _RARE)]
     at = at[self.ends[self.docs[at]] - at >= n]
+    # An n-gram is its first n - 1 words and its last word, as one integer.
     keys = numbers[at].astype(np.int64)
     keys *= len(self.words)
     keys += self.ids[n - 1 :][at]
     return at, keys
 
   def ngram(self, at: int, n: int) -> str:
-    """Returns the n-gram that starts at a place."""
     return ' '.join(self.words[id_] for id_ in self.ids[at : at + n])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Counts:
-  """Holds groups of equal keys, and the counts of each group.
+  """Holds groups of equal keys, sorted by key, and the counts of each group."""
 
-  The groups are sorted by key.
-
-  Attributes:
-    order: int64 [keys], indices of the keys, sorted by group, then by index.
-    starts: int64 [groups], index in `order` where each group starts.
-    totals: int64 [groups], number of keys in each group.
-    documents: int64 [groups], number of documents that have the group's key.
-  """
-
-  order: np.ndarray
-  starts: np.ndarray
-  totals: np.ndarray
-  documents: np.ndarray
+  order: np.ndarray  # int64 [keys], by group, then by index
+  starts: np.ndarray  # int64 [groups], each group's start in `order`
+  totals: np.ndarray  # int64 [groups], keys in each group
+  documents: np.ndarray  # int64 [groups], documents with its key
 
 
 def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
-  """Groups equal keys and counts them.
-
-  Args:
-    keys: int64 [keys].
-    docs: int32 [keys], the document of each key, ascending.
-  """
+  """Groups equal keys and counts them; `docs` has the document of each key."""
+  # `docs` ascends and the sort is stable, so the documents of a key ascend.
   order = np.argsort(keys, kind='stable')
   keys, docs = keys[order], docs[order]
   new_key = np.ones(len(keys), bool)
@@ -199,27 +177,17 @@ class Tfidf:
   in the text, tf is c, or 1 + ln c if config.sublinear is set. Each row of
   weights is divided by its Euclidean norm. These weights are equal to those of
   scikit-learn's TfidfVectorizer.
-
-  Attributes:
-    config: lengths, limits and weighting of n-grams.
-    terms: D n-grams, with a space between words, sorted by code points.
-    idf: float32 [D], ln((1 + N) / (1 + d)) + 1.
   """
 
   config: TfidfConfig
-  terms: tuple[str, ...]
-  idf: np.ndarray
+  terms: tuple[str, ...]  # D n-grams, sorted by code points
+  idf: np.ndarray  # float32 [D], ln((1 + N) / (1 + d)) + 1
 
   @classmethod
   def fit(cls, texts: Collection[str], config: TfidfConfig) -> 'Tfidf':
     """Selects frequent n-grams of training texts, and computes their idf.
 
-    Args:
-      texts: the training texts, which are read once.
-      config: lengths, limits and weighting of n-grams.
-
-    Raises:
-      DataError: no n-gram is within the limits.
+    Raises a DataError if no n-gram is within the limits.
     """
     with Progress('counting n-grams'):
       counts = frequent_ngrams(texts, config)
@@ -237,28 +205,23 @@ class Tfidf:
 
   @property
   def n_features(self) -> int:
-    """Returns the number D of features."""
     return len(self.terms)
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Returns the column of each n-gram."""
     return {term: i for i, term in enumerate(self.terms)}
 
   @functools.cached_property
   def digest(self) -> str:
-    """Returns the hex digest of the config, the n-grams and their idf."""
     digest = hashlib.sha256()
     for values in self._arrays().values():
       digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
-    """Computes the features of N texts.
+    """Computes the features of N texts, float32 [N, D], columns ascending.
 
-    Returns:
-      float32 [N, D]. A row has norm 1, or is empty. The entries of a row are
-      sorted by column.
+    A row has norm 1, or is empty.
     """
     if not len(texts):  # scikit-learn raises an error for an empty list
       return sparse.csr_array((0, self.n_features), dtype=np.float32)
@@ -268,7 +231,6 @@ class Tfidf:
 
   @functools.cached_property
   def _vectorizer(self) -> TfidfVectorizer:
-    """Returns scikit-learn's vectorizer for these n-grams and their idf."""
     vectorizer = TfidfVectorizer(
       analyzer=self._terms,
       vocabulary=self.index,
@@ -279,20 +241,17 @@ class Tfidf:
     return vectorizer
 
   def _terms(self, text: str) -> Iterable[str]:
-    """Returns all n-grams of a text."""
     words = split_terms(text, self.config.first_words)
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
     return itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
 
   def words(self, document: Document) -> list[WordPlace]:
-    """Returns the place of each word that is read, in reading order."""
     return document_terms(document, self.config.first_words)
 
   def word_shares(self, document: Document) -> WordShares:
-    """Divides the features of a document among the words of the document.
+    """Divides the features of document.text() among the words of the document.
 
-    The features are those of document.text(). WordShares.of describes how the
-    weight of an n-gram is divided among the words of all its occurrences.
+    WordShares.of says how an n-gram is divided among all its occurrences.
     """
     terms = split_terms(document.text(), self.config.first_words)
     parts = []
@@ -311,11 +270,9 @@ class Tfidf:
     return weights / np.linalg.norm(weights) if len(weights) else weights
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes an .npz file, which load reads."""
     write_npz(path, {**self._arrays(), 'sha256': np.array(self.digest)})
 
   def _arrays(self) -> dict[str, np.ndarray]:
-    """Returns the arrays of the .npz file, without the digest."""
     settings = json.dumps(dataclasses.asdict(self.config)).encode()
     return {
       'config': np.frombuffer(settings, np.uint8),
@@ -325,11 +282,7 @@ class Tfidf:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Tfidf':
-    """Reads the Tfidf that save wrote to a file.
-
-    Raises:
-      DataError: the file is missing or damaged.
-    """
+    """Reads what save wrote; a missing or damaged file is a DataError."""
     arrays = Arrays.read(path)
     settings = arrays.take('config', np.uint8, (None,)).tobytes()
     try:

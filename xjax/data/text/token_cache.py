@@ -40,17 +40,11 @@ _AT_ONCE = 256  # number of documents that are in memory at the same time
 
 
 class Tokenizer(Protocol):
-  """Describes the interface that Vocabulary and Subwords have in common.
+  """Describes the interface that Vocabulary and Subwords have in common."""
 
-  Attributes:
-    digest: hex digest of everything that decides the ids.
-    pad_id: int, the id for padding.
-    n_special: int, number of special tokens that are added to every text.
-  """
-
-  digest: str
+  digest: str  # hex digest of everything that decides the ids
   pad_id: int
-  n_special: int
+  n_special: int  # special tokens that are added to every text
 
   def encode_all(
     self, texts: Sequence[str], max_tokens: int | None = None
@@ -98,16 +92,7 @@ def encode(
   max_tokens: int,
   by_zone: bool = False,
 ) -> Ragged:
-  """Returns token ids of documents, without a cache; see tokenise.
-
-  Args:
-    documents: N documents, with only the zones that are to be read.
-    vocab: turns texts into token ids.
-    max_tokens: int, largest number of tokens per document. If by_zone is set,
-      this is the largest number of tokens per zone.
-    by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
-      two zones.
-  """
+  """Returns token ids of documents as tokenise does, but without a cache."""
   return Ragged.of(list(_ids(documents, vocab, max_tokens, by_zone)))
 
 
@@ -120,24 +105,16 @@ def tokenise(
 ) -> Ragged:
   """Returns the token ids of a split, and caches them in a file.
 
-  If documents have no words, a warning with the number of such documents is
-  logged once.
+  The N rows are memory-mapped. A document without words has only special
+  tokens, and a warning counts such documents once.
 
   Args:
     split: N documents, with only the zones that are to be read.
-    vocab: turns texts into token ids.
-    max_tokens: int, largest number of tokens per document. If by_zone is set,
-      this is the largest number of tokens per zone. Later tokens are left out.
-    cache_dir: folder of all caches. Several runs can use the folder at the same
-      time.
+    max_tokens: largest number of tokens per document, or per zone if by_zone is
+      set. Later tokens are left out.
+    cache_dir: folder of all caches. Several runs can use it at the same time.
     by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
       two zones, and zones without words are left out.
-
-  Returns:
-    N rows, memory-mapped. A document without words has only special tokens.
-
-  Raises:
-    UserError: the cache cannot be written.
   """
   parts = [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
   parts += ['by zone'] if by_zone else []
@@ -164,7 +141,6 @@ def _ids(
   max_tokens: int,
   by_zone: bool,
 ) -> Iterator[np.ndarray]:
-  """Yields the token ids of each document, int32."""
   documents = iter(documents)
   while chunk := list(itertools.islice(documents, _AT_ONCE)):
     if not by_zone:
@@ -195,7 +171,6 @@ def _read_or_make(
   split: Split,
   encoder: Callable[[Iterable[Document]], Iterable[np.ndarray]],
 ) -> Ragged:
-  """Reads a cache file; makes it first if it is missing or damaged."""
   if path.exists():
     try:
       return _read(path, key)
@@ -229,17 +204,12 @@ def _write(
 
 
 def _put(file: IO[bytes], checksum: 'hashlib._Hash', array: np.ndarray) -> None:
-  """Writes an array and adds it to the checksum."""
   file.write(array.data)
   checksum.update(array.data)
 
 
 def _read(path: pathlib.Path, key: bytes) -> Ragged:
-  """Opens a cache file as a memory map and checks it.
-
-  Raises:
-    ValueError: the file is damaged, or was written for another key.
-  """
+  """Maps a cache file; a ValueError if it is damaged or has another key."""
   size = path.stat().st_size - _TRAILER.size
   if size < 0:
     raise ValueError('cut short')

@@ -50,9 +50,6 @@ def as_data_errors(source: str) -> Iterator[None]:
 
   This includes panics of the library, which are not subclasses of Exception.
   Errors from outside, such as those of signals, are not changed.
-
-  Args:
-    source: name of the tokenizer's file, for messages.
   """
   try:
     yield
@@ -71,7 +68,7 @@ def canonical_json(settings: Settings) -> str:
 
 
 def padding_settings(token: str, id_: int) -> Settings:
-  """Returns the value of the field `padding` for a given padding token."""
+  """Returns the value of the field `padding` for a padding token."""
   return {
     'strategy': 'BatchLongest',
     'direction': 'Right',
@@ -102,9 +99,6 @@ def ends_words_at_spaces(settings: Settings) -> bool:
 
   If so, the ids of the first words of a text do not depend on the rest of the
   text.
-
-  Args:
-    settings: settings that the library can read.
   """
   normal, cut = settings.get('normalizer'), settings.get('pre_tokenizer')
   kinds = tuple(part and part.get('type') for part in (normal, cut))
@@ -129,12 +123,10 @@ def word_pieces(
 ) -> Settings:
   """Makes the settings of BERT's WordPiece tokenizer (Devlin et al. 2019).
 
-  Args:
-    ids: piece -> id; pieces inside a word start with ##.
-    unknown, first, last: special tokens, which must be in `ids`.
-    others: further special tokens. Tokens that are not in `ids` are ignored.
-    summary_last: whether `first` comes after `last`, as in XLNet's tokenizer.
-    **normal: the arguments of normalizers.BertNormalizer.
+  `ids` maps pieces to ids; pieces inside a word start with ##. The special
+  tokens `unknown`, `first` and `last` must be among them; `others` may be
+  missing. With summary_last, `first` comes after `last`, as in XLNet. `normal`
+  has the arguments of normalizers.BertNormalizer.
   """
   tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
   tokenizer.normalizer = normalizers.BertNormalizer(**normal)
@@ -175,19 +167,12 @@ _RENAMED = {
 def folder_settings(
   folder: str | os.PathLike,
 ) -> tuple[Settings, pathlib.Path]:
-  """Returns the settings of the tokenizer in a Hugging Face folder.
+  """Returns the tokenizer's settings in a Hugging Face folder, and their file.
 
   The settings come from tokenizer.json, or else from vocab.txt (BERT), or else
   from vocab.json and merges.txt (RoBERTa). tokenizer_config.json overrides
   tokenizer.json for lower case, accents, Chinese characters, a space at the
   beginning and the padding token.
-
-  Returns:
-    The settings, as in a tokenizer.json, and the file that they come from.
-
-  Raises:
-    DataError: the folder has none of these files, a file is damaged, or a file
-      is a link that leads out of the folder.
   """
   folder = pathlib.Path(folder)
   config = _config(folder)
@@ -232,7 +217,6 @@ def _token(config: Settings, name: str, default: str) -> str:
 
 
 def _override(settings: Settings, config: Settings) -> Settings:
-  """Returns the settings after the changes of tokenizer_config.json."""
   settings = dict(settings)
   for part, (kind, names) in _RENAMED.items():
     value = settings.get(part)
@@ -274,10 +258,7 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
 
 
 def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
-  """Makes the settings for RoBERTa's files, vocab.json and merges.txt.
-
-  The files hold a byte-pair encoding (Radford et al. 2019).
-  """
+  """Makes the settings for RoBERTa's byte pairs (Radford et al. 2019)."""
   with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
     paths = [str(safe_small_path(folder, name)) for name in BYTE_PAIRS]
     ids, merges = models.BPE.read_file(*paths)

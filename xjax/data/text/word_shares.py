@@ -15,18 +15,13 @@ from xjax.data.text.words import WordPlace
 class WordShares:
   """Holds which share of each feature of a text comes from each word.
 
-  Attributes:
-    terms: the T words of the text, in the form in which they are compared, such
-      as lower case.
-    features: int [D], the D features that the text has, ascending.
-    words, places, shares: three arrays of equal length. Word words[i] has the
-      share shares[i] in the value of the feature features[places[i]]. All
-      shares of a feature add up to its value. A word may have several shares in
-      the same feature.
+  Word words[i] has the share shares[i] in the value of the feature
+  features[places[i]]. All shares of a feature add up to its value. A word may
+  have several shares in the same feature.
   """
 
-  terms: Sequence[str]
-  features: np.ndarray
+  terms: Sequence[str]  # T words, as compared, such as in lower case
+  features: np.ndarray  # int [D], the text's features, ascending
   words: np.ndarray
   places: np.ndarray
   shares: np.ndarray
@@ -44,7 +39,6 @@ class WordShares:
     share of an occurrence equally among its words.
 
     Args:
-      terms: attribute of WordShares.
       occurrences: for each occurrence of a feature in the text, three integers:
         the first word, the number of words, and the feature.
       values: takes the features of the text and their numbers of occurrences.
@@ -62,13 +56,9 @@ class WordShares:
     )
 
   def contributions(self, weights_DK: np.ndarray) -> np.ndarray:
-    """Returns how much each word adds to weighted sums of the features.
+    """Returns how much each word adds to K weighted sums of the D features.
 
-    Args:
-      weights_DK: float, the weights of the D features in K sums.
-
-    Returns:
-      float64 [K, T]. The contributions to a sum add up to the sum.
+    The result is float64 [K, T]; the contributions to a sum add up to the sum.
     """
     contributions_KT = np.zeros((weights_DK.shape[1], len(self.terms)))
     for contributions_T, weights_D in zip(contributions_KT, weights_DK.T):
@@ -78,13 +68,9 @@ class WordShares:
 
 
 class TextFeatures(Protocol):
-  """Computes sparse features of texts, and says from which words they come.
+  """Computes sparse features of texts, and says from which words they come."""
 
-  Attributes:
-    n_features: int, number D of features.
-  """
-
-  n_features: int
+  n_features: int  # D
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """Returns the features [N, D] of N texts; columns ascend in each row."""
@@ -93,4 +79,4 @@ class TextFeatures(Protocol):
     """Returns the place of each word of a document, in reading order."""
 
   def word_shares(self, document: Document) -> WordShares:
-    """Divides the features of a document among the words of the document."""
+    """Divides a document's features among its words."""

@@ -34,31 +34,16 @@ _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """Describes the layout of a file of word vectors.
+  """Describes the layout of a file of word vectors."""
 
-  Attributes:
-    dim: int, number of numbers per word.
-    binary: whether numbers are float32 bytes; otherwise they are text.
-    count: int, number of rows that the first line states; None if there is no
-      such line.
-    start: int, offset in bytes of the first row in the unpacked file.
-  """
-
-  dim: int
-  binary: bool
-  count: int | None
-  start: int
+  dim: int  # numbers per word
+  binary: bool  # whether numbers are float32 bytes, not text
+  count: int | None  # rows that the first line states, if any
+  start: int  # offset in bytes of the first row, unpacked
 
 
 def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
-  """Finds the layout of an open file from its first bytes.
-
-  Afterwards, the file is at its start again.
-
-  Raises:
-    DataError: the file is in none of the known formats, is empty, or is
-      damaged.
-  """
+  """Finds the layout of an open file, which is then at its start again."""
   with _damage(path):
     head = file.read(_HEAD)
     file.seek(0)
@@ -116,10 +101,6 @@ def text_rows(
 
   A row whose word contains spaces is left out, since no vocabulary has such a
   word. GloVe 840B has such rows.
-
-  Raises:
-    DataError: a row does not have layout.dim numbers, the first line states a
-      wrong number of rows, or the file is damaged.
   """
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
@@ -152,12 +133,7 @@ def _is_phrase(row: bytes, extra: int) -> bool:
 def binary_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the start byte, the word and the float32s (as bytes) of each row.
-
-  Raises:
-    DataError: the file is cut short, is longer than its first line states, or
-      is damaged.
-  """
+  """Yields the start byte, the word and the float32s (as bytes) of each row."""
   with _damage(path):
     file.seek(layout.start)
     yield from _binary_rows(file, path, layout)
@@ -166,7 +142,6 @@ def binary_rows(
 def _binary_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the rows of a binary file, which is open at the first row."""
   size, base = 4 * layout.dim, layout.start
   # buffer[at:] was read but not yielded. Its first byte is the file's byte
   # base + at.
@@ -195,7 +170,6 @@ def _binary_rows(
 
 @contextlib.contextmanager
 def _damage(path: str | os.PathLike) -> Iterator[None]:
-  """Turns the errors of reading a damaged file into DataErrors."""
   try:
     yield
   except EOFError as error:
@@ -223,15 +197,13 @@ class WordVectors:
   Attributes:
     vectors: float32 [ids, D], the vector of each word id. It is 0 for words
       that the file lacks, for padding and for the unknown word.
-    has_vector: bool [ids], whether the file has a vector for each word id.
   """
 
   vectors: np.ndarray
-  has_vector: np.ndarray
+  has_vector: np.ndarray  # bool [ids], whether the file has it
 
   @property
   def dim(self) -> int:
-    """Returns the size D of a vector."""
     return self.vectors.shape[1]
 
 
@@ -244,11 +216,7 @@ def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def vector_dim(path: str | os.PathLike) -> int:
-  """Returns the dimension of a file's vectors; reads only the first bytes.
-
-  Raises:
-    DataError: the file cannot be read or is in none of the known formats.
-  """
+  """Returns the dimension of a file's vectors; reads only the first bytes."""
   with _open(path) as file:
     return find_layout(file, path).dim
 
@@ -259,18 +227,14 @@ def read_word_vectors(
   """Reads the vectors of a vocabulary's words, and logs how many were found.
 
   The file may be larger than memory. It is read once, and only the numbers of
-  the vocabulary's words are parsed and checked.
+  the vocabulary's words are parsed and checked. It is in the format of word2vec
+  (text or binary) or GloVe (text), plain or gzipped.
 
   A word of the vocabulary gets the vector of the first row with the same word.
   But a word such as DDDD, which stands for all numbers of four digits, gets the
   vector of the first such number in the file. If the file is sorted by
   frequency, this is the most frequent number. If the file has no such number,
   as in law2vec, the row DDDD itself is used.
-
-  Args:
-    path: file in the format of word2vec (text or binary) or GloVe (text), plain
-      or gzipped.
-    vocab: the vocabulary.
 
   Raises:
     DataError: the file cannot be read, is in none of the known formats, or has
@@ -299,12 +263,6 @@ def read_word_vectors(
 
 
 class _VectorTable:
-  """Collects the vectors of a vocabulary while a file is being read.
-
-  Attributes:
-    source: int8 [ids], the source of each vector.
-  """
-
   def __init__(self, vocab: Vocabulary, layout: Layout):
     self.source = np.full(len(vocab), _NO_SOURCE, np.int8)
     self._layout = layout
@@ -323,11 +281,7 @@ class _VectorTable:
     return np.zeros((len(self.source), self._layout.dim), np.float32)
 
   def offer(self, word: bytes, numbers: bytes) -> str | None:
-    """Stores the vector of a row if the vocabulary needs it.
-
-    Returns:
-      The fault of the row, or None if the row has no fault.
-    """
+    """Stores a row's vector if the vocabulary needs it; returns its fault."""
     source = _SAME_WORD
     row = self._rows.get(word)
     if row is None:
@@ -360,17 +314,9 @@ class _VectorTable:
 def write_word_vectors(
   path: str | os.PathLike, words: Iterable[str], vectors: np.ndarray
 ) -> None:
-  """Writes a word2vec binary file, which tools such as gensim can read.
+  """Writes words and vectors [n, D] as a word2vec binary file, atomically.
 
-  Args:
-    path: the file. It is replaced atomically.
-    words: n words without white space.
-    vectors: float [n, D], saved as float32.
-
-  Raises:
-    ValueError: a word is empty or contains white space, or the number of words
-      is not n.
-    WriteError: the file cannot be written.
+  A word with white space, or not one vector per word, is a ValueError.
   """
   with atomic_write(path, 'wb') as file:
     file.write(b'%d %d\n' % vectors.shape)

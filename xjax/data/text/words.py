@@ -36,7 +36,6 @@ WORDS_VERSION = 2
 
 
 def _marks() -> str:
-  """Returns all combining marks as ranges for a regular expression."""
   runs: list[list[int]] = []
   # All marks are in these ranges. To search all characters would be slow.
   for code in (*range(0x300, 0x20000), *range(0xE0000, 0xE0200)):
@@ -64,12 +63,7 @@ _TERM = re.compile(r'\w\w++')
 
 
 def split_words(text: str, keep_digits: bool = False) -> list[str]:
-  """Returns the words of a text, in order.
-
-  Args:
-    text: any text.
-    keep_digits: whether digits stay as they are; otherwise D replaces them.
-  """
+  """Returns the words of a text, in order, by default with D for each digit."""
   text = unicodedata.normalize('NFC', text.lower())
   if keep_digits:
     return [text[start:end] for start, end in _find_words(text)]
@@ -86,12 +80,8 @@ def split_terms(text: str, first_words: int = 0) -> list[str]:
 
   These words are runs of at least two letters, digits or underscores, in lower
   case. Unlike split_words, this function does not replace digits, and does not
-  normalise characters to NFC.
-
-  Args:
-    text: any text.
-    first_words: int, number of words that are read from the start of the text;
-      0 means all words.
+  normalise characters to NFC. If first_words is not 0, only so many words are
+  read from the start of the text.
   """
   terms = _TERM.findall(text.lower())
   return terms[:first_words] if first_words else terms
@@ -104,15 +94,9 @@ def has_letters(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  """Maps words to ids, where 0 is padding and 1 is the unknown word.
+  """Maps words to ids, where 0 is padding and 1 is the unknown word."""
 
-  Attributes:
-    words: word i has the id i + 2.
-    pad_id: the id for padding.
-    n_special: number of special tokens around a text, which is 0.
-  """
-
-  words: tuple[str, ...]
+  words: tuple[str, ...]  # word i has the id i + 2
   pad_id: ClassVar[int] = PAD_ID
   n_special: ClassVar[int] = 0
 
@@ -123,10 +107,6 @@ class Vocabulary:
     Words are sorted by frequency, and words of equal frequency by code points.
     Only the first config.max_tokens words of a text are counted. Later words
     are in no training batch, so their embeddings would not be trained.
-
-    Args:
-      texts: the training texts.
-      config: limits of the vocabulary.
     """
     counts = Counter()
     for text in texts:
@@ -138,22 +118,17 @@ class Vocabulary:
   def with_words(self, words: Iterable[str]) -> 'Vocabulary':
     """Returns a copy of the vocabulary with more words at its end.
 
-    The words that the vocabulary already has keep their ids.
-
-    Args:
-      words: words as split_words returns them, in the order in which they are
-        added. A word that the vocabulary already has is not added. A repeated
-        word is added once.
+    `words` are as split_words returns them, and are added in order. Words that
+    the vocabulary already has keep their ids. A repeated word is added once.
     """
     return Vocabulary(tuple(dict.fromkeys((*self.words, *words))))
 
   def __len__(self) -> int:
-    """Returns the number of ids, including padding and the unknown word."""
+    """Counts the ids, including padding and the unknown word."""
     return len(self.words) + FIRST_WORD_ID
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Returns the id of each word."""
     return {word: i for i, word in enumerate(self.words, FIRST_WORD_ID)}
 
   @functools.cached_property
@@ -163,12 +138,7 @@ class Vocabulary:
     return hashlib.sha256(text.encode()).hexdigest()
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-    """Returns the ids of a text's words, int32 [n].
-
-    Args:
-      text: any text.
-      max_tokens: int, the largest n. If it is None, n is not limited.
-    """
+    """Returns the ids of a text's first max_tokens words, int32 [n]."""
     words = split_words(text)[:max_tokens]
     ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
     return np.fromiter(ids, np.int32, len(words))
@@ -176,7 +146,6 @@ class Vocabulary:
   def encode_all(
     self, texts: Sequence[str], max_tokens: int | None = None
   ) -> list[np.ndarray]:
-    """Returns the ids of each text; see encode."""
     return [self.encode(text, max_tokens) for text in texts]
 
   def save(self, path: str | os.PathLike) -> None:
@@ -216,13 +185,7 @@ _FIRST_MARK = '\u0300'
 
 
 class WordPlace(NamedTuple):
-  """Holds the place of a word in a document.
-
-  Attributes:
-    zone: name of the zone that contains the word.
-    start, end: the word consists of the characters [start, end) of the zone's
-      text.
-  """
+  """Holds the place of a word: characters [start, end) of a document's zone."""
 
   zone: str
   start: int
@@ -230,10 +193,7 @@ class WordPlace(NamedTuple):
 
 
 def document_words(document: Document) -> list[WordPlace]:
-  """Returns the place of each word of split_words(document.text()).
-
-  A newline separates two zones, so no word extends over two zones.
-  """
+  """Returns the place of each word of split_words(document.text())."""
   return [
     WordPlace(zone, start, end)
     for zone, text in document.zones.items()
@@ -242,10 +202,7 @@ def document_words(document: Document) -> list[WordPlace]:
 
 
 def document_terms(document: Document, first_words: int = 0) -> list[WordPlace]:
-  """Returns the place of each word of split_terms(document.text(), ...).
-
-  A newline separates two zones, so no word extends over two zones.
-  """
+  """Returns the place of each word of split_terms(document.text(), ...)."""
   places = [
     (zone, start, end)
     for zone, text in document.zones.items()
@@ -256,7 +213,6 @@ def document_terms(document: Document, first_words: int = 0) -> list[WordPlace]:
 
 
 def _term_spans(text: str) -> Iterable[tuple[int, int]]:
-  """Returns the place of each word of split_terms(text); see word_spans."""
   lower = text.lower()
   spans = map(re.Match.span, _TERM.finditer(lower))
   if len(lower) == len(text):

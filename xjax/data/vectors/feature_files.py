@@ -40,21 +40,13 @@ from xjax.data.vectors.feature_rows import FeatureRows
 def word_features(
   ids: Sequence[str], texts: Iterable[str], dim: int, max_tokens: int
 ) -> FeatureRows:
-  """Makes vectors of documents from random vectors of their words.
+  """Makes vectors of N documents from random vectors of their words.
 
   A word has the same vector in all documents. The entries of a word's vector
-  are drawn from the standard normal distribution.
-
-  Args:
-    ids: N document ids.
-    texts: texts of the N documents.
-    dim: int, size D of a vector.
-    max_tokens: int. If 1, a document has one vector: the sum of the vectors of
-      its words, divided by the square root of the number of words. Otherwise, a
-      document has the vectors of its first max_tokens words.
-
-  Returns:
-    The vectors of the N documents. A document without words has no vectors.
+  are drawn from the standard normal distribution. If max_tokens is 1, a
+  document has one vector: the sum of the vectors of its words, divided by the
+  square root of the number of words. Otherwise, a document has the vectors of
+  its first max_tokens words. A document without words has no vectors.
   """
   vector = functools.cache(
     lambda word: host_generator(0, 'word_features', word).standard_normal(
@@ -82,14 +74,12 @@ def read_features(
 ) -> FeatureRows:
   """Opens the files of a stem and selects the features of documents.
 
+  A vector is read from disk only when it is used.
+
   Args:
     stem: path of STEM.npy, with or without the ending.
-    ids: N document ids. The files may have further documents, in any order.
-    what: what has these ids, for error messages.
-
-  Returns:
-    The vectors of the N documents, in the order of `ids`. A vector is read
-    from disk only when it is used.
+    ids: N document ids, in the order of the result. The files may have further
+      documents, in any order.
 
   Raises:
     DataError: a file is missing or damaged, the files contradict each other, or
@@ -118,18 +108,13 @@ def read_features(
 def has_feature_files(data: DataConfig) -> bool:
   """Returns whether the vectors of a corpus's documents are in files.
 
-  The vectors of the synthetic corpus are computed from words, unless
-  data.tokens.dir is set.
+  Without data.tokens.dir, those of the synthetic corpus are computed.
   """
   return not data.generated or bool(data.tokens.dir)
 
 
 def features_folder(data: DataConfig) -> str:
-  """Returns the folder with the feature files of a corpus.
-
-  Raises:
-    ConfigError: both data.tokens.dir and data.dir are empty.
-  """
+  """Returns the folder with the feature files; a ConfigError if none is set."""
   if folder := data.tokens.dir or data.dir:
     return folder
   raise ConfigError(
@@ -144,10 +129,6 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
   The digests of the new corpus and of its splits cover the features too. If
   models read no vectors, or has_feature_files returns False, the corpus is
   returned unchanged.
-
-  Raises:
-    ConfigError: see features_folder.
-    DataError: see read_features.
   """
   if not data.tokens.dense or not has_feature_files(data):
     return corpus
@@ -173,11 +154,6 @@ def _kept_digest(
 
   A digest needs all vectors. If the file of vectors has the same size and times
   as when a digest was computed, the kept digest is returned.
-
-  Args:
-    features: vectors of documents.
-    path: the file of vectors.
-    cache_dir: folder of all caches.
   """
   about = os.stat(path)
   state = [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
@@ -212,7 +188,6 @@ def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
 
 
 def _join_digests(*digests: str) -> str:
-  """Combines several digests into one hex digest."""
   return hashlib.sha256(' '.join(digests).encode()).hexdigest()
 
 
@@ -244,10 +219,7 @@ def _read_vectors(path: pathlib.Path) -> np.ndarray:
 
 
 def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
-  """Returns the number of vectors of each document, int64.
-
-  If the file of lengths does not exist, every document has one vector.
-  """
+  """Returns the number of vectors of each document; 1 without the file."""
   path = pathlib.Path(f'{stem}.lengths.npy')
   if not path.exists():
     return np.ones(n_vectors, np.int64)
@@ -269,7 +241,7 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
 
 
 def _read_ids(path: pathlib.Path) -> dict[str, int]:
-  """Reads the file of ids and returns a mapping from id to row."""
+  """Returns the row of each id in the file of ids."""
   rows: dict[str, int] = {}
   faults = Faults(on_error=None)
   with open_text(path) as file:

@@ -15,21 +15,13 @@ _HASHED = 1 << 24  # bytes of vectors that are in memory while they are hashed
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureRows:
-  """Holds the vectors of N documents, for random access.
+  """Holds the vectors of N documents, for random access."""
 
-  Attributes:
-    source: name of the file or encoder, for messages.
-    ids: N document ids, for messages.
-    vectors: float32 or float16 [all tokens, D], perhaps memory-mapped.
-    starts: int64 [N], index of each document's first vector.
-    lengths: int64 [N], number of vectors of each document.
-  """
-
-  source: str
-  ids: Sequence[str]
-  vectors: np.ndarray
-  starts: np.ndarray
-  lengths: np.ndarray
+  source: str  # name of the file or encoder, for messages
+  ids: Sequence[str]  # N document ids, for messages
+  vectors: np.ndarray  # float32 or float16 [all tokens, D], maybe mapped
+  starts: np.ndarray  # int64 [N], index of each document's first vector
+  lengths: np.ndarray  # int64 [N], number of vectors of each document
 
   @classmethod
   def of(
@@ -51,13 +43,7 @@ class FeatureRows:
     arrays: Sequence[np.ndarray],
     dim: int,
   ) -> 'FeatureRows':
-    """Makes FeatureRows in memory from one array per document.
-
-    Args:
-      source: name of the file or encoder, for messages.
-      ids: N document ids.
-      arrays: N arrays, float [D] or [tokens, D].
-      dim: int, D.
+    """Makes FeatureRows in memory from N arrays, float [D] or [tokens, D].
 
     Raises:
       DataError: an array has another shape, or there are not N arrays.
@@ -83,16 +69,10 @@ class FeatureRows:
 
   @property
   def dim(self) -> int:
-    """Returns the size D of a vector."""
     return self.vectors.shape[1]
 
   def select(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
-    """Returns the vectors of the given documents, in the order of `rows`.
-
-    Args:
-      rows: integers, rows of the documents.
-      ids: ids of these documents.
-    """
+    """Returns the vectors of the given documents, in this order."""
     starts, lengths = self.starts[rows], self.lengths[rows]
     return dataclasses.replace(self, ids=ids, starts=starts, lengths=lengths)
 
@@ -102,18 +82,11 @@ class FeatureRows:
     return dataclasses.replace(self, lengths=lengths)
 
   def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
-    """Returns the padded vectors of documents.
+    """Returns the padded vectors of documents, float32 [len(rows), width, D].
 
     This method also checks the values of the vectors, so that models never
-    compute with values that are not finite or whose squares are not.
-
-    Args:
-      rows: integers, rows of the documents, or PAD.
-      width: int, number of vectors per document after padding.
-
-    Returns:
-      float32 [len(rows), width, D]. Entries are 0 after a document's last
-      vector, and for a PAD in `rows`.
+    compute with values that are not finite or whose squares are not. Entries
+    are 0 after a document's last vector, and for a PAD in `rows`.
 
     Raises:
       DataError: a value is NaN or infinite, or is so large that the squared

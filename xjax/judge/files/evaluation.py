@@ -31,14 +31,9 @@ def save_evaluation(
 ) -> None:
   """Writes an evaluation as one set; see write_evaluation for its files.
 
-  Call this function only on host 0.
-
-  Args:
-    folder: the folder to write to. An older evaluation is replaced.
-    predictions: the predictions of the split.
-    metrics: the result of judge.
-    facts: fields of judged.json that say what was judged.
-    others: further JSON files of the set, by name.
+  Call this function only on host 0. An older evaluation is replaced. `facts`
+  are fields of judged.json that say what was judged, and `others` are further
+  JSON files of the set, by name.
   """
   with writing_set(pathlib.Path(folder) / MARK, facts or {}) as new:
     write_evaluation(new, predictions, metrics)
@@ -51,10 +46,9 @@ def write_evaluation(
 ) -> None:
   """Writes predictions.npz, metrics.json and metrics.csv, without a mark.
 
-  The CSV has a row per value. Its columns are protocol, slice, metric, value,
-  low and high. `low` and `high` are the ends of the confidence interval. If a
-  number is missing, its cell is empty. The recalls of shortlists have no
-  protocol.
+  The CSV has a row per value, with the columns protocol, slice, metric, value,
+  low and high. `low` and `high` are the ends of the confidence interval. The
+  cell of a missing number is empty. The recalls of shortlists have no protocol.
   """
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
@@ -62,18 +56,11 @@ def write_evaluation(
 
 
 def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
-  """Reads one value of an evaluation, after checking the evaluation's files.
+  """Reads one value of an evaluation; None if the metric has no value.
 
-  Args:
-    folder: the folder of the evaluation.
-    metric: the metric of xjax's own protocol, as 'slice/metric'.
-    remedy: what the user must do if the evaluation is not complete.
-
-  Returns:
-    The value; None if the metric has no value.
-
-  Raises:
-    DataError: the evaluation is not complete, or a file is damaged.
+  `metric` is 'slice/metric' under xjax's own protocol. If the evaluation is not
+  complete, or a file is damaged, a DataError is raised; `remedy` says what the
+  user must do.
   """
   from xjax.judge.judge import PROTOCOL
 
@@ -90,7 +77,6 @@ def read_value(folder: pathlib.Path, metric: str, remedy: str) -> float | None:
 
 
 def _write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
-  """Writes metrics.csv; see write_evaluation for its columns."""
   from xjax.judge.judge import INTERVALS, RECALLS
   from xjax.judge.metrics.protocols import PROTOCOLS
 

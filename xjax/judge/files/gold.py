@@ -24,7 +24,8 @@ _Read = Callable[[Fields], tuple[str | None, tuple[str, ...]]]
 def read_gold(path: str | os.PathLike) -> LabelRows:
   """Reads the gold labels of test or training documents.
 
-  The format is recognised from the content. These formats are known:
+  The format is recognised from the content. Text files may be gzipped. These
+  formats are known:
 
   - a label file or a feature file of the XC repository
   - multilabel rows of LIBSVM
@@ -32,18 +33,6 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
   - JSON lines of xjax, of EURLEX57K, of raw text (target_ind) or with a
     hierarchy (doc_label or label)
   - a predictions.npz with gold
-
-  Args:
-    path: the file. A text file may be gzipped.
-
-  Returns:
-    The rows of labels, without scores.
-
-  Raises:
-    DataError: the file cannot be read, has an unknown format, or has faults;
-      the value of a label in a label file or a sparse matrix is neither 0 nor
-      1; the rows have features but no row has a label; or a predictions.npz has
-      no gold.
   """
   kind = file_kind(path)
   match kind:
@@ -60,21 +49,10 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
 
 
 def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
-  """Reads how often labels occur in training.
+  """Reads the labels of each training document, and the number of documents.
 
-  Args:
-    path: a file in a format of read_gold. A predictions.npz has gold of judged
-      documents, not of training documents. So its training counts are read
-      instead of its gold.
-
-  Returns:
-    rows: the labels of each training document. For a predictions.npz, this is a
-      single row of labels, whose scores are the training counts.
-    n_train: number of training documents.
-
-  Raises:
-    DataError: as for read_gold; or no label occurs in training, or a
-      predictions.npz has no training counts.
+  A predictions.npz has gold of judged documents, not of training documents. So
+  its training counts are read: a single row, whose scores are the counts.
   """
   if file_kind(path) is FileKind.PREDICTIONS:
     saved = Predictions.load(path)
@@ -103,7 +81,6 @@ def _read_matrix(path: str | os.PathLike) -> LabelRows:
 
 
 def _read_saved(path: str | os.PathLike) -> LabelRows:
-  """Reads the gold of a predictions.npz."""
   saved = Predictions.load(path)
   if saved.gold is None:
     raise DataError(f'{path}: these predictions have no gold')

@@ -43,13 +43,13 @@ class JudgeFiles:
   """Holds the paths of the predictions and of the files for judging them.
 
   Attributes:
-    predictions: a sparse matrix saved by scipy, an XC-repository score file,
-      a predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}.
+    predictions: a sparse matrix saved by scipy, an XC-repository score file, a
+      predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}.
     gold: gold labels in a format of read_gold. If None, the gold in
       `predictions` is used. Only a predictions.npz can have gold.
     train_labels: gold labels of the training set in a format of read_gold, or a
       predictions.npz with training counts. If None, the training counts in
-      `predictions` are used. Only a predictions.npz can have training counts.
+      `predictions`, a predictions.npz, are used.
     filter: pairs of a document and a label that must not be predicted.
     inv_prop: inverse propensities, one per label.
     labels: label ids in the order of columns; see read_label_order. If
@@ -96,10 +96,8 @@ def read_judged(
     predictions are top-k lists (see cut_length), the filter makes the lists
     shorter; see without_pairs.
 
-  Args:
-    files: the files.
-    depth: K if files.depth is None and `files.predictions` is not a
-      predictions.npz.
+  A file that cannot be read, or does not match the other files, raises a
+  DataError with the file and the line or row.
 
   Returns:
     predictions: the lists of `all` have the best labels of each document,
@@ -108,10 +106,6 @@ def read_judged(
       not become longer than in the file. A label that is not in a document's
       row is not predicted. If there are no training counts, n_train is 0.
     inverse_propensities: float64 [L], or None.
-
-  Raises:
-    DataError: a file cannot be read, has an unknown format, or does not match
-      the other files; the message names the file and the line or row.
   """
   check_tagged(files.predictions)
   contents = _Contents.read(files)
@@ -149,13 +143,10 @@ def read_judged(
 
 
 def check_tagged(path: str | os.PathLike) -> None:
-  """Checks that X.jsonl or X.npz belongs to the set of X.judged.json.
+  """Raises a DataError unless X.jsonl or X.npz is of the set of X.judged.json.
 
   Files without an X.judged.json are from another program, or from an earlier
   version of xjax, and are not checked.
-
-  Raises:
-    DataError: the set is damaged.
   """
   mark = pathlib.Path(path).with_suffix('.judged.json')
   if mark.is_file():
@@ -163,17 +154,10 @@ def check_tagged(path: str | os.PathLike) -> None:
 
 
 def read_train_gold(files: JudgeFiles) -> Ragged:
-  """Reads the labels of each training document.
+  """Reads the ascending label indices of each training document.
 
-  Args:
-    files: the files; train_labels is required.
-
-  Returns:
-    A row of ascending label indices for each training document. Labels have the
-    same indices as in the predictions that read_judged returns.
-
-  Raises:
-    DataError: as for read_judged; or train_labels has only training counts.
+  The files need train_labels. Labels have the same indices as in the
+  predictions that read_judged returns.
   """
   contents = _Contents.read(files)
   train = contents.others['train']
@@ -190,20 +174,16 @@ class _Contents:
   """Holds the contents of the files.
 
   Attributes:
-    scored: the predicted labels.
-    saved: the predictions of a predictions.npz; None for other files.
     others: name of another file -> rows. For a filter, there are no rows. For
       inverse propensities, there is one row with all columns, and the scores
       are the inverse propensities.
-    n_train: number of training documents; 0 if it is not known.
-    known_labels: the labels of all files.
   """
 
   scored: LabelRows
-  saved: Predictions | None
+  saved: Predictions | None  # of a predictions.npz, else None
   others: Mapping[str, LabelRows]
-  n_train: int
-  known_labels: KnownLabels
+  n_train: int  # number of training documents; 0 if it is not known
+  known_labels: KnownLabels  # the labels of all files
 
   @classmethod
   def read(cls, files: JudgeFiles) -> '_Contents':
@@ -229,12 +209,7 @@ class _Contents:
 
 
 def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
-  """Reads all files except the predictions.
-
-  Returns:
-    others: name of the file -> rows.
-    n_train: number of training documents; 0 if it is not known.
-  """
+  """Reads all files except the predictions; n_train is 0 if not known."""
   others, n_train = {}, 0
   if files.gold is not None:
     others['gold'] = read_gold(files.gold)
@@ -253,13 +228,7 @@ def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
 def _left_out(
   files: JudgeFiles, known: KnownLabels, saved: Predictions | None
 ) -> np.ndarray:
-  """Returns the indices of the labels that are left out, ascending.
-
-  They are those of the file, and those that a predictions.npz leaves out.
-
-  Raises:
-    DataError: no id of the file is a label, unless files.may_lack.
-  """
+  """Returns the labels that the file or predictions leave out, ascending."""
   flag = '--leave_out'
   ids, labels = read_left_out(files.leave_out, flag), known.index
   if not files.may_lack or any(id_ in labels for id_ in ids):
@@ -273,7 +242,6 @@ def _left_out(
 def _leave_out(
   files: JudgeFiles, predictions: Predictions, left_out: np.ndarray
 ) -> Predictions:
-  """Returns predictions that leave out labels; see Predictions.leaving_out."""
   try:
     return predictions.leaving_out(left_out)
   except DataError as error:
@@ -350,7 +318,6 @@ def _select_lists(
 
 
 def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
-  """Returns the score kind that the user chose, or guesses the kind."""
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
     scored.check(outside, 'the score of label {} is not from 0 to 1')

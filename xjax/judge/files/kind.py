@@ -43,12 +43,8 @@ _NPY = b'\x93NUMPY'
 
 
 def file_kind(path: str | os.PathLike) -> FileKind | None:
-  """Returns the format of a file; None if it is unknown.
-
-  Raises:
-    DataError: the file cannot be read, or is empty, or is a pipe. After its
-      format is known, the file is opened again, so it cannot be a pipe.
-  """
+  """Returns the format of a file; None if it is unknown."""
+  # The file is opened again after its format is known, so it cannot be a pipe.
   check_rereadable(path)
   with open_text(path) as file:
     zipped = isinstance(file, gzip.GzipFile)
@@ -105,13 +101,7 @@ def _json_kind(line: bytes, where: str) -> FileKind | None:
 def unknown_format(
   path: str | os.PathLike, content: str, known: tuple[FileKind, ...]
 ) -> DataError:
-  """Returns the error for a file of an unknown format.
-
-  Args:
-    path: the file.
-    content: what the file should contain, such as `predictions`.
-    known: the known formats of files with this content.
-  """
+  """Returns the error for a file that has no known format of `content`."""
   listed = '; '.join(kind.value for kind in known)
   dense = (
     '; save a dense array of NumPy with scipy.sparse.save_npz(PATH, '

@@ -15,18 +15,10 @@ from xjax.data.files.json_lines import Fields, open_text, parse_rows
 def read_label_costs(
   path: str | os.PathLike, index: Mapping[str, int]
 ) -> np.ndarray:
-  """Reads the weight of each label; a label without a line has weight 1.
+  """Reads the weight of each label, float64 [L]; 1 for a label without a line.
 
-  Args:
-    path: JSON lines {"id", "weight"}; may be gzipped.
-    index: label id -> index, for L labels.
-
-  Returns:
-    float64 [L].
-
-  Raises:
-    DataError: the file cannot be read, has no line, or is faulty: an id is
-      unknown or occurs twice, or a weight is not a finite number of at least 0.
+  The file has JSON lines {"id", "weight"}, and may be gzipped. An unknown or
+  repeated id, or a weight that is not finite and at least 0, is a DataError.
   """
   path = pathlib.Path(path).expanduser()
   faults = Faults(on_error=None)

@@ -30,14 +30,9 @@ def column_numbers(labels: Sequence[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelOrder:
-  """Holds the label id of each column.
+  """Holds the label id of each column."""
 
-  Attributes:
-    path: the file with the label ids, for messages.
-    labels: L label ids, by column.
-  """
-
-  path: str | os.PathLike
+  path: str | os.PathLike  # for messages
   labels: tuple[str, ...]
 
   @property
@@ -46,17 +41,7 @@ class LabelOrder:
     return bool(np.all(column_numbers(self.labels) >= 0))
 
   def name(self, source: LabelRows) -> LabelRows:
-    """Adds label ids to the rows of a file whose labels are column numbers.
-
-    If the file has label ids, its rows are returned unchanged.
-
-    Args:
-      source: rows of a file.
-
-    Raises:
-      DataError: the number of columns differs from the number of labels, or a
-        column number is too large.
-    """
+    """Adds label ids to the rows of a file that has only column numbers."""
     if source.labels is not None:
       return source
     n = len(self.labels)
@@ -73,12 +58,6 @@ class LabelOrder:
 
     A label with a mistake in its id would count as one label more, and change
     the metrics of all systems.
-
-    Args:
-      source: rows of a file that has label ids.
-
-    Raises:
-      DataError: an id is not in this order.
     """
     known = set(self.labels)
     is_new = np.array([id_ not in known for id_ in source.labels], bool)
@@ -97,17 +76,10 @@ class LabelOrder:
 
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
-  """Reads the label id of each column.
+  """Reads the label id of each column from JSON lines or lines of plain ids.
 
-  Args:
-    path: JSON lines with ids, or one plain id per line. The first line belongs
-      to column 0.
-
-  Raises:
-    DataError: the file cannot be read, a line has no id, an id occurs twice, or
-      the ids are column numbers but not in ascending order. In the last case,
-      the column of a label is not clear: it could be the id or the place of
-      the line.
+  The first line belongs to column 0. Ids that are column numbers must ascend:
+  otherwise, the column could be the id or the place of the line.
   """
   check_rereadable(path)
   with open_text(path) as file:

@@ -19,65 +19,32 @@ MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownLabels:
-  """Holds all labels of several files, and the label of each column.
+  """Holds all labels of several files, and the label of each column."""
 
-  Attributes:
-    labels: L label ids, in the order that known_labels_of describes.
-    columns: int64, index of each column's label; -1 for a column without a
-      label. None if the labels of columns are not known.
-    path: the file that defines the labels, for messages.
-  """
-
-  labels: tuple[str, ...]
-  columns: np.ndarray | None
-  path: str | os.PathLike
+  labels: tuple[str, ...]  # in the order of known_labels_of
+  columns: np.ndarray | None  # int64, a label or -1; None if not known
+  path: str | os.PathLike  # defines the labels, for messages
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Returns the index of each label id."""
     return {id_: i for i, id_ in enumerate(self.labels)}
 
   def sorted_rows(self, source: LabelRows) -> Ragged:
-    """Returns a file's rows as indices of known labels; each row is sorted.
-
-    Args:
-      source: rows of a file.
-
-    Raises:
-      DataError: a label is not known, or the file has a wrong number of
-        columns.
-    """
+    """Returns a file's rows as indices of known labels; each row is sorted."""
     values = self.indices(source)[source.rows.values]
     row = np.repeat(np.arange(len(source.rows)), source.rows.lengths)
     order = np.lexsort((values, row))
     return Ragged(source.rows.indptr, values[order].astype(np.int32))
 
   def rename_labels(self, source: LabelRows) -> LabelRows:
-    """Returns a file's rows as indices of known labels, in the file's order.
-
-    Args:
-      source: rows of a file.
-
-    Raises:
-      DataError: as for sorted_rows.
-    """
+    """Returns a file's rows as indices of known labels, in the file's order."""
     values = self.indices(source)[source.rows.values].astype(np.int32)
     return dataclasses.replace(
       source, rows=Ragged(source.rows.indptr, values), labels=self.labels
     )
 
   def column_labels(self, source: LabelRows) -> np.ndarray:
-    """Returns the label index of each column of a file, int64.
-
-    A column without a known label gets -1.
-
-    Args:
-      source: rows of a file.
-
-    Raises:
-      DataError: the labels of columns are not known, or the file has a wrong
-        number of columns.
-    """
+    """Returns the label of each column of a file, int64; -1 if it has none."""
     if source.labels is None and self.columns is None:
       raise DataError(
         f'{source.path}: has column numbers, but the labels of {self.path} '
@@ -88,14 +55,8 @@ class KnownLabels:
   def indices(self, source: LabelRows) -> np.ndarray:
     """Returns the index of the known label for each label of a file, int64.
 
-    Entry i belongs to the id source.labels[i]. If the file has no label ids,
-    entry i belongs to column i.
-
-    Args:
-      source: rows of a file.
-
-    Raises:
-      DataError: as for sorted_rows.
+    Entry i belongs to the id source.labels[i], or to column i without label
+    ids.
     """
     if source.labels is not None:
       return self._indices_of_ids(source)
@@ -120,7 +81,6 @@ class KnownLabels:
     return self.columns
 
   def _indices_of_ids(self, source: LabelRows) -> np.ndarray:
-    """Returns the index of the known label for each label id of a file."""
     indices = np.array(
       [self.index.get(id_, -1) for id_ in source.labels], np.int64
     )
@@ -164,14 +124,6 @@ def known_labels_of(
   - The ids have an order, and some ids are not numbers. The first id belongs to
     column 0, the second id to column 1, and so on. Every file with columns must
     have a header with the same number of columns.
-
-  Args:
-    scored: the predictions.
-    others: the other files.
-
-  Raises:
-    DataError: there are too many labels, ids cannot be matched with columns, or
-      no label of the predictions is in any other file.
   """
   without_ids = [other for other in others if other.labels is None]
   with_header = [other for other in without_ids if other.n_labels is not None]
@@ -203,7 +155,6 @@ def known_labels_of(
 
 
 def _known_columns(source: LabelRows) -> KnownLabels:
-  """Makes the columns of a file the known labels."""
   n = source.n_labels
   _check_count(source)
   return KnownLabels(tuple(map(str, range(n))), np.arange(n), source.path)
@@ -219,19 +170,12 @@ def _check_count(source: LabelRows) -> None:
 
 
 def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
-  """Returns the predictions' labels, followed by the sorted further labels."""
   return scored.labels + tuple(sorted(further - set(scored.labels)))
 
 
 def _column_count(
   scored: LabelRows, numbers: np.ndarray, source: LabelRows
 ) -> int:
-  """Returns the number of columns of a file with a header.
-
-  Raises:
-    DataError: the number of columns is too large, or an id of the predictions
-      is a number that is too large for a column.
-  """
   _check_count(source)
   if np.any(numbers >= source.n_labels):
     id_ = scored.labels[int(numbers.argmax())]
@@ -243,11 +187,7 @@ def _column_count(
 
 
 def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
-  """Returns the label index of each of n columns, int64.
-
-  The id of a column's label is the number of the column. A column without a
-  label gets -1.
-  """
+  """Returns the label of each of n columns, int64; -1 if it has none."""
   numbers = column_numbers(labels)
   used = np.flatnonzero((numbers >= 0) & (numbers < n))
   columns = np.full(n, -1)
@@ -256,11 +196,7 @@ def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
 
 
 def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
-  """Checks that every file with columns has a header with the column count.
-
-  Raises:
-    DataError: a file with columns has no header.
-  """
+  """Checks that every file with columns has a header with the column count."""
   for other in without_ids:
     if other.n_labels is None:
       raise DataError(
@@ -279,11 +215,6 @@ def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
 
 
 def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
-  """Checks that at least one label of the predictions is in another file.
-
-  Raises:
-    DataError: no label of the predictions is in another file.
-  """
   sources: dict[str, LabelRows] = {}
   for other in others:
     ids = other.labels
@@ -304,10 +235,7 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
 def warn_of_unknown(scored: LabelRows, others: Sequence[LabelRows]) -> None:
   """Logs a warning if predicted label ids are not in any other file.
 
-  Args:
-    scored: the predictions, with label ids.
-    others: the gold and the training labels. If one of them has columns without
-      ids, nothing is logged.
+  If one of the other files has columns without ids, nothing is logged.
   """
   if not others or any(other.labels is None for other in others):
     return
@@ -333,14 +261,6 @@ def match_documents(scored: LabelRows, gold: LabelRows) -> LabelRows:
 
   If both files have document ids, documents are matched by id, otherwise by
   position.
-
-  Args:
-    scored: the predictions.
-    gold: the gold labels.
-
-  Raises:
-    DataError: the files have different documents. If both files have ids, the
-      message names a document that only one of them has.
   """
   ids, gold_ids = scored.doc_ids, gold.doc_ids
   if ids is None or gold_ids is None:
@@ -363,7 +283,6 @@ def match_documents(scored: LabelRows, gold: LabelRows) -> LabelRows:
 
 
 def _match_by_position(scored: LabelRows, gold: LabelRows) -> LabelRows:
-  """Checks that the numbers of documents are equal; returns the gold."""
   if len(scored) != len(gold):
     raise DataError(
       f'{gold.path}: has {len(gold)} documents, but {scored.path} has '
@@ -378,16 +297,7 @@ def _match_by_position(scored: LabelRows, gold: LabelRows) -> LabelRows:
 
 
 def check_not_transposed(scored: LabelRows, gold: LabelRows) -> None:
-  """Checks that the rows of predictions are not labels instead of documents.
-
-  Args:
-    scored: the predictions.
-    gold: the gold labels.
-
-  Raises:
-    DataError: the predictions have as many rows as the gold has labels, and as
-      many columns as the gold has documents.
-  """
+  """Checks that the rows of predictions are not labels instead of documents."""
   n_docs, n_labels = len(scored), scored.n_labels
   if n_docs != n_labels and (n_docs, n_labels) == (gold.n_labels, len(gold)):
     raise DataError(

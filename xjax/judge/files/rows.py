@@ -21,20 +21,15 @@ class LabelRows:
   """Holds a row of labels for each of N documents.
 
   Attributes:
-    path: the file, for messages.
-    rows: N rows of labels. A value is an index into `labels`, or a column
-      number if `labels` is None.
-    labels: label ids; None if the file has only column numbers.
+    rows: a value is an index into `labels`, or a column number if `labels` is
+      None.
     n_labels: number of columns; None if the file does not contain this number.
-    doc_ids: N document ids; None if the file has no document ids.
-    lines: int64 [N], the line number of each row; None if rows have no line
-      numbers, as in a binary file.
-    scores: float32 or float64, one for each value of rows; None if the labels
-      have no scores.
+    lines: int64 [N], the line number of each row; None in a binary file.
+    scores: float32 or float64, one for each value of rows; None without scores.
     ranked: whether labels with equal scores keep the order of the file.
   """
 
-  path: str | os.PathLike
+  path: str | os.PathLike  # for messages
   rows: Ragged
   labels: tuple[str, ...] | None = None
   n_labels: int | None = None
@@ -53,34 +48,17 @@ class LabelRows:
     return f'{self.path}:{self.lines[row]}'
 
   def fail(self, entry: int, message: str) -> NoReturn:
-    """Raises a DataError about one entry.
-
-    Args:
-      entry: index into rows.values.
-      message: the message; the label replaces {}.
-    """
+    """Raises a DataError about an entry of rows; the label replaces {}."""
     row = int(np.searchsorted(self.rows.indptr, entry, 'right')) - 1
     raise DataError(f'{self.place(row)}: {message.format(self._name(entry))}')
 
   def check(self, bad: np.ndarray, message: str) -> None:
-    """Raises a DataError about the first bad entry, if any entry is bad.
-
-    Args:
-      bad: bool, whether each entry of rows.values is bad.
-      message: the message; the label replaces {}.
-    """
+    """Raises a DataError about the first bad entry; the label replaces {}."""
     if np.any(bad):
       self.fail(int(np.argmax(bad)), message)
 
   def validate(self) -> 'LabelRows':
-    """Checks that the labels of a row are distinct and that scores are finite.
-
-    Returns:
-      This object.
-
-    Raises:
-      DataError: a check failed; the message says which row and label.
-    """
+    """Checks that labels of a row are distinct and that scores are finite."""
     self.check(repeated_entries(self.rows), 'label {} occurs twice')
     if self.scores is not None:
       self.check(np.isnan(self.scores), 'the score of label {} is NaN')
@@ -90,20 +68,12 @@ class LabelRows:
     return self
 
   def keep(self, kept: np.ndarray) -> 'LabelRows':
-    """Returns the rows with only some of their labels.
-
-    Args:
-      kept: bool, whether each entry of rows.values is kept.
-    """
+    """Returns the rows with only the entries of rows.values that are `kept`."""
     scores = None if self.scores is None else self.scores[kept]
     return dataclasses.replace(self, rows=self.rows.keep(kept), scores=scores)
 
   def take(self, order: np.ndarray) -> 'LabelRows':
-    """Returns rows without scores in another order.
-
-    Args:
-      order: int64, the row that comes at each place.
-    """
+    """Returns rows without scores in another order."""
     rows = Ragged.of([self.rows[row] for row in order.tolist()])
     doc_ids, lines = self.doc_ids, self.lines
     return dataclasses.replace(
@@ -122,11 +92,6 @@ class RowsDraft:
   """Collects rows of labels while JSON lines are being read."""
 
   def __init__(self, path: str | os.PathLike):
-    """Makes a draft without rows.
-
-    Args:
-      path: the file that is being read.
-    """
     self._path = path
     self._ids: dict[str | None, None] = {}
     self._labels: dict[str, int] = {}
@@ -145,14 +110,7 @@ class RowsDraft:
     labels: tuple[str, ...],
     scores: tuple[float, ...] = (),
   ) -> None:
-    """Adds a document.
-
-    Args:
-      line: number of the document's line in the file.
-      id_: id of the document; None if the format has no document ids.
-      labels: the document's label ids.
-      scores: a score for each label; () if the labels have no scores.
-    """
+    """Adds a document; `id_` is None if the format has no document ids."""
     self._ids[id_] = None
     self._lines.append(line)
     for label in labels:
@@ -161,12 +119,7 @@ class RowsDraft:
     self._scores.extend(scores)
 
   def finish(self, scored: bool = False) -> LabelRows:
-    """Returns the rows that were added.
-
-    Args:
-      scored: whether labels have scores. If so, the scores become float64, and
-        the rows are `ranked`.
-    """
+    """Returns the rows; if `scored`, with float64 scores, and `ranked`."""
     rows = Ragged(
       np.asarray(self._ends, np.int64), np.asarray(self._values, np.int32)
     )
@@ -189,18 +142,7 @@ def best_labels(scored: LabelRows, depth: int) -> LabelLists:
 
   Labels with equal scores are sorted by column. But if the rows are `ranked`,
   such labels keep the order of the row. Scores are compared first, and then
-  rounded to float32.
-
-  Args:
-    scored: N rows of scored labels. Labels that are not in a row are not
-      predicted.
-    depth: K, at least 1.
-
-  Returns:
-    Lists [N, K]. A list with fewer than K labels ends in PAD.
-
-  Raises:
-    ConfigError: the lists do not fit into memory.
+  rounded to float32. A list with fewer than `depth` labels ends in PAD.
   """
   check_memory(
     8 * len(scored) * depth,
@@ -226,10 +168,7 @@ def best_labels(scored: LabelRows, depth: int) -> LabelLists:
 
 
 def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields blocks of rows, as (start, end).
-
-  A block has at most _BLOCK entries, or only one row.
-  """
+  """Yields blocks (start, end) of at most _BLOCK entries, or of one row."""
   start, n = 0, len(indptr) - 1
   while start < n:
     end = int(np.searchsorted(indptr, indptr[start] + _BLOCK, 'right')) - 1
@@ -239,28 +178,18 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def cut_length(scored: LabelRows) -> int:
-  """Guesses whether the rows are top-k lists, and returns their length K.
+  """Guesses whether the rows are top-k lists; returns their length K, else 0.
 
   A file of scores does not say whether a missing label had a lower score or no
   score. If a system writes its K best labels, many rows have length K and no
   row is longer. If a system uses a threshold, or a tree with few candidates,
   rows have many different lengths.
 
-  So the rows are top-k lists if two conditions hold, where K is the length of
-  the longest row:
-
-  - K is below the number of labels.
-  - At least half of the non-empty rows have length K.
-
-  A top-k list with fewer than K labels has all predicted labels. If the rows
-  are not top-k lists, every row has all predicted labels.
-
-  Args:
-    scored: N rows of scored labels. Rows that are `ranked` are always top-k
-      lists.
-
-  Returns:
-    K, at least 1; 0 if the rows are not top-k lists.
+  So rows are top-k lists if K, the length of the longest row, is below the
+  number of labels, and at least half of the non-empty rows have length K. Rows
+  that are `ranked` are always top-k lists. A top-k list with fewer than K
+  labels has all predicted labels. If the rows are not top-k lists, every row
+  has all predicted labels.
   """
   lengths = scored.rows.lengths
   longest = int(lengths.max(initial=0))
@@ -274,18 +203,10 @@ def cut_length(scored: LabelRows) -> int:
 def without_pairs(
   lists: LabelLists, pairs: np.ndarray, path: object
 ) -> LabelLists:
-  """Removes pairs of a document and a label from top-k lists.
+  """Removes pairs (document row, label), int64 [pairs, 2], from top-k lists.
 
-  Lists that may lack their next label become shorter; see
-  LabelLists.shortened.
-
-  Args:
-    lists: lists of N documents.
-    pairs: int64 [pairs, 2], row of a document and index of a label.
-    path: the file of the lists, for messages.
-
-  Raises:
-    DataError: a full list would lose all labels.
+  Lists that may lack their next label become shorter (LabelLists.shortened). A
+  full list that would lose all labels is a DataError about `path`.
   """
   listed = lists.ids != PAD
   rows = Ragged(

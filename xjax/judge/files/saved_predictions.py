@@ -29,17 +29,7 @@ _RECALL = re.compile(r'(?:shortlist|union|level \d+) recall@[1-9]\d*')
 
 
 def read_saved(path: str | os.PathLike) -> dict[str, Any]:
-  """Reads predictions.npz, and checks each array by itself.
-
-  Args:
-    path: the file.
-
-  Returns:
-    The fields of Predictions.
-
-  Raises:
-    DataError: as for Predictions.load.
-  """
+  """Reads the fields of Predictions, and checks each array by itself."""
   arrays = Arrays.read(path)
   fields = _parse(arrays)
   arrays.finish()
@@ -228,10 +218,7 @@ def _gold(arrays: Arrays, n_docs: int, judged_L: np.ndarray) -> Ragged | None:
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-  """Returns the SHA-256 of all label ids in order, as hexadecimal digits.
-
-  A newline follows each id.
-  """
+  """Returns the hexadecimal SHA-256 of label ids, a newline after each id."""
   digest = hashlib.sha256()
   for label in labels:
     digest.update(label.encode() + b'\n')

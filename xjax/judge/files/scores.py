@@ -33,18 +33,9 @@ def read_predictions(
 ) -> tuple[LabelRows, Predictions | None]:
   """Reads the predictions of any system from a file of any known format.
 
-  Args:
-    path: a sparse matrix saved by scipy, an XC-repository score file, JSON
-      lines {"id", "labels": [{"id", "score"}]}, or a predictions.npz. The
-      format is recognised from the content. A text file may be gzipped.
-
-  Returns:
-    rows: the scored labels. For a predictions.npz, all rows are empty, but the
-      document ids, the label ids and the number of labels are set.
-    saved: the predictions of a predictions.npz; None for other files.
-
-  Raises:
-    DataError: the file cannot be read, has an unknown format, or has faults.
+  A text file may be gzipped. For a predictions.npz, all rows are empty, but the
+  document ids, the label ids and the number of labels are set, and the saved
+  predictions are returned too.
   """
   saved = None
   match file_kind(path):
@@ -73,18 +64,13 @@ def read_predictions(
 
 
 def _has_scores(path: str | os.PathLike) -> bool:
-  """Returns whether the first entry of a text file has the form `label:value`.
-
-  Args:
-    path: a file without a header.
-  """
+  """Returns whether the first entry of a text file is `label:value`."""
   with open_text(path) as file:
     rows = (line.split() for _, line in numbered_lines(file, path))
     return b':' in next(filter(None, rows))[0]
 
 
 def _read_text(path: str | os.PathLike) -> LabelRows:
-  """Reads an XC-repository score file."""
   scores = read_xc_scores(path)
   return LabelRows(
     path,
@@ -96,7 +82,6 @@ def _read_text(path: str | os.PathLike) -> LabelRows:
 
 
 def _read_json(path: str | os.PathLike) -> LabelRows:
-  """Reads JSON lines with scored labels."""
   draft = RowsDraft(path)
   faults = Faults(on_error=None)
   with open_text(path) as file:

@@ -15,20 +15,10 @@ FORMATS = ('csr', 'csc', 'coo')
 
 
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
-  """Reads a sparse matrix that has a row per document and a column per label.
+  """Reads a csr, csc or coo matrix of a row per document, a column per label.
 
-  Each stored value is an entry, even if it is 0. No pickle is loaded.
-
-  Args:
-    path: an .npz file of a csr, csc or coo matrix.
-
-  Returns:
-    The rows of the matrix. The values are the scores, float32 or float64. If
-    the matrix is csc or coo, the entries of a row are sorted by column.
-
-  Raises:
-    DataError: the file is damaged, is not such a matrix, or has impossible
-      values; an entry occurs twice, or a value is not finite.
+  Each stored value is an entry, even if it is 0. The values are the scores. In
+  csc and coo, the entries of a row are sorted by column. No pickle is loaded.
   """
   arrays = Arrays.read(path)
   arrays.left.pop('_is_array', None)
@@ -98,10 +88,7 @@ def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
 
 
 def _column_of_entries(indptr: np.ndarray) -> np.ndarray:
-  """Returns the column of each entry, int32.
-
-  Column i has the entries indptr[i] to indptr[i + 1] - 1.
-  """
+  """Returns the column of each entry, int32, from the bounds of the columns."""
   return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
 
 

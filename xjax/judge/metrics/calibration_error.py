@@ -30,9 +30,7 @@ class CannotFit(ValueError):
 class Sigmoid:
   """Computes the probability p = 1 / (1 + exp(-(a z + b))) of a score z.
 
-  Attributes:
-    a: slope, above 0, so that p rises with z. For a temperature T, a is 1 / T.
-    b: shift; 0 for a temperature.
+  With a > 0, p rises with z. For a temperature T, a is 1 / T and b is 0.
   """
 
   a: float
@@ -47,7 +45,6 @@ class Sigmoid:
   def logits(
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
-    """Returns the float64 logits of the probabilities."""
     return self.a * np.asarray(scores, np.float64) + self.b
 
 
@@ -68,22 +65,10 @@ def fit_temperature(
   """Fits the temperature T that minimises log loss.
 
   See section 4.2 of Guo et al. 2017. The probability is sigmoid(z / T), which
-  is their eq. 9 for a decision between two outcomes.
-
-  Args:
-    scores_N: float, finite logits, one per decision.
-    correct_N: bool, whether each decision is correct.
-
-  Raises:
-    CannotFit: one of these conditions holds:
-
-      - There are no scores, or a score is not finite.
-      - All scores are equal.
-      - All decisions are correct, or all decisions are wrong.
-      - The sign of the score alone says which decisions are correct. T would
-        be 0.
-      - Correct decisions do not tend to have higher scores. T would be infinite
-        or negative.
+  is their eq. 9 for a decision between two outcomes. There is no fit
+  (CannotFit) if the sign of the score alone says which decisions are correct,
+  because T would be 0, or if correct decisions do not tend to have higher
+  scores.
   """
   _check(scores_N, correct_N)
   if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
@@ -101,19 +86,8 @@ def fit_platt(
   Let there be n+ correct and n- wrong decisions. The target of a correct
   decision is (n+ + 1) / (n+ + 2) instead of 1. The target of a wrong decision
   is 1 / (n- + 2) instead of 0. With these targets, the best fit is finite, even
-  if a threshold separates the correct decisions from the wrong decisions.
-
-  Args:
-    scores_N: float, finite scores in any unit, one per decision.
-    correct_N: bool, whether each decision is correct.
-
-  Raises:
-    CannotFit: one of these conditions holds:
-
-      - There are no scores, or a score is not finite.
-      - All scores are equal.
-      - All decisions are correct, or all decisions are wrong.
-      - Correct decisions do not tend to have higher scores.
+  if a threshold separates the correct decisions from the wrong decisions. There
+  is no fit (CannotFit) if correct decisions do not tend to have higher scores.
   """
   _check(scores_N, correct_N)
   return _fit(scores_N, correct_N, platt_targets(correct_N), shifted=True)
@@ -134,13 +108,8 @@ def log_loss(
   """Computes the mean log loss of decisions, in nats.
 
   If p is the probability of a decision, and t is its target, the loss of the
-  decision is -t log p - (1 - t) log(1 - p).
-
-  Args:
-    fitted: the sigmoid that computes p.
-    scores_N: float, finite scores, one per decision; at least one.
-    correct_N: bool, whether each decision is correct.
-    targets: t of wrong decisions, and t of correct decisions.
+  decision is -t log p - (1 - t) log(1 - p). `targets` has t of wrong decisions,
+  then t of correct decisions.
   """
   at = np.array([fitted.a, fitted.b])
   return _Loss(scores_N, correct_N, targets)(at)[0]
@@ -164,16 +133,10 @@ def _fit(
   targets: tuple[float, float],
   shifted: bool,
 ) -> Sigmoid:
-  """Fits the sigmoid that minimises log loss.
+  """Fits the sigmoid that minimises log loss; b is 0 unless `shifted`.
 
   The scores are scaled to [-1, 1] for the fit. If `shifted`, they are also
   centred.
-
-  Args:
-    scores_N: float, finite scores.
-    correct_N: bool, whether each decision is correct.
-    targets: target of wrong decisions, and target of correct decisions.
-    shifted: whether b is fitted too; otherwise b is 0.
   """
   low, high = targets
   centre = float(scores_N.mean(dtype=np.float64)) if shifted else 0.0
@@ -188,6 +151,7 @@ def _fit(
   a, b = _minimise(loss, start, 2 if shifted else 1) if falls else start
   if a <= 0:  # the loss may fall by rounding alone
     raise CannotFit('correct labels do not tend to have higher scores')
+  # Back to the unit of the scores, which were centred and scaled.
   return Sigmoid(float(a / scale), float(b - a / scale * centre))
 
 
@@ -231,10 +195,8 @@ def _minimise(
 ) -> np.ndarray:
   """Minimises a function by Newton's method with backtracking.
 
-  Args:
-    loss: returns the value, the gradient and the Hessian at a point.
-    at: the point to start from.
-    free: number of parameters that may change; they come first in `at`.
+  `loss` returns the value, the gradient and the Hessian at a point. Only the
+  first `free` parameters may change.
   """
   value, gradient, hessian = loss(at)
   for _ in range(_STEPS):
@@ -245,6 +207,7 @@ def _minimise(
       return at + step  # Newton's method converges quadratically here
     length = 1.0
     tried = loss(at + step)
+    # A step is halved until it brings a share of the fall that is expected.
     while tried[0] > value - 1e-4 * length * gain and length > _SHORTEST:
       length /= 2
       tried = loss(at + length * step)
@@ -263,12 +226,10 @@ class Reliability:
   """Holds a reliability diagram: accuracy in bins of the probability.
 
   Attributes:
-    edges: float64 [bins + 1], from 0 to 1. A bin includes its upper edge; the
-      first bin includes 0 too.
-    confidence: float64 [bins], mean probability in a bin; 0 in an empty bin.
-    accuracy: float64 [bins], share of correct decisions among the decisions in
-      a bin; 0 in an empty bin.
-    counts: int64 [bins], number of decisions in a bin.
+    edges: from 0 to 1. A bin includes its upper edge; the first bin includes 0
+      too.
+    confidence: mean probability in a bin; 0 in an empty bin.
+    accuracy: share of correct decisions in a bin; 0 in an empty bin.
     ece: expected calibration error, a fraction; 0 if there are no decisions.
     ece_above: the error of the decisions with probability above ABOVE, in the
       same bins; None if there are no such decisions.
@@ -277,7 +238,7 @@ class Reliability:
   edges: Float[np.ndarray, ' edges']
   confidence: Float[np.ndarray, ' bins']
   accuracy: Float[np.ndarray, ' bins']
-  counts: Int[np.ndarray, ' bins']
+  counts: Int[np.ndarray, ' bins']  # number of decisions
   ece: float
   ece_above: float | None
 
@@ -292,17 +253,9 @@ def reliability(
   The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
   et al. 2015). By default, the bins have equal width, as in Guo et al. 2017
   (eq. 3). Each probability is the probability that the label is correct, so it
-  is from 0 to 1. (The probability of the likelier outcome would be at least
-  1/2.)
-
-  Args:
-    probabilities_N: float, from 0 to 1, one per decision.
-    correct_N: bool, whether each decision is correct.
-    bins: number of bins of equal width, at least 1; or the edges of the bins,
-      ascending from 0 to 1.
-
-  Raises:
-    ValueError: a probability is not from 0 to 1.
+  is from 0 to 1, else a ValueError is raised. (The probability of the likelier
+  outcome would be at least 1/2.) `bins` is the number of bins of equal width,
+  or their edges, ascending from 0 to 1.
   """
   inside = (probabilities_N >= 0) & (probabilities_N <= 1)
   if not inside.all():
@@ -361,8 +314,7 @@ class Curve:
   Attributes:
     knots: pairs (score, logit), at least one. Both numbers rise from each pair
       to the next. Between two pairs the logit is interpolated.
-    a: slope of the logit before the first knot and after the last knot; above
-      0.
+    a: slope of the logit outside the knots; above 0.
   """
 
   knots: tuple[tuple[float, float], ...]
@@ -371,13 +323,11 @@ class Curve:
   def __call__(
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
-    """Returns float64 probabilities of the scores; a score of -inf gives 0."""
     return sigmoid(self.logits(scores))
 
   def logits(
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
-    """Returns the float64 logits of the probabilities."""
     scores = np.asarray(scores, np.float64)
     at, logits = np.array(self.knots).T
     outside = scores - np.clip(scores, at[0], at[-1])
@@ -389,16 +339,11 @@ def fit_isotonic(
   correct_N: Bool[np.ndarray, ' N'],
   platt: Sigmoid,
 ) -> Curve:
-  """Fits a rising curve by isotonic regression.
+  """Fits a rising curve by isotonic regression (Zadrozny & Elkan 2002).
 
-  See Zadrozny & Elkan (2002). The regression is the rising step function with
-  the smallest squared error. Here each step is also averaged with a few
-  decisions of Platt's sigmoid, and each step rises a little.
-
-  Args:
-    scores_N: float, finite scores in any unit, one per decision; at least one.
-    correct_N: bool, whether each decision is correct.
-    platt: the sigmoid that fit_platt fits to the same decisions.
+  The regression is the rising step function with the smallest squared error.
+  Here each step is also averaged with a few decisions of `platt`, the sigmoid
+  of the same decisions, and each step rises a little.
   """
   # SciPy's optimizers take a while to import, and only fits need them.
   from scipy.optimize import isotonic_regression
@@ -422,15 +367,11 @@ def fit_isotonic(
 def _knots(
   low: np.ndarray, high: np.ndarray, shares: np.ndarray
 ) -> tuple[tuple[float, float], ...]:
-  """Returns the knots of steps.
-
-  Args:
-    low, high: float64, the lowest and the highest score of each step.
-    shares: float64, the probability of each step, rising.
-  """
+  """Returns the knots of steps, from the bounds and the share of each step."""
   inside = np.clip(shares, _TINY, 1 - _TINY)
   logits = np.log(inside) - np.log1p(-inside)
   gaps = np.diff(logits, prepend=-np.inf, append=np.inf)
+  # A step rises by less than half the gap to its neighbours: they stay apart.
   rise = np.minimum(_RISE, np.minimum(gaps[:-1], gaps[1:]) / 4)
   ends = np.stack([low, high, logits - rise, logits + rise], 1).tolist()
   knots = []

@@ -21,19 +21,10 @@ def intra_list_diversity(
   ks: Sequence[int],
   vectors_LD: scipy.sparse.csr_array,
 ) -> dict[int, Float[np.ndarray, ' N']]:
-  """Computes the mean dissimilarity of all pairs of the first k labels.
+  """Computes the mean dissimilarity of all pairs of the first k labels, by k.
 
-  The dissimilarity of two labels is 1 - similarity.
-
-  Args:
-    ids_NK: int32 ranked labels, PAD after the last label of a list.
-    ks: cut-offs k.
-    vectors_LD: label vectors of norm 1, or 0. The dot product of two vectors is
-      the similarity of the labels.
-
-  Returns:
-    k -> float64 [N], the mean over the pairs of each list. The mean is 0 if the
-    list has fewer than two labels, and so has no pair.
+  The dissimilarity of two labels is 1 - the dot product of their vectors, which
+  have norm 1 or 0. The mean is 0 if a list has fewer than two labels.
   """
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
   diversity = {}
@@ -76,14 +67,10 @@ _WORD = r'\w+'
 def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
   """Makes label vectors whose products say how often labels occur together.
 
-  Args:
-    gold: gold label indices of N training documents.
-    n_labels: L, number of labels.
-
-  Returns:
-    float64 CSR [L, N]. A row has norm 1, or is 0 if the label has no documents.
-    The dot product of the rows of labels l and m is n_lm / sqrt(n_l n_m), in
-    [0, 1], where n_l documents have label l, and n_lm documents have both.
+  The result is float64 CSR [L, N]. A row has norm 1, or is 0 if the label has
+  no documents. The dot product of the rows of labels l and m is n_lm / sqrt(n_l
+  n_m), in [0, 1], where n_l documents have label l, and n_lm documents have
+  both.
   """
   # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize
@@ -96,17 +83,10 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
 
 
 def descriptor_vectors(texts: Iterable[str]) -> scipy.sparse.csr_array:
-  """Makes TF-IDF vectors of the labels' descriptors.
+  """Makes TF-IDF vectors of the labels' descriptors, float64 CSR [L, words].
 
-  Args:
-    texts: the descriptors of L labels.
-
-  Returns:
-    float64 CSR [L, words]. A row has norm 1, or is 0 if the descriptor has no
-    words.
-
-  Raises:
-    DataError: no descriptor has a word.
+  A row has norm 1, or is 0 if the descriptor has no words. If no descriptor has
+  a word, a DataError is raised.
   """
   from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -70,10 +70,7 @@ class RecallAtMost(DocumentMetric):
 
 
 class NDCG(DocumentMetric):
-  """Divides the DCG by the DCG of the best possible list.
-
-  In the best possible list, the first min(k, g) labels are gold.
-  """
+  """Divides the DCG by the DCG of a list of min(k, g) hits."""
 
   name = 'nDCG@k'
 
@@ -82,10 +79,7 @@ class NDCG(DocumentMetric):
 
 
 class RPrecision(DocumentMetric):
-  """Computes precision at cut-off g, the document's number of gold labels.
-
-  This is R-Precision (Bertalis et al., section 4.5).
-  """
+  """Computes precision at cut-off g (Bertalis et al., section 4.5)."""
 
   name = 'R-Precision'
 
@@ -99,7 +93,7 @@ class RPrecision(DocumentMetric):
 
 
 class Hit(DocumentMetric):
-  """Computes 1 if at least one of the first k labels is gold, else 0.
+  """Computes 1 if one of the first k labels is gold, else 0.
 
   This is eq. 12 of Schultheis et al. 2022.
   """
@@ -193,10 +187,7 @@ class PSnDCGOfMeans(_Weighed):
 
 
 class FullPSnDCG(_Weighed):
-  """Computes propensity-scored nDCG, where the ideal list has k hits.
-
-  The propensity-scored DCG is divided by the DCG of a list of k hits.
-  """
+  """Divides the propensity-scored DCG by the DCG of a list of k hits."""
 
   name = 'PSnDCG-full@k'
   over = PSnDCG.over
@@ -219,10 +210,7 @@ class NormalPSR(_Weighed):
 
 
 class PSR(_Weighed):
-  """Computes propensity-scored recall, where gold labels have weights.
-
-  The propensity-scored hits are divided by the sum of the gold labels' weights.
-  """
+  """Divides propensity-scored hits by the sum of the gold labels' weights."""
 
   name = 'PSR@k'
   applies = NormalPSR.applies
@@ -230,11 +218,7 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """Divides PSR@k by the PSR@k of the best possible list.
-
-  PSR@k is computed as in PSRByCount: a document's propensity-scored hits are
-  divided by the document's number of gold labels.
-  """
+  """Divides PSR@k, as in PSRByCount, by that of the best possible list."""
 
   name = 'PSR-norm@k'
 
@@ -249,10 +233,7 @@ class NormalPSRByCount(_Weighed):
 
 
 class PSRByCount(_Weighed):
-  """Computes propensity-scored recall, where gold labels are counted.
-
-  The propensity-scored hits are divided by the number of gold labels.
-  """
+  """Divides propensity-scored hits by the number of gold labels."""
 
   name = 'PSR@k'
   applies = NormalPSRByCount.applies
@@ -283,9 +264,9 @@ class Diversity(DocumentMetric):
 
 
 class Weighted(DocumentMetric):
-  """Computes the sum of the weights W[label, place] of the hits.
+  """Sums the weights W[label, place] of the hits; the user supplies W.
 
-  The user supplies W. This is eq. 4 of Schultheis et al. 2022.
+  This is eq. 4 of Schultheis et al. 2022.
   """
 
   name = 'weighted@k'

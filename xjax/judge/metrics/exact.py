@@ -23,14 +23,7 @@ def namespace(array: Array) -> types.ModuleType:
 
 
 def real_dtype(xp: types.ModuleType) -> type:
-  """Returns the dtype in which metrics are computed.
-
-  Args:
-    xp: numpy or jax.numpy.
-
-  Returns:
-    float64; float32 for jax.numpy without 64-bit numbers (see `exact`).
-  """
+  """Returns float64; float32 for jax.numpy outside `exact`."""
   is_double = xp is np or jax.config.jax_enable_x64
   return np.float64 if is_double else np.float32
 
@@ -52,11 +45,9 @@ def exact() -> Iterator[None]:
 
   Matrix products are exact. A division by 0 gives no warning in NumPy, because
   it gives no warning in JAX.
-
-  The context sets a mesh of one device, because a caller may have set another
-  mesh by `jax.set_mesh`. On the caller's mesh, JAX would trace the metrics
-  again and run them on every device.
   """
+  # A caller may have set another mesh by `jax.set_mesh`. On that mesh, JAX
+  # would trace the metrics again and run them on every device.
   with (
     jax.enable_x64(True),
     jax.set_mesh(_mesh()),

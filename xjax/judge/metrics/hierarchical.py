@@ -39,22 +39,13 @@ _ROWS = 8192
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PathDecisions:
-  """Holds the labels that are assigned to N documents, and their gold labels.
+  """Holds the labels that are assigned to N documents, and their gold."""
 
-  Attributes:
-    predicted: N rows of labels, the labels that are assigned to each document.
-    gold: N rows of labels.
-    hierarchy: its first nodes are the labels.
-    askable_L: bool [L], the labels that could be assigned.
-    left_out: ids of nodes that do not count as ancestors; ids of no node are
-      ignored.
-  """
-
-  predicted: Ragged
+  predicted: Ragged  # the labels that are assigned to each document
   gold: Ragged
-  hierarchy: Hierarchy
-  askable_L: Bool[np.ndarray, ' L']
-  left_out: Sequence[str] = ()
+  hierarchy: Hierarchy  # its first nodes are the labels
+  askable_L: Bool[np.ndarray, ' L']  # the labels that could be assigned
+  left_out: Sequence[str] = ()  # ids of nodes that are no ancestors
 
   @classmethod
   def above(
@@ -67,17 +58,7 @@ class PathDecisions:
     askable_L: Bool[np.ndarray, ' L'],
     left_out: Sequence[str] = (),
   ) -> 'PathDecisions':
-    """Assigns the listed labels with a score above a threshold.
-
-    Args:
-      ids_NK: int32 lists of labels, PAD after the last label.
-      scores_NK: float32 scores.
-      threshold: the threshold, in the unit of the scores.
-      gold: N rows of gold labels.
-      hierarchy: its first nodes are the labels.
-      askable_L: bool [L], the labels that could be assigned.
-      left_out: ids of nodes that do not count as ancestors.
-    """
+    """Assigns the listed labels with a score above a threshold."""
     above_NK = (ids_NK != PAD) & (scores_NK.astype(np.float64) > threshold)
     indptr = np.zeros(len(ids_NK) + 1, np.int64)
     np.cumsum(above_NK.sum(-1), out=indptr[1:])
@@ -86,12 +67,7 @@ class PathDecisions:
 
   @functools.cached_property
   def path_counts_3N(self) -> Float[np.ndarray, '3 N']:
-    """Counts nodes of each document, where labels bring their ancestors.
-
-    Returns:
-      float64 [3, N]: nodes that are predicted and gold, nodes that are
-      predicted, and nodes that are gold.
-    """
+    """Counts nodes, ancestors too: predicted and gold, predicted, and gold."""
     counts_3N = np.zeros((3, len(self.gold)))
     for start in range(0, len(self.gold), _ROWS):
       block = slice(start, start + _ROWS)
@@ -110,7 +86,6 @@ class PathDecisions:
 
   @functools.cached_property
   def _counted_V(self) -> Bool[np.ndarray, ' V']:
-    """Returns which nodes count."""
     counted_V = np.ones(len(self.hierarchy), bool)
     rows = self.hierarchy.ids.row_of.find(self.left_out)
     counted_V[rows[rows != PAD]] = False
@@ -120,10 +95,7 @@ class PathDecisions:
 
   @functools.cached_property
   def consistent_N(self) -> Float[np.ndarray, ' N']:
-    """Counts the predicted labels all of whose parents are predicted too.
-
-    Only parents that could be assigned are asked for.
-    """
+    """Counts the predicted labels whose askable parents are all predicted."""
     parents = self.hierarchy.parents
     is_label = parents.values < len(self.askable_L)
     is_label[is_label] = self.askable_L[parents.values[is_label]]
@@ -153,32 +125,19 @@ class PathDecisions:
   ) -> Float[np.ndarray, ' N']:
     """Counts the labels of each document at a level of the hierarchy.
 
-    Args:
-      rows: N rows of labels.
-      level: the level; roots are at level 1.
-      kept: bool, one for each value of `rows`; other values are not counted.
+    Roots are at level 1. Only values of `rows` that are `kept` count.
     """
     chosen = rows.keep((self.hierarchy.levels[rows.values] == level) & kept)
     return chosen.lengths.astype(np.float64)
 
 
 def _rows(rows: Ragged, block: slice) -> Ragged:
-  """Returns some consecutive rows."""
   indptr = rows.indptr[block.start : block.stop + 1]
   return Ragged(indptr - indptr[0], rows.values[indptr[0] : indptr[-1]])
 
 
 def _isin(rows: Ragged, others: Ragged, n_nodes: int) -> np.ndarray:
-  """Returns which values of `rows` are in the same row of `others`.
-
-  Args:
-    rows: N rows of nodes.
-    others: N rows of nodes.
-    n_nodes: number of nodes.
-
-  Returns:
-    bool, one for each value of `rows`.
-  """
+  """Returns which values of `rows` are in the same row of `others`."""
   keys = [
     np.repeat(np.arange(len(x), dtype=np.int64), x.lengths) * n_nodes + x.values
     for x in (rows, others)
@@ -203,7 +162,6 @@ class HierarchicalMetric(Metric):
   def measures(
     self, protocol: Protocol, points: MetricPoints
   ) -> Iterator[Measure]:
-    """Yields a measure for each threshold."""
     for end in points.thresholds:
       yield self._measure(end)
 
@@ -213,10 +171,7 @@ class HierarchicalMetric(Metric):
 
 
 class HierarchicalPrecision(HierarchicalMetric):
-  """Divides the nodes that are predicted and gold by the predicted nodes.
-
-  Predicted labels and gold labels bring their ancestors.
-  """
+  """Divides the nodes that are predicted and gold by the predicted nodes."""
 
   name = 'hP'
 
@@ -228,10 +183,7 @@ class HierarchicalPrecision(HierarchicalMetric):
 
 
 class HierarchicalRecall(HierarchicalMetric):
-  """Divides the nodes that are predicted and gold by the gold nodes.
-
-  Predicted labels and gold labels bring their ancestors.
-  """
+  """Divides the nodes that are predicted and gold by the gold nodes."""
 
   name = 'hR'
   over = HierarchicalPrecision.over
@@ -243,8 +195,8 @@ class HierarchicalRecall(HierarchicalMetric):
 class HierarchicalF1(HierarchicalMetric):
   """Computes the F1 of all decisions about nodes, pooled over documents.
 
-  It is the harmonic mean of hierarchical precision and recall. For labels
-  without parents, it is micro-F1.
+  It is the harmonic mean of hP and hR. For labels without parents, it is
+  micro-F1.
   """
 
   name = 'hF1'
@@ -260,9 +212,8 @@ class HierarchicalF1(HierarchicalMetric):
 class Consistency(HierarchicalMetric):
   """Computes the share of predicted labels whose parents are predicted too.
 
-  All parents of a label that are labels themselves must be predicted for the
-  same document. A label without such parents counts as consistent. A document
-  without predicted labels adds nothing.
+  Only parents that are labels count. A label without such parents is
+  consistent. A document without predicted labels adds nothing.
   """
 
   name = 'consistency'
@@ -276,13 +227,9 @@ class Consistency(HierarchicalMetric):
 
 @dataclasses.dataclass(frozen=True)
 class _AtLevel(HierarchicalMetric):
-  """Is the base class of metrics that count only labels at a level.
+  """Is the base class of metrics that count only labels at a level."""
 
-  Attributes:
-    level: level of the hierarchy; roots are at level 1.
-  """
-
-  level: int = 1
+  level: int = 1  # roots are at level 1
 
   @property
   def label(self) -> str:

@@ -36,14 +36,7 @@ BIN_NAMES = tuple(bin_name(low, high) for low, high in BINS)
 def in_bins(
   train_counts: Int[np.ndarray, ' L'],
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the labels of each frequency bin, by name of the bin.
-
-  Args:
-    train_counts: int [L], training documents per label.
-
-  Returns:
-    Name -> bool [L].
-  """
+  """Returns the labels of each frequency bin, bool [L], by name of the bin."""
   return {
     bin_name(low, high): (train_counts >= low)
     & (train_counts <= (np.inf if high is None else high))
@@ -54,16 +47,10 @@ def in_bins(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LabelTable:
-  """Holds the slice and the frequency bins of labels, for label_sums.
+  """Holds the slice and the frequency bins of labels, for label_sums."""
 
-  Attributes:
-    upto_L: int64, for each label, the number of labels of the slice that have
-      the same index or a smaller index.
-    bins_FL: bool, True for the labels of each frequency bin.
-  """
-
-  upto_L: Array
-  bins_FL: Array
+  upto_L: Array  # int64, labels of the slice up to each index
+  bins_FL: Array  # bool, the labels of each frequency bin
 
   @classmethod
   def of(
@@ -71,12 +58,7 @@ class LabelTable:
     mask: Bool[np.ndarray, ' L'],
     bins: Mapping[str, Bool[np.ndarray, ' L']],
   ) -> 'LabelTable':
-    """Makes the table of a slice.
-
-    Args:
-      mask: bool [L], the labels of the slice.
-      bins: name of a frequency bin -> bool [L], the labels of the bin.
-    """
+    """Makes the table of a slice."""
     none = np.zeros((0, len(mask)), bool)
     return cls(np.cumsum(mask), np.stack([*bins.values()]) if bins else none)
 
@@ -104,21 +86,16 @@ def label_sums(
   may leave out this label.
 
   Args:
-    correct_L: int, number of documents for which the label is predicted and
-      gold. Leading axes are replicates.
-    predicted_L: int, number of documents for which the label is predicted.
-    gold_L: int, number of documents for which the label is gold.
+    correct_L: number of documents for which the label is predicted and gold.
+      Leading axes are replicates.
     table: slice and frequency bins of the same labels.
     n_docs: number of documents, including documents without gold.
-    metrics: the label metrics whose sums are computed.
 
   Returns:
-    totals: name -> float64. For `correct`, `predicted` and the sums of the
-      metrics, the value is the sum over all labels. For `labels up to largest`,
-      the value is the number of labels of the slice up to a certain index: the
-      largest index of a predicted or gold label.
-    binned: name -> float64, one sum per bin, over the labels of the bin. Only
-      the sums of metrics with is_binned are included.
+    totals: name -> sum over all labels. But `labels up to largest` is the
+      number of labels of the slice up to the largest index of a predicted or
+      gold label.
+    binned: name -> one sum per bin, only for metrics with is_binned.
   """
   xp, counts = namespace(correct_L), (correct_L, predicted_L, gold_L)
   labels = PerLabel(*(x.astype(np.float64) for x in counts), n_docs)
@@ -156,21 +133,9 @@ def named_sums(
   n_docs: int,
   metrics: tuple[LabelMetric, ...],
 ) -> dict[str, float]:
-  """Computes the same sums as label_sums, and adds a suffix to each name.
+  """Computes the sums of label_sums, and adds the suffix `end` to each name.
 
-  Args:
-    correct_L: as for label_sums.
-    predicted_L: as for label_sums.
-    gold_L: as for label_sums.
-    end: suffix of the names, such as `@5` in `correct@5`. The name of a bin
-      follows the suffix, as in `NAME@5[1-9]`.
-    bins: names of the frequency bins of the table.
-    table: as for label_sums.
-    n_docs: number of documents.
-    metrics: the label metrics whose sums are computed.
-
-  Returns:
-    Name with its suffix -> sum.
+  A name is `correct@5`, or `NAME@5[1-9]` for the sum over a bin.
   """
   compute = label_sums if len(correct_L) <= _NUMPY_UP_TO else _compiled
   with exact():

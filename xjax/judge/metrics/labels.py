@@ -37,13 +37,6 @@ def f_beta(
   Tail Label Prediction" (anonymous ACL submission), eq. 1. In that paper, a
   label that is never predicted has F1 0. With other values of beta, F_beta is
   the F of Schultheis et al. 2022, section 3.2.
-
-  Args:
-    correct_L: float, TP, number of documents for which the label is predicted
-      and gold. Leading axes are replicates.
-    predicted_L: float, number of documents for which the label is predicted.
-    gold_L: float, number of documents for which the label is gold.
-    beta: recall counts beta times as much as precision.
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L
@@ -56,10 +49,9 @@ def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
 
 
 class MicroF1AtThreshold(LabelMetric):
-  """Computes the F1 of all decisions, pooled over labels.
+  """Computes the F1 of all decisions above a threshold, pooled over labels.
 
-  A label is predicted if its score is above a threshold. The class adds no
-  sums, because the sums that the class needs are always computed.
+  The class adds no sums, because the sums that it needs are always computed.
   """
 
   name = 'micro-F1'
@@ -80,10 +72,7 @@ class MicroF1AtThreshold(LabelMetric):
 
 
 class MacroF1AtThreshold(LabelMetric):
-  """Computes the mean of the labels' F1.
-
-  A label is predicted if its score is above a threshold.
-  """
+  """Computes the mean of the labels' F1 for scores above a threshold."""
 
   name = 'macro-F1'
   only_correct = True
@@ -93,10 +82,9 @@ class MacroF1AtThreshold(LabelMetric):
 
 
 class WeightedF1(LabelMetric):
-  """Computes the weighted mean of the labels' F1.
+  """Computes the weighted mean of the labels' F1 for scores above a threshold.
 
-  A label is predicted if its score is above a threshold. The weight of a label
-  is the number of documents for which the label is gold.
+  The weight of a label is the number of documents for which it is gold.
   """
 
   name = 'weighted-F1'
@@ -112,10 +100,7 @@ class WeightedF1(LabelMetric):
 
 
 class MicroF1(MicroF1AtThreshold):
-  """Computes the F1 of all decisions, pooled over labels.
-
-  The first k labels of a document's list are predicted.
-  """
+  """Computes the pooled F1, where the first k labels are predicted."""
 
   name = 'micro-F1@k'
 
@@ -130,10 +115,7 @@ class _Macro(LabelMetric):
 
 
 class MacroF1(_Macro):
-  """Computes the mean of the labels' F1.
-
-  The first k labels of a document's list are predicted.
-  """
+  """Computes the mean of the labels' F1, where the first k are predicted."""
 
   name = 'macro-F1@k'
   is_binned = True
@@ -141,10 +123,7 @@ class MacroF1(_Macro):
 
 
 class MacroPrecision(_Macro):
-  """Computes the mean of the labels' precision, TP / (TP + FP).
-
-  A label that is never predicted has precision 0.
-  """
+  """Computes the mean of TP / (TP + FP); it is 0 for never predicted labels."""
 
   name = 'macro-P@k'
 
@@ -153,10 +132,7 @@ class MacroPrecision(_Macro):
 
 
 class MacroRecall(_Macro):
-  """Computes the mean of the labels' recall, TP / (TP + FN).
-
-  A label that is never gold has recall 0.
-  """
+  """Computes the mean of TP / (TP + FN); it is 0 for never gold labels."""
 
   name = 'macro-R@k'
   ignores_wrong = True
@@ -201,13 +177,10 @@ class Coverage(LabelMetric):
 
 @dataclasses.dataclass(frozen=True)
 class AlphaCoverage(LabelMetric):
-  """Computes the share of labels whose recall is at least alpha.
+  """Computes the share of labels whose recall is at least alpha, in [0, 1].
 
   This is eq. 28 of Schultheis et al. 2022. A label that is never gold has
   recall 0. With alpha = 0, the recall must be above 0, as in Coverage.
-
-  Attributes:
-    alpha: the smallest recall that counts, in [0, 1].
   """
 
   alpha: float
@@ -234,12 +207,9 @@ class AlphaCoverage(LabelMetric):
 class SampledCoverage(LabelMetric):
   """Computes the expected coverage of a random draw of documents.
 
-  If n' documents are drawn with replacement from n documents, the metric is the
-  mean over labels of 1 - (1 - c_l / n)^n', where c_l is the number of correct
-  predictions of label l (Schultheis et al. 2022, eq. 24-25).
-
-  Attributes:
-    n_drawn: n', the number of documents in the draw.
+  If n' = n_drawn documents are drawn with replacement from n documents, the
+  metric is the mean over labels of 1 - (1 - c_l / n)^n', where c_l is the
+  number of correct predictions of label l (Schultheis et al. 2022, eq. 24-25).
   """
 
   n_drawn: int
@@ -264,9 +234,9 @@ class SampledCoverage(LabelMetric):
 class Entropy(LabelMetric):
   """Computes how evenly the correct predictions are spread over the labels.
 
-  This number is the entropy, in bits: log2 C - (sum over labels of
-  c log2 c) / C, where c is the number of correct predictions of a label, and C
-  is the sum of c over all labels (Schultheis et al. 2022, eq. 15-16).
+  The entropy, in bits, is log2 C - (sum over labels of c log2 c) / C, where c
+  is the number of correct predictions of a label, and C is the sum of c over
+  all labels (Schultheis et al. 2022, eq. 15-16).
   """
 
   name = 'entropy@k'

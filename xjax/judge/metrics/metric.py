@@ -52,10 +52,10 @@ class Ratio(enum.Enum):
 
   SUMS: the sum of PSDCG over documents, divided by the sum of the largest
     possible PSDCG.
-  MEANS: as for SUMS, but in both sums, a document's term is first divided by
-    the document's ideal DCG. The ideal DCG is the sum of 1 / log2(i + 1) for
-    i <= min(k, g), where g is the document's number of gold labels. So a
-    document with few gold labels gets a larger weight.
+  MEANS: in both sums, a document's term is first divided by the document's
+    ideal DCG: the sum of 1 / log2(i + 1) for i <= min(k, g), where g is its
+    number of gold labels. So a document with few gold labels gets a larger
+    weight.
   """
 
   SUMS = 'sums'
@@ -65,27 +65,24 @@ class Ratio(enum.Enum):
 class Recalled(enum.Enum):
   """Says what PSR@k divides a document's propensity-scored hits by.
 
-  WEIGHT: the sum of the weights of the document's gold labels. PSR@k is 1 if
-    all gold labels are among the first k labels.
-  COUNT: the number of the document's gold labels. PSR@k may be above 1.
+  With WEIGHT, PSR@k is 1 if all gold labels are among the first k labels. With
+  COUNT, it may be above 1.
   """
 
-  WEIGHT = 'weight'
-  COUNT = 'count'
+  WEIGHT = 'weight'  # the sum of the weights of the document's gold labels
+  COUNT = 'count'  # the number of the document's gold labels
 
 
 class AveragedLabels(enum.Enum):
   """Says which labels a mean over labels includes.
 
-  ALL: all labels.
-  GOLD: labels that are gold in a judged document.
-  UP_TO_LARGEST: all labels from index 0 up to the largest used index. An index
-    is used if a judged document has the label as gold or among the first k
-    labels of its list.
+  UP_TO_LARGEST has all labels from index 0 up to the largest used index. An
+  index is used if a judged document has the label as gold or among the first k
+  labels of its list.
   """
 
   ALL = 'all'
-  GOLD = 'gold'
+  GOLD = 'gold'  # labels that are gold in a judged document
   UP_TO_LARGEST = 'up to largest'
 
 
@@ -110,36 +107,30 @@ class Protocol:
   """Holds the conventions by which one tool computes its metrics.
 
   Attributes:
-    name: name of the protocol, as in metrics.json.
     title: name of the tool, and the version whose code was read and run.
     source: address of the tool's code, or the papers that define the metrics.
-    ties: how the tool orders labels of equal score.
     printed: kinds of metrics that the tool prints, with k for the cut-off, such
       as 'P@k' or 'micro-F1'. The tool also prints each metric whose class has
       this protocol in Metric.protocols.
     skip_without_gold: whether means over documents leave out documents without
-      gold. If not, a document without gold counts as 0. A metric whose
-      class defines `under`, such as PSP, has the same value in both cases.
+      gold. If not, a document without gold counts as 0. A metric whose class
+      defines `under`, such as PSP, has the same value in both cases.
     frequent_from: a label is frequent if it has at least this many training
       documents. A label with fewer training documents, but at least one, is in
       the slice `few`.
-    psndcg: how PSnDCG@k is computed.
-    psr: what PSR@k divides a document's hits by.
-    coverage_over: coverage@k is the covered share of these labels.
-    macro_over: macro-averages at a cut-off are means over these labels.
   """
 
-  name: str
+  name: str  # as in metrics.json
   title: str
   source: str
-  ties: str
+  ties: str  # how the tool orders labels of equal score
   printed: tuple[str, ...] = ()
   skip_without_gold: bool = False
   frequent_from: int = 50
-  psndcg: Ratio = Ratio.SUMS
-  psr: Recalled = Recalled.WEIGHT
+  psndcg: Ratio = Ratio.SUMS  # how PSnDCG@k is computed
+  psr: Recalled = Recalled.WEIGHT  # the divisor of PSR@k
   coverage_over: AveragedLabels = AveragedLabels.ALL
-  macro_over: AveragedLabels = AveragedLabels.ALL
+  macro_over: AveragedLabels = AveragedLabels.ALL  # at a cut-off
 
   @property
   def kinds(self) -> tuple[str, ...]:
@@ -175,17 +166,10 @@ def kind_of(metric: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LabelForm:
-  """Holds the parameters of label metrics.
+  """Holds the parameters of label metrics."""
 
-  Attributes:
-    alphas: values of labels.AlphaCoverage.alpha, in [0, 1]. A label counts as
-      covered if its recall is at least alpha, and above 0.
-    draws: values of labels.SampledCoverage.n_drawn, the number of documents in
-      a draw.
-  """
-
-  alphas: tuple[float, ...] = (0.5,)
-  draws: tuple[int, ...] = (1000,)
+  alphas: tuple[float, ...] = (0.5,)  # of labels.AlphaCoverage
+  draws: tuple[int, ...] = (1000,)  # of labels.SampledCoverage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,14 +178,13 @@ class Metric:
 
   Attributes:
     name: the metric's kind, such as `RP@k`, which has a cut-off, or
-      `R-Precision`, which has no cut-off. A class with the name '' is not a
-      metric itself, but a base class of metrics.
+      `R-Precision`, which has no cut-off. A class with the name '' is a base
+      class of metrics.
     protocols: names of protocols that print the metric. A protocol also prints
       the metric if Protocol.printed contains the metric's name.
     needs: what the metric needs in addition to lists and gold.
     is_share: whether the metric's largest value is 1. If so, the upper end of
-      an interval is at most 1, unless a replicate is above 1. In that case, the
-      upper end is at most the largest replicate.
+      an interval is at most 1, or the largest replicate if this is above 1.
   """
 
   name: ClassVar[str] = ''
@@ -213,12 +196,7 @@ class Metric:
   under: ClassVar[Callable[..., Any] | None] = None
 
   def __init_subclass__(cls, **others: Any) -> None:
-    """Checks the name of a metric where its class is defined.
-
-    Raises:
-      TypeError: a class that defines `over` has no name, or a name has a number
-        in place of k.
-    """
+    """Checks the name of a metric where its class is defined."""
     super().__init_subclass__(**others)
     fault = ''
     if not cls.name and 'over' in vars(cls):
@@ -265,14 +243,10 @@ class Metric:
     raise NotImplementedError(f'{type(self).__name__}.over')
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
-    """Computes the metric's value from its two sums.
+    """Computes the metric's value from its two sums, float64.
 
-    The sums are numbers, or arrays with one entry per replicate.
-
-    Args:
-      over: float64, the numerator.
-      under: float64, the denominator, with NaN in place of 0.
-      k: the cut-off; 0 for a metric without a cut-off.
+    The sums are numbers, or arrays with one entry per replicate. `under` has
+    NaN in place of 0. `k` is 0 for a metric without a cut-off.
     """
     return over / under
 
@@ -284,14 +258,11 @@ class Metric:
     return functions
 
   def sum_of(self, part: str) -> str:
-    """Returns the name of the sum of `over` or `under`.
+    """Returns the name of the sum of a method, 'over' or 'under'.
 
     A class whose body says `over = Other.over` shares the sum of Other, so both
     classes use the same name. A class that only inherits a method has a
     separate sum, because the method may depend on the class.
-
-    Args:
-      part: 'over' or 'under'.
     """
     owner = type(self)
     shared = vars(owner).get(part)
@@ -307,16 +278,12 @@ class DocumentMetric(Metric):
   """Is the base class of metrics whose sums are over documents.
 
   Documents without gold add 0. For a metric with a cut-off, `over(lists)`
-  returns float [B, J], with a column for each cut-off of `lists.ks`. For a
-  metric without a cut-off, `over(lists)` returns float [B]. `under(lists)`
-  returns the same shape as `over(lists)`. If the class does not define `under`,
-  the value is the mean over documents.
-
-  Attributes:
-    least_k: the smallest cut-off at which the metric is defined.
+  returns float [B, J], with a column for each cut-off of `lists.ks`; otherwise
+  float [B]. `under(lists)` returns the same shape. If the class does not define
+  `under`, the value is the mean over documents.
   """
 
-  least_k: ClassVar[int] = 1
+  least_k: ClassVar[int] = 1  # the smallest cut-off at which it is defined
 
   def from_lists(
     self,
@@ -327,29 +294,17 @@ class DocumentMetric(Metric):
     """Computes the values that `over` reads from lists.outside[self.name].
 
     This method is called once, on the host, and only for metrics that need
-    SIMILARITY.
-
-    Args:
-      ids_NK: int32 ranked labels, PAD after the last label.
-      ks: cut-offs.
-      vectors_LD: label vectors of norm 1.
-
-    Returns:
-      float64 [N, J], a column per cut-off.
+    SIMILARITY. The label vectors have norm 1.
     """
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
   def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
-    """Returns whether each document's list is long enough for the metric.
-
-    The result has the shape of the array that `over` returns.
-    """
+    """Returns whether each list is long enough, in the shape of `over`."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
   def measures(
     self, protocol: Protocol, points: 'MetricPoints'
   ) -> Iterator['Measure']:
-    """Yields a measure per cut-off, or one measure if there is no cut-off."""
     documents = WITH_GOLD if protocol.skip_without_gold else DOCUMENTS
     for k in points.ks if self.has_cut_off() else (0,):
       end = f'@{k}' if k else ''
@@ -364,26 +319,18 @@ class DocumentMetric(Metric):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PerLabel:
-  """Holds each label's counts for a set of decisions.
+  """Holds each label's counts for a set of decisions, as float64.
 
   An array can have leading axes *R for replicates.
-
-  Attributes:
-    correct_L: float64, number of documents for which the label is predicted and
-      gold.
-    predicted_L: float64, number of documents for which the label is predicted.
-    gold_L: float64, number of documents for which the label is gold.
-    n_docs: float64, number of all documents.
   """
 
-  correct_L: Float[Array, '*R L']
-  predicted_L: Float[Array, '*R L']
-  gold_L: Float[Array, '*R L']
-  n_docs: Array
+  correct_L: Float[Array, '*R L']  # documents with the label predicted and gold
+  predicted_L: Float[Array, '*R L']  # documents with the label predicted
+  gold_L: Float[Array, '*R L']  # documents with the label gold
+  n_docs: Array  # number of all documents
 
   @property
   def xp(self) -> types.ModuleType:
-    """Returns numpy or jax.numpy, whichever the arrays belong to."""
     return namespace(self.correct_L)
 
 
@@ -393,12 +340,11 @@ class LabelMetric(Metric):
   `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
   label's term is computed only from the counts of the label and the number of
   all documents. The term is 0 for a label that is neither predicted nor gold.
-  `under(labels)` returns the same shape as `over(labels)`. If the class does
-  not define `under`, the value is the mean over labels.
+  `under(labels)` returns the same shape. If the class does not define `under`,
+  the value is the mean over labels.
 
-  For a metric with a cut-off, the predicted labels are the first k labels of
-  every list. For a metric without a cut-off, the predicted labels are all
-  labels with a score above a threshold.
+  For a metric with a cut-off, the first k labels of every list are predicted,
+  otherwise all labels with a score above a threshold.
 
   Attributes:
     is_binned: whether the metric is also printed for each frequency bin.
@@ -406,7 +352,7 @@ class LabelMetric(Metric):
       If so, only labels with a correct decision are counted in replicates. This
       is much faster.
     ignores_wrong: whether the sums depend only on correct decisions and gold.
-      If so, the sums are known even if wrong labels are missing from the lists.
+      If so, they are known even if wrong labels are missing from the lists.
   """
 
   is_binned: ClassVar[bool] = False
@@ -428,10 +374,7 @@ class LabelMetric(Metric):
   ) -> tuple[str, ...]:
     """Returns the names of the sums that add up to the denominator.
 
-    Args:
-      protocol: the conventions to follow.
-      end: suffix of the set of decisions, such as `@5`.
-      k: the cut-off; 0 for a metric without a cut-off.
+    `end` is the suffix of the set of decisions, such as `@5`.
     """
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
@@ -447,20 +390,12 @@ class LabelMetric(Metric):
     )
 
   def over_name(self, end: str) -> str:
-    """Returns the name of the sum that is the numerator.
-
-    Args:
-      end: suffix of the set of decisions, such as `@5`.
-    """
     return f'{self.sum_of("over")}{end}'
 
   def measures(
     self, protocol: Protocol, points: 'MetricPoints'
   ) -> Iterator['Measure']:
-    """Yields a measure for each threshold, or for each cut-off.
-
-    If the metric is binned, measures for each cut-off and bin follow.
-    """
+    """Yields a measure per threshold, or per cut-off, and then per bin."""
     if not self.has_cut_off():
       for end in points.thresholds:
         under = self.under_names(protocol, end, 0)
@@ -479,53 +414,30 @@ class LabelMetric(Metric):
 
 @dataclasses.dataclass(frozen=True)
 class MetricPoints:
-  """Holds the cut-offs, thresholds and bins at which metrics are computed.
-
-  Attributes:
-    ks: cut-offs.
-    thresholds: suffixes of the metrics at thresholds: '' or '-tuned'.
-    bins: names of the frequency bins of labels.
-    levels: levels of the hierarchy that have labels.
-  """
+  """Holds the cut-offs, thresholds and bins at which metrics are computed."""
 
   ks: tuple[int, ...]
-  thresholds: tuple[str, ...] = ()
-  bins: tuple[str, ...] = ()
-  levels: tuple[int, ...] = ()
+  thresholds: tuple[str, ...] = ()  # suffixes: '' or '-tuned'
+  bins: tuple[str, ...] = ()  # names of the frequency bins
+  levels: tuple[int, ...] = ()  # of the hierarchy, that have labels
 
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-  """Computes a metric at one cut-off or threshold from named sums.
+  """Computes a metric at one cut-off or threshold from named sums."""
 
-  Attributes:
-    name: full name, such as `P@5`.
-    metric: the metric that computes the value.
-    over: name of the sum that is the numerator.
-    under: names of the sums that add up to the denominator.
-    k: the cut-off; 0 for a metric without a cut-off.
-  """
-
-  name: str
+  name: str  # such as `P@5`
   metric: Metric
-  over: str
-  under: tuple[str, ...]
-  k: int
+  over: str  # name of the sum that is the numerator
+  under: tuple[str, ...]  # the sums that add up to the denominator
+  k: int  # 0 for a metric without a cut-off
 
   @property
   def sums(self) -> tuple[str, ...]:
-    """Returns the names of all sums that the value depends on."""
     return self.over, *self.under
 
   def value(self, sums: Mapping[str, Any]) -> Numbers:
-    """Computes the metric's value, which is NaN where the denominator is 0.
-
-    Args:
-      sums: name of a sum -> a number, or an array with an entry per replicate.
-
-    Returns:
-      float64, with the shape of the sums.
-    """
+    """Computes the metric's value, which is NaN where the denominator is 0."""
     under = np.asarray(sum(sums[name] for name in self.under), np.float64)
     over = np.asarray(sums[self.over], np.float64)
     below = np.where(under > 0, under, np.nan)
@@ -541,7 +453,6 @@ def metric_classes() -> tuple[type[Metric], ...]:
 
 @functools.cache
 def _import_own_metrics() -> None:
-  """Imports all modules of this folder, so that their classes are defined."""
   import_modules(sys.modules[__package__])
 
 
@@ -550,7 +461,6 @@ def _is_from_user(metric: type[Metric]) -> bool:
 
 
 def _subclasses(cls: type[Metric]) -> Iterator[type[Metric]]:
-  """Yields all direct and indirect subclasses."""
   for subclass in cls.__subclasses__():
     yield subclass
     yield from _subclasses(subclass)
@@ -582,16 +492,8 @@ def measures(
 ) -> Mapping[str, Measure]:
   """Returns the metrics that a protocol prints, in the order of printing.
 
-  Args:
-    protocol: the conventions to follow.
-    points: cut-offs, thresholds and bins.
-    form: the parameters of label metrics.
-
-  Returns:
-    Name of a metric, such as `P@5` -> measure.
-
-  Raises:
-    ConfigError: two metrics have the same name.
+  The keys are full names, such as `P@5`. If two metrics have the same name, a
+  ConfigError is raised.
   """
   return _measures(metric_classes(), protocol, points, form)
 

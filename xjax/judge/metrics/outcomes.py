@@ -13,17 +13,11 @@ from xjax.judge.metrics.metric import LabelMetric
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decisions:
-  """Holds the labels assigned to documents, as a flat list of pairs.
+  """Holds the labels assigned to documents, as a flat list of pairs."""
 
-  Attributes:
-    docs: int [decisions], the document's row.
-    labels: int32 [decisions], the label assigned to the document.
-    hits: bool [decisions], whether the label is gold for the document.
-  """
-
-  docs: Int[np.ndarray, ' decisions']
-  labels: Int[np.ndarray, ' decisions']
-  hits: Bool[np.ndarray, ' decisions']
+  docs: Int[np.ndarray, ' decisions']  # rows of documents
+  labels: Int[np.ndarray, ' decisions']  # int32
+  hits: Bool[np.ndarray, ' decisions']  # the label is gold
 
   def correct(self) -> 'Decisions':
     """Returns only the decisions that are correct."""
@@ -36,7 +30,6 @@ class Decisions:
     return np.bincount(self.docs, minlength=n_docs).astype(np.float64)
 
   def empty(self) -> 'Decisions':
-    """Returns an empty list of decisions, with the same dtypes."""
     return Decisions(self.docs[:0], self.labels[:0], self.hits[:0])
 
 
@@ -45,23 +38,19 @@ class Outcomes:
   """Holds what a system predicted for N documents, and their gold labels.
 
   Attributes:
-    terms: name of a sum -> float64 [N], what each document adds to the sum.
+    terms: name of a sum -> what each document adds to the sum.
     sets: suffix, such as `@5` -> a set of decisions. If a sum is computed from
       this set, the name of the sum ends in the suffix.
-    gold: N rows of gold label indices.
-    mask: bool [L], the labels of the slice.
-    bins: name of a frequency bin -> bool [L], the labels of the bin.
     fixed: name -> a sum that does not depend on the documents.
-    metrics: the label metrics whose sums are computed.
   """
 
   terms: Mapping[str, Float[np.ndarray, ' N']]
   sets: Mapping[str, Decisions]
   gold: Ragged
-  mask: Bool[np.ndarray, ' L']
-  bins: Mapping[str, Bool[np.ndarray, ' L']]
+  mask: Bool[np.ndarray, ' L']  # the slice
+  bins: Mapping[str, Bool[np.ndarray, ' L']]  # by name
   fixed: Mapping[str, int | float]
-  metrics: tuple[LabelMetric, ...]
+  metrics: tuple[LabelMetric, ...]  # whose sums are computed
 
   def __len__(self) -> int:
     return len(self.gold)
@@ -73,24 +62,14 @@ class Outcomes:
     return Decisions(docs, self.gold.values, np.ones(len(docs), bool))
 
   def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
-    """Counts, for each document, the labels up to a certain index, int [N].
-
-    This index is the largest index of the document's gold and predicted labels.
-    Only labels of the slice are counted.
-
-    Args:
-      end: the suffix of a set of decisions, such as `@5`.
-    """
+    """Counts the slice's labels up to the largest gold or predicted index."""
     upto_L, largest_N = np.cumsum(self.mask), np.zeros(len(self), np.int64)
     for decisions in (self.sets[end], self.gold_decisions):
       np.maximum.at(largest_N, decisions.docs, upto_L[decisions.labels])
     return largest_N
 
   def zeros(self) -> 'Outcomes':
-    """Returns outcomes of the same documents without any labels.
-
-    All terms are 0.
-    """
+    """Returns outcomes of the documents without labels; all terms are 0."""
     return dataclasses.replace(
       self,
       terms={name: np.zeros_like(row) for name, row in self.terms.items()},
@@ -101,23 +80,13 @@ class Outcomes:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Counts:
-  """Holds counts per label as a linear function of the documents' weights.
+  """Holds counts per label as a linear function of the documents' weights."""
 
-  Attributes:
-    base_H1: int32, the counts where all weights are 0.
-    change_HN: int32, the change of each count if the weight of a document is 1
-      instead of 0.
-  """
-
-  base_H1: Int32[np.ndarray, 'H 1']
-  change_HN: scipy.sparse.csr_array
+  base_H1: Int32[np.ndarray, 'H 1']  # where all weights are 0
+  change_HN: scipy.sparse.csr_array  # if a weight is 1 instead of 0
 
   def at(self, weights_NR: Int[np.ndarray, 'N R']) -> Int[np.ndarray, 'H R']:
-    """Returns the counts of each of R replicates, int32 [H, R].
-
-    Args:
-      weights_NR: int32, weights of the documents in each replicate.
-    """
+    """Returns the counts of each of R replicates, int32 [H, R]."""
     # For 1,000 replicates of 1.65 million decisions, SciPy takes 1.2 s on one
     # core; XLA's gather and sorted segment sum take 2.7 to 3.5 s on two cores.
     counts_HR = self.change_HN @ weights_NR
@@ -129,24 +98,16 @@ class Counts:
 class Slots:
   """Assigns a slot, which is a row of the count arrays, to each counted label.
 
-  The first slots are for the labels that the sums over labels include. The
-  argument `only_correct` of the method `of` says which labels these are:
-
-  - If `only_correct` is true, the sums include only labels with a correct
-    decision, because other labels would add 0 to all sums.
-  - If `only_correct` is false, the sums include all labels that are predicted
-    or gold.
-
-  The next slots are for gold labels that the sums do not include. These slots
-  exist only if the argument `count_gold` is true.
+  The first slots are for the labels that the sums over labels include. If
+  `only_correct`, these are the labels with a correct decision, because other
+  labels would add 0 to all sums; otherwise all labels that are predicted or
+  gold. The next slots are for other gold labels, if `count_gold`.
 
   Attributes:
-    labels_H: int, the labels that the sums include, in the order of their
-      slots.
+    labels_H: the labels that the sums include, in the order of their slots.
     n_summed: number of slots for these labels: len(labels_H), rounded up.
     n_slots: number of all slots.
-    slots_L: int32, slot of each label; -1 if the label is not counted.
-    n_docs: N, number of documents.
+    slots_L: slot of each label; -1 if the label is not counted.
   """
 
   labels_H: Int[np.ndarray, ' H']
@@ -164,14 +125,9 @@ class Slots:
     count_gold: bool,
     only_correct: bool = True,
   ) -> 'Slots':
-    """Assigns slots to the labels of two outcomes.
+    """Assigns slots to the labels of two outcomes, for all weights 0 and 1.
 
-    Args:
-      before: outcomes of the documents if all weights are 0.
-      after: outcomes of the same documents if all weights are 1.
-      ends: suffixes of the sets of decisions whose labels are counted.
-      count_gold: whether all gold labels are counted.
-      only_correct: whether labels without a correct decision add 0 to all sums.
+    `ends` are suffixes of the sets of decisions whose labels are counted.
     """
     sets = [outcomes.sets[end] for outcomes in (before, after) for end in ends]
     every = [*sets, before.gold_decisions, after.gold_decisions]
@@ -189,13 +145,7 @@ class Slots:
     return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Counts decisions per label, as a function of the documents' weights.
-
-    Args:
-      before: decisions about the documents if all weights are 0.
-      after: decisions about the documents if all weights are 1.
-      n_slots: only labels in the first n_slots slots are counted.
-    """
+    """Counts decisions, for weights 0 and 1, about labels of n_slots slots."""
     first, last = (self._matrix(x, n_slots) for x in (before, after))
     base_H = np.asarray(first.sum(1), np.int32)
     return Counts(base_H[:, None], last - first)
@@ -221,8 +171,7 @@ def _distinct(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _round_up(n: int) -> int:
   """Rounds a number up, so that few sizes occur and few programs are compiled.
 
-  The result is a multiple of 64. If n is above 512, the result is at most
-  n * 9 / 8.
+  The result is a multiple of 64, and above 512 at most n * 9 / 8.
   """
   step = max(1 << max(n.bit_length() - 4, 0), 64)
   return -(-max(n, 1) // step) * step

@@ -24,15 +24,9 @@ def hits(
   ids_BK: Int[Array, 'B K'],
   gold_BP: Int[Array, 'B P'],
 ) -> Bool[Array, 'B K']:
-  """Returns which entries of the lists are gold; PAD is never gold.
-
-  Labels are compared as integers, because different labels above 2^24 may be
-  equal as float32.
-
-  Args:
-    ids_BK: int32 ranked labels, padded with PAD.
-    gold_BP: int32 gold labels, padded with PAD.
-  """
+  """Returns which entries of the lists are gold; PAD is never gold."""
+  # Labels are compared as integers, because different labels above 2^24 may be
+  # equal as float32.
   same = ids_BK[:, :, None] == gold_BP[:, None, :]
   return same.any(-1) & (ids_BK != PAD)
 
@@ -45,8 +39,7 @@ class Weights:
   Attributes:
     labels_L: float64, inverse propensities, or a user's weights; None if there
       are no propensity metrics.
-    ranks_LK: float64, weight of each label at each place, for the metric
-      weighted@k; None if this metric is not computed.
+    ranks_LK: float64, weight of each label at each place, for weighted@k.
   """
 
   labels_L: Array | None = None
@@ -60,27 +53,21 @@ class RankedLists:
 
   In the descriptions below, g is a document's number of gold labels. The weight
   of a label is its inverse propensity (Jain et al. 2016), or a weight that the
-  user supplies.
+  user supplies. Lists and gold are padded with PAD.
 
   Attributes:
-    ids_BK: int32 ranked labels, padded with PAD.
-    gold_BP: int32 gold labels, each once, in any order, padded with PAD.
-    whole_B: bool, whether the list has every label that could be listed.
-    hits_BK: bool, whether the entry is gold.
-    gold_B: int, number of gold labels.
-    listed_B: int, length of the list.
-    weights: weights of labels.
+    gold_BP: gold labels, each once, in any order.
+    whole_B: whether the list has every label that could be listed.
     outside: name of a metric -> float64 [B, J], the values that the metric's
       method from_lists computed on the host.
-    ks: the J cut-offs, ascending.
   """
 
-  ids_BK: Array
+  ids_BK: Array  # int32
   gold_BP: Array
   whole_B: Array
-  hits_BK: Array
-  gold_B: Array
-  listed_B: Array
+  hits_BK: Array  # whether the entry is gold
+  gold_B: Array  # g
+  listed_B: Array  # length of the list
   weights: Weights
   outside: Mapping[str, Array]
   ks: tuple[int, ...] = dataclasses.field(metadata={'static': True})
@@ -95,7 +82,6 @@ class RankedLists:
     weights: Weights | None = None,
     outside: Mapping[str, Array] | None = None,
   ) -> 'RankedLists':
-    """Compares the lists with gold; the class describes the arguments."""
     return cls(
       ids_BK=ids_BK,
       gold_BP=gold_BP,
@@ -110,7 +96,6 @@ class RankedLists:
 
   @property
   def xp(self) -> types.ModuleType:
-    """Returns numpy or jax.numpy, whichever the arrays belong to."""
     return namespace(self.ids_BK)
 
   @property
@@ -118,19 +103,13 @@ class RankedLists:
     return real_dtype(self.xp)
 
   def first(self, values_BK: Shaped[Array, 'B K']) -> Float[Array, 'B J']:
-    """Sums the first k values for each cut-off k.
-
-    The sums are exact if the values are integers.
-    """
+    """Sums the first k values for each cut-off k, exactly for integers."""
     places = np.arange(values_BK.shape[1])[:, None]
     prefix_KJ = (places < np.asarray(self.ks)).astype(self._real)
     return values_BK.astype(self._real) @ prefix_KJ
 
   def discounted(self, values_BK: Shaped[Array, 'B K']) -> Float[Array, 'B J']:
-    """Sums the first k values, with discounts.
-
-    The value at place i = 1, 2, ... is divided by log2(i + 1).
-    """
+    """Sums the first k values, where place i is divided by log2(i + 1)."""
     return self.first(
       values_BK * discounts(values_BK.shape[1]).astype(self._real)
     )
@@ -152,18 +131,12 @@ class RankedLists:
 
   @functools.cached_property
   def best_hits_BJ(self) -> Int[Array, 'B J']:
-    """Returns the largest possible number of hits, min(k, g).
-
-    A document without gold is treated as if it had one gold label.
-    """
+    """Returns min(k, g), the largest number of hits, for g of at least 1."""
     return self.xp.minimum(self.some_gold_B1, np.asarray(self.ks))
 
   @functools.cached_property
   def ideal_BJ(self) -> Float[Array, 'B J']:
-    """Returns the DCG of a list whose first min(k, g) entries are gold.
-
-    A document without gold is treated as if it had one gold label.
-    """
+    """Returns the DCG of a list of min(k, g) hits, where g is at least 1."""
     ideal = np.cumsum(np.append(0, discounts(max(self.ks))))
     return self.xp.asarray(ideal, self._real)[self.best_hits_BJ]
 
@@ -180,15 +153,11 @@ class RankedLists:
 
   @functools.cached_property
   def gold_weights_BP(self) -> Float[Array, 'B P']:
-    """Returns the weights of the gold labels, and 0 for PAD."""
     return self.weights_of(self.gold_BP)
 
   @functools.cached_property
   def best_gains_BK(self) -> Float[Array, 'B K']:
-    """Returns the largest weights of gold labels, in descending order.
-
-    These are the gains of the best possible list, padded with 0.
-    """
+    """Returns the largest weights of gold labels, descending, padded with 0."""
     return _largest_first(self.gold_weights_BP, max(self.ks))
 
   @functools.cached_property
@@ -208,18 +177,13 @@ class RankedLists:
 
   @functools.cached_property
   def weighed_best_dcg_BJ(self) -> Float[Array, 'B J']:
-    """Returns the largest possible weighted DCG.
-
-    A list of the gold labels in descending order of weight has this DCG.
-    """
+    """Returns the weighted DCG of gold labels in descending order of weight."""
     return self.discounted(self.best_gains_BK)
 
   @functools.cached_property
   def gold_weight_B1(self) -> Float[Array, 'B 1']:
-    """Returns the sum of the gold labels' weights.
-
-    For a document without gold labels, the result is the smallest normal float.
-    """
+    """Returns the sum of the gold labels' weights, always above 0."""
+    # Documents without gold get the smallest normal float, to divide by.
     tiny = float(np.finfo(self._real).tiny)
     return self.xp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
 
@@ -230,15 +194,13 @@ class RankedLists:
 
   @functools.cached_property
   def deep_BJ(self) -> Bool[Array, 'B J']:
-    """Returns whether the list has at least k entries."""
     return self.listed_B[:, None] >= np.asarray(self.ks)
 
   @functools.cached_property
   def known_BJ(self) -> Bool[Array, 'B J']:
     """Returns whether all hits among the first k are known.
 
-    All these hits are known if the list has at least k entries, all labels that
-    could be listed, or all gold labels.
+    They are if the list has k entries, all listable labels, or all gold labels.
     """
     return self.deep_BJ | self.complete_B[:, None]
 

@@ -37,25 +37,18 @@ _NUMPY_UP_TO = 1 << 11
 class Reweighing:
   """Computes sums as functions of the documents' weights.
 
-  Attributes:
-    n_docs: N, number of documents.
-    n_summed: number of slots for the labels that the sums over labels include.
+  `n_summed` is the number of slots for the labels that the sums include.
   """
 
   def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
-    """Prepares the sums.
+    """Prepares the sums with these names.
 
-    Args:
-      names: names of the sums to compute. The sums over documents are those in
-        after.terms, and the fixed sums are those in after.fixed. All other
-        names are of sums over labels, or of the label counts GOLD_LABELS and
-        UP_TO_LARGEST.
-      before: outcomes of the documents if all weights are 0. In a bootstrap,
-        these outcomes are after.zeros().
-      after: outcomes of the same documents if all weights are 1. For a document
-        of weight w, the difference between `after` and `before` is multiplied
-        by w. The product is added to the sums over documents and to the counts
-        of each label.
+    The sums over documents are those in after.terms, and the fixed sums are
+    those in after.fixed. All other names are of sums over labels, or of the
+    label counts GOLD_LABELS and UP_TO_LARGEST. `before` has the outcomes where
+    all weights are 0; in a bootstrap, it is after.zeros(). `after` has the
+    outcomes of the same documents where all weights are 1. A document of weight
+    w adds w times the difference.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -94,15 +87,7 @@ class Reweighing:
   def sums(
     self, weights_NR: Int[np.ndarray, 'N R']
   ) -> dict[str, np.ndarray | int | float]:
-    """Computes the sums in each of R replicates.
-
-    Args:
-      weights_NR: int32, weights of the documents in each replicate.
-
-    Returns:
-      Name -> float64 [R], or one number for a sum that is the same in all
-      replicates.
-    """
+    """Returns the sums, float64 [R]; a fixed sum is one number."""
     rows_MR = self._base_M1 + self._change_MN @ weights_NR.astype(np.float64)
     sums = {**self._fixed, **dict(zip(self._terms, rows_MR, strict=True))}
     for name, (before_N, after_N) in self._largest.items():
@@ -134,13 +119,7 @@ _Sum = tuple[LabelMetric, str]
 def _requested_sums(
   names: Collection[str], end: str, outcomes: Outcomes
 ) -> dict[_Sum, list[str]]:
-  """Returns the requested sums over labels, with the bins of each sum.
-
-  Args:
-    names: full names of the requested sums.
-    end: suffix of the set of decisions, such as `@5`.
-    outcomes: contains the label metrics and the frequency bins.
-  """
+  """Returns the requested sums over labels, with the bins of each sum."""
   requested: dict[str, tuple[_Sum, list[str]]] = {}
   for metric in outcomes.metrics:
     for name in metric.sums():
@@ -160,8 +139,8 @@ class _SetSums:
   Attributes:
     correct: counts of the correct decisions about each label.
     predicted: counts of all decisions about each label.
-    sums: a sum over all labels -> names of frequency bins. The same sum is also
-      computed over the labels of each of these bins.
+    sums: a sum over all labels -> names of frequency bins, over whose labels
+      the same sum is also computed.
     rows: name of a bin, or '' for all labels -> float64 [H], 1 for labels in
       the bin, else 0.
   """
@@ -198,11 +177,7 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], Array]:
-    """Computes the sums over labels in each of R replicates.
-
-    Returns:
-      Tuple of F names -> float64 [F, R], a row per name.
-    """
+    """Returns the sums of R replicates: F names -> float64 [F, R]."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
     compute = _totals if len(gold_HR) <= _NUMPY_UP_TO else _compiled_totals
@@ -257,9 +232,8 @@ def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
 def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that leave out one group of documents at a time, uint8 [N].
 
-  Documents of the group that is left out have weight 0, and all other documents
-  have weight 1. Documents are split at random into n_groups(n_docs) groups,
-  whose sizes differ by at most one.
+  The group has weight 0, all other documents 1. Documents are split at random
+  into n_groups(n_docs) groups, whose sizes differ by at most one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -276,12 +250,11 @@ def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that exchange two systems' outputs at random, uint8 [N].
 
   The outputs for a document are exchanged if the document has weight 1. A fair
-  coin is thrown for each document (Noreen 1989), so half of the outputs are
-  exchanged on average. If the systems are equally good, all 2^N ways of
-  exchanging outputs are equally likely. One of these ways is the observed
-  result, where no output is exchanged. Therefore the number of exchanged
-  outputs is not fixed at half. With a fixed number, the observed result could
-  never be drawn.
+  coin is thrown for each document (Noreen 1989). If the systems are equally
+  good, all 2^N ways of exchanging outputs are equally likely. One of these ways
+  is the observed result, where no output is exchanged. So the number of
+  exchanged outputs is not fixed at half: then the observed result could never
+  be drawn.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -295,19 +268,10 @@ def resample(
   n_replicates: int,
   task: str,
 ) -> list[dict[str, Shaped[np.ndarray, ' R']]]:
-  """Computes the sums in each replicate.
+  """Computes the sums in each replicate, name -> [R], for each weighing.
 
-  Args:
-    weighings: the sums of one or more systems on the same N documents. All
-      systems get the same weights.
-    columns: yields at least n_replicates arrays, int [N]. Each array has the
-      weights of one replicate.
-    n_replicates: R, number of replicates.
-    task: name of the task in the progress line.
-
-  Returns:
-    For each item of `weighings`, name -> float64 [R], or int64 [R] for a fixed
-    sum that is an integer.
+  All weighings are of the same documents, and get the same weights. `columns`
+  yields at least n_replicates weights; `task` names the task in the progress.
   """
   n_docs = weighings[0].n_docs
   size = block_size(n_docs, max(w.n_summed for w in weighings), n_replicates)
@@ -332,13 +296,7 @@ def resample(
 
 
 def block_size(n_docs: int, n_summed: int, n_replicates: int) -> int:
-  """Returns how many replicates to compute at a time, a power of two.
-
-  Args:
-    n_docs: number of documents.
-    n_summed: number of slots for the labels that the sums over labels include.
-    n_replicates: number of replicates in all blocks together.
-  """
+  """Returns how many replicates to compute at a time, a power of two."""
   size = _MOST
   while size > 1 and (
     size >= 2 * n_replicates

@@ -14,13 +14,7 @@ _ROUNDING = 1e-10
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """Holds a confidence interval of a value.
-
-  Attributes:
-    low: the lower end.
-    high: the upper end.
-    error: the standard error.
-  """
+  """Holds a confidence interval of a value, and its standard error."""
 
   low: float
   high: float
@@ -48,17 +42,17 @@ def interval(
   the standard error of the bootstrap.
 
   Args:
-    values_R: float64 [R], the value of each replicate. A value is NaN if its
-      denominator is 0. Replicates whose value is NaN are left out.
+    values_R: the value of each replicate. NaN, where the denominator is 0, is
+      left out.
     value: the value on all documents, where each document counts once.
     level: share of the replicates inside the interval.
-    left_out_values: float64 [groups]. The documents are split into groups of
-      about equal size. Each entry is the value on all documents except the
-      documents of one group. If None, the jackknife is not used.
+    left_out_values: the documents are split into groups of about equal size.
+      Each entry is the value without one group. If None, the jackknife is not
+      used.
 
   Returns:
     The interval. It is None if fewer than two replicates, or fewer than half of
-    the replicates, have a value.
+      the replicates, have a value.
   """
   values = values_R[~np.isnan(values_R)]
   if len(values) < max(2, len(values_R) / 2):
@@ -76,16 +70,9 @@ def interval(
 def jackknife_error(left_out_values: Float[np.ndarray, ' groups']) -> float:
   """Computes the standard error by the delete-a-group jackknife.
 
-  The error is sqrt((groups - 1) / groups * sum of squared deviations from the
-  mean) (Quenouille 1956).
-
-  Args:
-    left_out_values: float64 [groups]; each entry is the value on all documents
-      except the documents of one group.
-
-  Returns:
-    The error. It is 0 if a value is NaN (not known), or if there are fewer than
-    two groups.
+  Each value leaves out one group. The error is sqrt((groups - 1) / groups * sum
+  of squared deviations from the mean) (Quenouille 1956). It is 0 if a value is
+  NaN, or if there are fewer than two groups.
   """
   if np.isnan(left_out_values).any() or len(left_out_values) < 2:
     return 0.0
@@ -101,16 +88,9 @@ def randomization_p(
   """Computes the two-sided p-value of approximate randomization.
 
   The p-value is (1 + large) / (1 + R), where `large` is the number of
-  iterations whose difference is at least the observed difference (Noreen 1989).
-  Chalkidis et al. 2019, section 5, use this test.
-
-  Args:
-    ours: value of the first system.
-    theirs: value of the second system.
-    ours_R: float64 [R], value of the first system in each iteration, after the
-      outputs for some documents were exchanged. An iteration without a value
-      (NaN) is counted in `large`, so that the p-value can only be too high.
-    theirs_R: float64 [R], value of the second system in each iteration.
+  iterations whose difference is at least the observed difference (Noreen 1989;
+  Chalkidis et al. 2019, section 5). An iteration without a value (NaN) counts
+  in `large`, so that the p-value can only be too high.
   """
   values = np.abs([ours, theirs])
   least = abs(ours - theirs) - _ROUNDING * values.max()
@@ -121,21 +101,11 @@ def randomization_p(
 def paired_t_p(
   ours_L: Float[np.ndarray, ' L'], theirs_L: Float[np.ndarray, ' L']
 ) -> float:
-  """Computes the two-sided p-value of the paired t-test.
+  """Computes the two-sided p-value of the paired t-test of at least two values.
 
   If the values are the F1 of labels, this is the macro t-test of Yang & Liu
-  1999, section 4.3.
-
-  Args:
-    ours_L: float64 [L], values of the first system; at least two.
-    theirs_L: float64 [L], values of the second system.
-
-  Returns:
-    The p-value. It is 1 if all differences are 0. It is 0 if all differences
-    are equal but not 0, because then their standard error is 0.
-
-  Raises:
-    ValueError: there are fewer than two values.
+  1999, section 4.3. If all differences are equal, their standard error is 0,
+  and the p-value is 1 for differences of 0, else 0.
   """
   difference_L = np.asarray(ours_L, np.float64) - theirs_L
   n = len(difference_L)
@@ -151,13 +121,12 @@ def paired_t_p(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-  """Corrects p-values for the number of tests (Holm 1979).
+  """Corrects p-values for the number of tests (Holm 1979), in the same order.
 
   The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
   below the product of a smaller p-value is raised to the latter product.
   Products above 1 become 1. All tests whose corrected p-value is at most alpha
-  are significant at the family-wise error rate alpha. The order of the p-values
-  is kept.
+  are significant at the family-wise error rate alpha.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')
@@ -170,18 +139,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def relative(
   ours: Shaped[np.ndarray, '...'], base: Shaped[np.ndarray, '...']
 ) -> Float[np.ndarray, '...']:
-  """Computes the improvement over a baseline, as a share of the baseline.
+  """Computes (ours - base) / base; NaN where base is 0.
 
   "Re-evaluating Extreme Multi-label Text Classification Methods in Tail Label
-  Prediction" (anonymous ACL submission) uses this share in section 5.2 and
-  Fig. 3.
-
-  Args:
-    ours: values of the system, any shape.
-    base: values of the baseline, in the same shape.
-
-  Returns:
-    (ours - base) / base; NaN where base is 0.
+  Prediction" (anonymous ACL submission), section 5.2 and Fig. 3.
   """
   base = np.asarray(base, np.float64)
   return (ours - base) / np.where(base > 0, base, np.nan)

@@ -15,18 +15,7 @@ def judged_masks(
   frequent_from: int = FREQUENT_FROM,
   left_out: Int[np.ndarray, ' left_out'] | None = None,
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the labels of each judged slice; the slice `all` comes first.
-
-  Args:
-    train_counts: int [L], training documents per label.
-    held_out: int, indices of the held-out labels.
-    frequent_from: smallest number of training documents of a frequent label.
-    left_out: int, indices of labels that are in no slice; None if there are
-      none.
-
-  Returns:
-    Slice name -> bool [L]. slice_masks defines the slices after `all`.
-  """
+  """Returns the labels of each judged slice, by name; `all` comes first."""
   all_L = np.ones(len(train_counts), bool)
   if left_out is not None:
     all_L[left_out] = False
@@ -35,12 +24,5 @@ def judged_masks(
 
 
 def cut_gold(gold: Ragged, mask: Bool[np.ndarray, ' L']) -> Ragged:
-  """Returns the gold labels that are in a slice.
-
-  A document without gold labels in the slice has an empty row.
-
-  Args:
-    gold: N rows of label indices.
-    mask: bool [L], the labels of the slice.
-  """
+  """Returns the gold labels that are in a slice; a row may become empty."""
   return gold.keep(mask[gold.values])

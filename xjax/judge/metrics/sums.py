@@ -23,19 +23,15 @@ from xjax.judge.metrics.ranking import RankedLists, Weights
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-  """Says which sums to compute.
-
-  A form is a static argument of compiled functions.
+  """Says which sums to compute; it is a static argument of compiled functions.
 
   Attributes:
-    ks: cut-offs, ascending.
-    metrics: the document metrics whose sums are computed.
     n_labels: number of labels with their own counts; 0 if no label is counted.
     n_thresholds: number of score thresholds at which labels are counted, in
       addition to the cut-offs.
   """
 
-  ks: tuple[int, ...]
+  ks: tuple[int, ...]  # ascending
   metrics: tuple[DocumentMetric, ...] = ()
   n_labels: int = 0
   n_thresholds: int = 0
@@ -61,32 +57,25 @@ class Form:
 class DocumentBlock:
   """Holds the lists and the gold labels of a block of documents.
 
+  Lists and gold, each label once, are padded with PAD.
+
   Attributes:
-    ids_BK: int32 labels in descending order of score, padded with PAD.
-    gold_BP: int32 gold labels, each once, padded with PAD.
-    mask_B: bool, False for rows that only fill the block.
+    ids_BK: int32 labels in descending order of score.
     floor_B: float32. No label outside the list has a score above this value. It
       is -inf where the list has every label.
-    scores_BK: float32 scores of the list; needed only for thresholds.
     outside: values that were computed on the host; see ranking.RankedLists.
   """
 
   ids_BK: Array
   gold_BP: Array
-  mask_B: Array
+  mask_B: Array  # False for rows that only fill the block
   floor_B: Array
-  scores_BK: Array | None = None
+  scores_BK: Array | None = None  # needed only for thresholds
   outside: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
   def ranked(
     self, ks: tuple[int, ...] = (), weights: Weights | None = None
   ) -> RankedLists:
-    """Compares the lists with the gold labels.
-
-    Args:
-      ks: cut-offs, ascending.
-      weights: weights of labels.
-    """
     return RankedLists.of(
       self.ids_BK,
       self.gold_BP,
@@ -102,18 +91,12 @@ def document_terms(
 ) -> tuple[Float[Array, 'M B'], Bool[Array, 'M B']]:
   """Computes what every document adds to the sums.
 
-  Args:
-    documents: a block of documents.
-    weights: weights of labels.
-    form: which sums to compute.
-
   Returns:
     values: float64 [M, B]; float32 in JAX outside metrics.exact. The M terms
       are in the order of form.terms. The values of rows that only fill the
       block are 0. The values of documents without gold are also 0, except in
       the term `documents`.
-    known: bool [M, B], False where the value is not known, because the list is
-      too short.
+    known: bool [M, B], False where the list is too short for the value.
   """
   lists = documents.ranked(form.ks, weights)
   xp, mask_B = lists.xp, documents.mask_B
@@ -139,11 +122,7 @@ def document_terms(
 def _by_cut_off(
   values: Shaped[Array, '...'], shape: tuple[int, int], name: str
 ) -> Shaped[Array, 'B J']:
-  """Reshapes a metric's terms to a column per cut-off.
-
-  Raises:
-    ValueError: the metric returned another shape.
-  """
+  """Reshapes a metric's terms to a column per cut-off."""
   if values.shape not in (shape, shape[: 1 + (shape[1] > 1)]):
     raise ValueError(
       f'{name} returned an array of shape {values.shape}; expected '
@@ -156,34 +135,22 @@ def _by_cut_off(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LabelCounts:
-  """Holds counts of documents per label.
+  """Holds counts of documents per label, int64.
 
   Documents without gold labels count too: every label that is predicted for
   such a document is wrong. There are Q sets of decisions: a set for each
   cut-off and a set for each score threshold.
-
-  Attributes:
-    correct_QL: int64, number of documents for which the label is predicted and
-      gold.
-    predicted_QL: int64, number of documents for which the label is predicted.
-    gold_L: int64, number of documents for which the label is gold.
   """
 
-  correct_QL: Array
-  predicted_QL: Array
-  gold_L: Array
+  correct_QL: Array  # the label is predicted and gold
+  predicted_QL: Array  # the label is predicted
+  gold_L: Array  # the label is gold
 
   @classmethod
   def empty(
     cls, n_sets: int, n_labels: int, xp: types.ModuleType
   ) -> 'LabelCounts':
-    """Returns counts that are all 0.
-
-    Args:
-      n_sets: number of sets of decisions.
-      n_labels: number of labels.
-      xp: numpy or jax.numpy.
-    """
+    """Returns counts that are all 0."""
     shape = (n_sets, n_labels)
     # The arrays must not share a buffer, because updates donate each buffer.
     return cls(
@@ -201,12 +168,7 @@ class LabelCounts:
   ) -> 'LabelCounts':
     """Returns the counts with a block of documents added.
 
-    Args:
-      ids_BK: int32 predicted labels; entries that are PAD are not counted.
-      hits_BK: bool, whether the predicted label is gold.
-      set_BK: int, index of the entry's set of decisions. An entry is not
-        counted if this index is Q or above.
-      gold_BP: int32 gold labels, padded with PAD.
+    PAD is not counted, nor an entry whose set of decisions is Q or above.
     """
     xp = namespace(ids_BK)
     return LabelCounts(
@@ -222,10 +184,6 @@ def rank_sets(
   """Returns, for each place, the index of the first cut-off that includes it.
 
   A place beyond all cut-offs gets the index len(ks).
-
-  Args:
-    ids_BK: int32 lists; only their shape is used.
-    ks: cut-offs, ascending.
   """
   sets_K = np.searchsorted(ks, np.arange(ids_BK.shape[1]), side='right')
   return namespace(ids_BK).broadcast_to(sets_K, ids_BK.shape)
@@ -254,17 +212,15 @@ class Sums:
 
   Attributes:
     terms_M: float64, sums of document_terms. Integers are exact up to 2^53.
-    unknown_M: int64, number of documents with gold whose term is not known,
-      because the list is too short.
-    counts: counts per label and set of decisions. The first sets belong to the
-      cut-offs, and the other sets belong to the thresholds. The set of a
-      cut-off k holds the decisions at places after the previous cut-off, up to
-      place k.
+    unknown_M: int64, number of documents with gold whose list is too short to
+      know the term.
+    counts: the first sets of decisions belong to the cut-offs, and the other
+      sets to the thresholds. The set of a cut-off k holds the decisions at
+      places after the previous cut-off, up to place k.
     short_Q: int64, number of documents whose list is too short to know all
       decisions of the set.
     uncertain_Q: int64, number of documents in short_Q whose unknown decisions
       may include a correct decision.
-    form: says which sums these are.
   """
 
   terms_M: Array
@@ -278,11 +234,8 @@ class Sums:
   def empty(cls, form: Form, xp: types.ModuleType = jnp) -> 'Sums':
     """Returns sums and counts that are all 0.
 
-    Args:
-      form: says which sums to compute.
-      xp: jax.numpy, or numpy. With jax.numpy, a program is compiled for each
-        shape of documents. With numpy, no program is compiled, and documents
-        must be NumPy arrays.
+    With jax.numpy, a program is compiled for each shape of documents. With
+    numpy, no program is compiled, and documents must be NumPy arrays.
     """
     n_sets = len(form.ks) + form.n_thresholds if form.n_labels else 0
     with exact():
@@ -304,11 +257,7 @@ class Sums:
     """Returns the sums with documents added.
 
     `self` cannot be used afterwards, because its arrays are reused.
-
-    Args:
-      documents: a block of documents.
-      weights: weights of labels, which are the same in every update.
-      thresholds: form.n_thresholds thresholds, in the unit of the scores.
+    `thresholds` are form.n_thresholds numbers in the unit of the scores.
     """
     add = _add if isinstance(self.terms_M, np.ndarray) else _update
     with exact():
@@ -320,11 +269,6 @@ class Sums:
       )
 
   def merge(self, other: 'Sums') -> 'Sums':
-    """Returns the sums over the documents of both objects.
-
-    Raises:
-      ValueError: the two objects have different forms.
-    """
     if self.form != other.form:
       raise ValueError(
         f'cannot merge different sums: {self.form} and {other.form}'
@@ -333,18 +277,12 @@ class Sums:
       return jax.tree.map(operator.add, self, other)
 
   def terms(self) -> dict[str, float]:
-    """Returns the sums over documents, by name."""
     return dict(
       zip(self.form.terms, np.asarray(self.terms_M).tolist(), strict=True)
     )
 
   def unknown(self) -> dict[str, int]:
-    """Returns, for each term, how many documents have too short a list.
-
-    Returns:
-      Name of a term -> number of documents. Terms whose number is 0 are left
-      out.
-    """
+    """Counts the documents with too short a list, for terms that have any."""
     counts = np.asarray(self.unknown_M).tolist()
     return {
       name: n for name, n in zip(self.form.terms, counts, strict=True) if n
@@ -374,7 +312,6 @@ _update = jax.jit(_add, donate_argnames='state')
 def _count(
   state: Sums, documents: DocumentBlock, thresholds: Float[Array, ' thresholds']
 ) -> Sums:
-  """Adds the documents' decisions to the counts per label."""
   xp, mask_B1 = namespace(documents.ids_BK), documents.mask_B[:, None]
   ids_BK = xp.where(mask_B1, documents.ids_BK, PAD)
   gold_BP = xp.where(mask_B1, documents.gold_BP, PAD)

@@ -33,21 +33,13 @@ CONCEPTS_URL = SITE + 'eurovoc_en.json'
 class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   """Builds the TFDS dataset of 57,000 EU laws with EUROVOC concepts.
 
-  See Chalkidis et al. 2019. If the source is JSON lines, documents are in the
-  order of lines. Otherwise, documents are in the order of file names. All files
-  are checked before anything is written. The attributes are set when the splits
-  are generated.
-
-  Args:
-    source: path of the archive or of a folder; if empty, the official archive
-      is downloaded.
-    on_error: whether a faulty document or concept raises an error or is
-      skipped.
-    **kwargs: arguments of tfds.core.GeneratorBasedBuilder.
+  See Chalkidis et al. 2019. The official archive is downloaded if `source` is
+  empty. If the source is JSON lines, documents are in the order of lines.
+  Otherwise, documents are in the order of file names. All files are checked
+  before anything is written. The attributes are set when the splits are
+  generated.
 
   Attributes:
-    draft: the ids, gold labels and records of all splits.
-    described: the descriptors of the concepts.
     left_out: a message about records that are left out; '' if there are none.
   """
 
@@ -122,9 +114,6 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     """Checks that the download is EURLEX57K, and removes it if it is not.
 
     The server has no encryption, so the answer may come from another server.
-
-    Raises:
-      DataError: the numbers of documents or the ids are not the published ones.
     """
     ids = {
       **{name: self.draft.splits[name].ids for name in self.draft.splits},
@@ -140,7 +129,6 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
       )
 
   def _read_split(self, name: str, source: Source, faults: Faults) -> None:
-    """Reads a split into the draft."""
     split = self.draft.begin(name)
     before = faults.count
     for file, line, row in source.splits[name](faults):

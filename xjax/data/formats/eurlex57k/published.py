@@ -37,8 +37,7 @@ PUBLISHED = {
 def differences(ids: Mapping[str, Collection[str]]) -> list[str]:
   """Returns what differs from the published data; empty if nothing does.
 
-  Args:
-    ids: name of a split, or CONCEPTS -> ids of its documents or concepts.
+  `ids` has those of documents by split, and those of concepts under CONCEPTS.
   """
   faults = []
   for name, part in ids.items():

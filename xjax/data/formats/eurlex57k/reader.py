@@ -44,10 +44,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class Eurlex57kData(DataConfig):
-  """Configures EURLEX57K.
-
-  The source is the official archive or a folder of JSON lines.
-  """
+  """Configures EURLEX57K, the official archive or a folder of JSON lines."""
 
   label_field = 'concepts'
   full_text = FULL_TEXT
@@ -70,22 +67,10 @@ def read_eurlex57k(
 ) -> RawCorpus:
   """Reads EURLEX57K, and prepares it first if the cache does not have it.
 
-  Args:
-    data: config; data.dir is the archive (zipped or unpacked) or a folder of
-      JSON lines. If data.dir is empty, the official archive is downloaded. The
-      documents of a download must be the published ones; a warning is logged if
-      those in data.dir are not.
-    splits: names of splits that must exist.
-    usual: whether to open train, dev and test too, if they exist.
-
-  Returns:
-    The corpus. Its zones are title, header, recitals, main_body, attachments.
-    The full text has no title, since the header repeats the title.
-
-  Raises:
-    DataError: the source does not exist or has faults, or a requested split is
-      missing.
-    UserError: the cache cannot be written.
+  data.dir is the archive (zipped or unpacked) or a folder of JSON lines. If it
+  is empty, the official archive is downloaded, and its documents must be the
+  published ones; a warning is logged if those in data.dir are not. The full
+  text has no title, since the header repeats the title.
   """
   folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
   source = data.dir or ARCHIVE_URL
@@ -111,11 +96,7 @@ def read_eurlex57k(
 
 
 def _open_or_remove(folder: pathlib.Path, source: str) -> RawCorpus | None:
-  """Opens prepared data, or removes it if it is damaged.
-
-  Returns:
-    The corpus, or None if there is no prepared data or it was damaged.
-  """
+  """Opens prepared data, or removes it and returns None if it is damaged."""
   if not folder.is_dir():
     return None
   try:
@@ -142,7 +123,6 @@ def _key(data: Eurlex57kData) -> str:
 
 
 def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
-  """Writes the dataset and its index to a folder."""
   builder = Eurlex57k(
     source=str(pathlib.Path(data.dir).expanduser()) if data.dir else '',
     on_error=data.on_error,
@@ -169,7 +149,6 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 
 
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
-  """Writes the ids and gold labels of all documents, and all descriptors."""
   draft: Draft = builder.draft
   index: dict[str, Any] = {
     'label_ids': draft.label_ids,
@@ -199,9 +178,7 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
 def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   """Opens the data that _prepare wrote, and warns about left-out records.
 
-  Raises:
-    Exception: the data is incomplete or damaged. DAMAGE contains all types of
-      this exception.
+  If the data is damaged, one of the errors in DAMAGE is raised.
   """
   index = json.loads((folder / INDEX).read_text('utf-8'))
   for name, size in index['sizes'].items():
@@ -228,7 +205,6 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
 def _open_split(
   folder: pathlib.Path, builder: Eurlex57k, name: str, row: dict[str, Any]
 ) -> RawSplit:
-  """Opens one split of the prepared data."""
   # If np.load opened the file itself, a damaged file would stay open.
   with (folder / f'{name}.npz').open('rb') as file:
     arrays = np.load(file, allow_pickle=False)

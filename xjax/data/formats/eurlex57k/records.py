@@ -17,12 +17,7 @@ FULL_TEXT = ZONES[1:]
 
 
 def read_eurlex_record(fields: Fields) -> dict[str, Any]:
-  """Reads the fields of a document and adds faults to fields.faults.
-
-  Returns:
-    The fields celex_id, uri, type, concepts, title, header, recitals, main_body
-    (a list) and attachments, in this order.
-  """
+  """Reads the fields of a document, in a record's order, and adds faults."""
   before = len(fields.faults)
   record = {
     'celex_id': fields.identifier('celex_id'),
@@ -52,14 +47,7 @@ def record_document(record: Mapping[str, Any]) -> Document:
 def input_document(
   fields: Fields, default_id: str | None, need_labels: bool
 ) -> Document:
-  """Reads a document to be tagged, which may lack concepts and zones.
-
-  Args:
-    fields: fields of the record. Faults are added to fields.faults.
-    default_id: the id of a record without an id. If default_id is None, an id
-      is required.
-    need_labels: whether concepts are required.
-  """
+  """Reads a document to be tagged, which may lack concepts and zones."""
   names = (*ZONES, 'uri', 'type')
   defaults: dict[str, Any] = {name: '' for name in names if name not in fields}
   defaults |= {'main_body': []} if 'main_body' in defaults else {}
@@ -103,8 +91,8 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
 def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
   """Returns the label of a concept, and messages about its faults.
 
-  If the id is faulty, the label is None. If another field is faulty, the label
-  has only its id.
+  If the id is faulty, the label is None. If another field is, it has only its
+  id.
   """
   fields = Fields(row if isinstance(row, dict) else {})
   if not fields.as_id(id_, 'its id'):
@@ -127,10 +115,6 @@ def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
 
   If the text spells a key differently from json.dumps, the key is not found.
   Such a key gets the line of the last key that was found before it.
-
-  Args:
-    text: the JSON text.
-    keys: the keys, in the order of the text.
   """
   lines, line, at = {}, 1, 0
   for key in keys:

@@ -29,14 +29,7 @@ ReadRows = Callable[[Faults], Iterator[tuple[str, int, dict[str, Any]]]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Holds the files of one copy of EURLEX57K.
-
-  Attributes:
-    splits: name -> function that reads the split. The names are train, dev and
-      test; splits that do not exist are left out.
-    files: all files of this copy.
-    concepts: the file of the descriptors, or None.
-  """
+  """Holds the files of one copy of EURLEX57K, and readers of its splits."""
 
   splits: Mapping[str, ReadRows]
   files: tuple[pathlib.Path, ...]
@@ -51,13 +44,8 @@ class Source:
 def find_source(path: pathlib.Path, faults: Faults) -> Source:
   """Finds the copy of EURLEX57K at a path.
 
-  Args:
-    path: the archive, or a folder that contains the archive, the files of the
-      archive, or JSON lines.
-    faults: receives a fault if a split has two files.
-
-  Raises:
-    DataError: there is no copy of EURLEX57K at the path.
+  The path is the archive, or a folder that contains the archive, the files of
+  the archive, or JSON lines. A split with two files is a fault.
   """
   if path.is_file():
     return _archive(path, path.parent)
@@ -75,7 +63,6 @@ def find_source(path: pathlib.Path, faults: Faults) -> Source:
 
 
 def _concepts(*folders: pathlib.Path) -> pathlib.Path | None:
-  """Returns the file of descriptors in the first folder that has this file."""
   paths = (folder / CONCEPTS for folder in folders)
   return next((path for path in paths if path.is_file()), None)
 
@@ -92,8 +79,6 @@ def _source(
 def _json_lines(
   folder: pathlib.Path, files: Mapping[str, pathlib.Path]
 ) -> Source:
-  """Makes the source of a folder of JSON lines."""
-
   def read(path: pathlib.Path) -> ReadRows:
     return lambda faults: (
       (str(path), line, row) for line, row in read_rows(path, faults)
@@ -107,12 +92,7 @@ def _json_lines(
 
 
 def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
-  """Makes the source of the unpacked archive.
-
-  Args:
-    folder: the folder with train, dev and test.
-    top: the folder that the user gave, which is `folder` or its parent.
-  """
+  """Makes the source of the unpacked archive; the user gave `top`."""
 
   def read(paths: list[pathlib.Path]) -> ReadRows:
     return lambda faults: _read_each(
@@ -166,7 +146,6 @@ def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
 def _read_members(
   path: pathlib.Path, names: list[str], faults: Faults
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
-  """Yields the JSON objects of files in an archive; see _read_each."""
   with zipfile.ZipFile(path) as archive:
     yield from _read_each(
       (
@@ -180,15 +159,7 @@ def _read_members(
 def _read_each(
   files: Iterator[tuple[str, Callable[[], bytes]]], faults: Faults
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
-  """Reads files that hold one JSON object each.
-
-  Args:
-    files: name of each file, and the function that reads its bytes.
-    faults: collects what is wrong with the files.
-
-  Yields:
-    The name of the file, the line number 1, and the object.
-  """
+  """Yields the name, the line number 1 and the JSON object of each file."""
   for name, read in files:
     try:
       row = parse_object(read())

@@ -48,22 +48,13 @@ _SHOWN = 30  # names of columns in a message
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-  """Says what the columns of a table hold.
+  """Says what the columns of a table hold."""
 
-  Attributes:
-    text: columns of text, which become the zones of documents.
-    labels: column of labels; '' if the table has none.
-    separator: stands between the labels of a cell; NO_SEPARATOR if a cell has
-      one label, LIST if a cell has a list in brackets.
-    id: column of ids; '' if the table has none.
-    split: column of splits; '' if the table has none.
-  """
-
-  text: tuple[str, ...]
-  labels: str = ''
-  separator: str = NO_SEPARATOR
-  id: str = ''
-  split: str = ''
+  text: tuple[str, ...]  # columns of text, which become zones
+  labels: str = ''  # '' if the table has none
+  separator: str = NO_SEPARATOR  # of the labels in a cell, or LIST
+  id: str = ''  # '' if the table has none
+  split: str = ''  # '' if the table has none
 
 
 def choose_columns(
@@ -75,16 +66,8 @@ def choose_columns(
 ) -> Columns:
   """Returns the columns of a table; those that are not wanted are guessed.
 
-  Args:
-    wanted: the user's choice; an empty field is guessed.
-    names: names of all columns.
-    rows: the first rows, from which the separator of labels is guessed.
-    where: name of the table, for messages.
-    need_labels: whether a table without a column of labels is faulty.
-
-  Raises:
-    DataError: a wanted column does not exist, or cannot be guessed. The message
-      lists the columns.
+  The separator is guessed from the first `rows`. A DataError lists the columns
+  if one does not exist, or cannot be guessed.
   """
   has = f'; the columns are: {_listed(names)}'
   for field, chosen in (
@@ -123,7 +106,6 @@ def choose_columns(
 
 
 def _listed(names: Sequence[str]) -> str:
-  """Returns the first names of columns as one text."""
   shown = [name if name.isprintable() else ascii(name) for name in names]
   more = [f'... and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
   return ', '.join(shown[:_SHOWN] + more)
@@ -159,7 +141,6 @@ def split_of(value: Any) -> str:
 
 
 def _separator(cells: Sequence[Any], column: str, where: str) -> str:
-  """Guesses a separator, and warns if another reading is likely."""
   separator = guess_separator(cells)
   texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
   if separator == NO_SEPARATOR:
@@ -180,15 +161,11 @@ def _separator(cells: Sequence[Any], column: str, where: str) -> str:
 
 
 def guess_separator(cells: Iterable[Any]) -> str:
-  """Guesses what stands between the labels of a cell.
+  """Guesses what stands between labels: ';', '|', ',', LIST or NO_SEPARATOR.
 
-  Args:
-    cells: the first cells of a column. Cells that are not texts are ignored.
-
-  Returns:
-    ';', '|', ',', LIST or NO_SEPARATOR. A character separates labels if most of
-    the parts between it are in several different cells. So "oil, gas" as one
-    label is not divided, however often it occurs.
+  A character separates labels if most of the parts between it are in several
+  different cells. So "oil, gas" as one label is not divided, however often it
+  occurs. Cells that are not texts are ignored.
   """
   texts = [cell.strip() for cell in cells if isinstance(cell, str)]
   texts = [text for text in texts if text]
@@ -204,7 +181,6 @@ def guess_separator(cells: Iterable[Any]) -> str:
 
 
 def _parts(text: str, separator: str) -> list[str]:
-  """Returns the stripped parts of a text that are not empty."""
   return [part for part in map(str.strip, text.split(separator)) if part]
 
 
@@ -229,13 +205,7 @@ def parse_list(text: str) -> list[Any] | None:
 class RowReader:
   """Reads documents from the rows of a table, and counts mended labels.
 
-  Args:
-    columns: says what the columns hold.
-
-  Attributes:
-    repeated: number of labels that were dropped because the document has them
-      already.
-    empty: number of labels that were dropped because they were empty.
+  These are labels that a document has already, and empty ones.
   """
 
   def __init__(self, columns: Columns):
@@ -247,11 +217,8 @@ class RowReader:
   ) -> Document:
     """Reads a document from the cells of a row, and adds its faults.
 
-    Args:
-      fields: the cells of the row.
-      default_id: the id of the document if the table has no column of ids.
-      need_labels: whether an empty cell means that the document has no labels.
-        If not, it means that the labels are unknown (None).
+    The default id is for tables without a column of ids. An empty cell of
+    labels means no labels if they are needed, else unknown labels (None).
     """
     row, columns = fields.row, self.columns
     before = len(fields.faults)
@@ -283,7 +250,6 @@ class RowReader:
     return tuple(labels)
 
   def _label_values(self, value: Any, fields: Fields) -> list[Any]:
-    """Returns the parts of a cell of labels."""
     separator = self.columns.separator
     if isinstance(value, list):
       return value
@@ -328,5 +294,4 @@ def _plain(value: Any) -> Any:
 
 
 def _stripped(value: Any) -> Any:
-  """Returns a value without spaces around it if it is text."""
   return value.strip() if isinstance(value, str) else value

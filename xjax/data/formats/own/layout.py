@@ -29,28 +29,20 @@ class Layout:
 
   Attributes:
     splits: name of a split -> its file, or its folder of label folders.
-    by_label: whether the documents are files in one folder per label.
     divided: whether the source says which documents are in which split. If not,
       `splits` has only the entry train, with all documents.
-    labels: the file of label descriptors; None if there is none.
   """
 
   splits: dict[str, pathlib.Path]
-  by_label: bool = False
+  by_label: bool = False  # a folder of files per label
   divided: bool = True
-  labels: pathlib.Path | None = None
+  labels: pathlib.Path | None = None  # descriptors, if any
 
 
 def find_layout(source: str, faults: Faults) -> Layout:
-  """Finds the documents of a corpus.
+  """Finds the documents of a corpus, in a file or a folder.
 
-  Args:
-    source: path of a file or a folder.
-    faults: receives a fault if a split has two files.
-
-  Raises:
-    ConfigError: the path is empty.
-    DataError: there is no such path, it is a pipe, or no documents are in it.
+  A split with two files is a fault. A path without documents is a DataError.
   """
   if not source:
     raise ConfigError(
@@ -85,7 +77,6 @@ def _of_files(
   labels: pathlib.Path | None,
   faults: Faults,
 ) -> Layout:
-  """Returns the layout of a folder of files; a single file is not divided."""
   if len(files) == 1 and not _split_in(*files):
     [paths] = files.values()
     only = only_file(paths, faults)
@@ -115,12 +106,8 @@ def label_folders(folder: pathlib.Path) -> list[pathlib.Path]:
 def text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields the text files below a folder, sorted by path.
 
-  A text file has a name that ends in .txt or that has no ending. Hidden files
-  and folders are left out. A broken link is kept, so that reading it is an
-  error.
-
-  Raises:
-    DataError: the folder cannot be read.
+  Their names end in .txt or have no ending. Hidden files and folders are left
+  out. A broken link is kept, so that reading it is an error.
   """
   for path in sorted(_entries(folder), key=lambda p: p.name):
     if path.is_dir():
@@ -132,7 +119,6 @@ def text_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _entries(folder: pathlib.Path) -> Iterable[pathlib.Path]:
-  """Returns the files and folders in a folder, without hidden ones."""
   try:
     return [p for p in folder.iterdir() if not p.name.startswith('.')]
   except OSError as error:

@@ -39,10 +39,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class OwnData(DataConfig):
-  """Configures a text corpus of one's own, in any of the usual forms.
-
-  data.dir is a file or a folder; the module lists the forms.
-  """
+  """Configures a text corpus of one's own; the module lists its forms."""
 
   tables = True
 
@@ -153,7 +150,6 @@ class OwnData(DataConfig):
     return tagged_texts(folder, faults)
 
   def _columns(self) -> Columns:
-    """Returns the columns that are set; the others are empty."""
     return Columns(self.text, self.labels, self.label_separator, self.id)
 
   def _source(self) -> Source:

@@ -45,23 +45,14 @@ _EXAMPLE = 'a train.csv, train.parquet or train.jsonl'
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Describes a corpus that is to be read.
-
-  Attributes:
-    dir: path of the file or the folder.
-    columns: the user's choice of columns; empty fields are guessed.
-    shares: shares of the splits dev and test, if they are drawn.
-    seed: decides which documents are drawn.
-    on_error: whether a fault raises an error or is skipped.
-    cache: folder of temporary files.
-  """
+  """Describes a corpus that is to be read."""
 
   dir: str
-  columns: Columns
-  shares: Mapping[str, float]
-  seed: int
+  columns: Columns  # the user's choice; empty fields are guessed
+  shares: Mapping[str, float]  # of the splits dev and test, if drawn
+  seed: int  # decides which documents are drawn
   on_error: OnError
-  cache: pathlib.Path
+  cache: pathlib.Path  # folder of temporary files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +60,6 @@ class _Rows:
   """Holds the rows of a file, and how documents are read from them.
 
   Attributes:
-    name: name of the file.
     rows: number and fields of each row.
     read: reads a document from a row, with its default id.
     reader: reads rows by their columns; None for JSON lines of the usual form.
@@ -81,7 +71,6 @@ class _Rows:
   reader: RowReader | None = None
 
   def documents(self) -> Iterator[tuple[int, Document, Fields]]:
-    """Yields the number, the document and the fields of each row."""
     for number, row in self.rows:
       fields = Fields(row)
       yield number, self.read(fields, f'line-{number}'), fields
@@ -91,11 +80,6 @@ class _Rows:
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path, faults: Faults) -> Iterator[Table]:
-  """Opens a file as a table.
-
-  Raises:
-    DataError: the file cannot be opened, or its header is faulty.
-  """
   with contextlib.ExitStack() as stack:
     try:
       file = stack.enter_context(open_lines(path))
@@ -107,7 +91,6 @@ def _open(path: pathlib.Path, faults: Faults) -> Iterator[Table]:
 def _begin(
   wanted: Columns, name: str, table: Table, need_labels: bool = True
 ) -> _Rows:
-  """Chooses the columns of a table from its first rows."""
   sample = list(itertools.islice(table.rows, _SAMPLED))
   rows = itertools.chain(sample, table.rows)
   if table.kind is FileKind.JSON_LINES and _is_usual(wanted, table.columns):
@@ -134,11 +117,8 @@ def _is_usual(wanted: Columns, fields: Sequence[str]) -> bool:
 def guess_columns(source: Source) -> Columns | None:
   """Returns the columns of a corpus from the first rows of its train file.
 
-  The result is None if the corpus has no columns: it consists of text files, or
-  of JSON lines in the usual form.
-
-  Raises:
-    ConfigError, DataError: as in read_corpus.
+  None means that the corpus has no columns: it is text files, or JSON lines in
+  the usual form.
   """
   faults = Faults(source.on_error)  # read_corpus reports the faults of rows
   layout = find_layout(source.dir, faults)
@@ -158,11 +138,6 @@ def read_corpus(
   If there is neither a dev nor a test split, both are drawn. If there is a test
   split, only dev is drawn. If there is a dev split, nothing is drawn.
 
-  Args:
-    source: the corpus.
-    splits: names of splits that must exist.
-    usual: whether to read train, dev and test too, if they exist.
-
   Raises:
     ConfigError: data.dir is not set.
     DataError: a column or a split is missing, there are too few documents to
@@ -174,8 +149,6 @@ def read_corpus(
 
 
 class _Reading:
-  """Collects the documents of a corpus while its files are being read."""
-
   def __init__(self, source: Source):
     self._source = source
     self._faults = Faults(source.on_error)
@@ -187,11 +160,6 @@ class _Reading:
     self._keys = array('Q')  # of the documents in train
 
   def read(self, splits: Sequence[str], usual: bool) -> None:
-    """Reads the files of the wanted splits.
-
-    Raises:
-      DataError: a split is missing, or the files have faults.
-    """
     layout = self._layout
     if layout.labels:
       self._described = read_descriptors(layout.labels, self._faults)
@@ -217,7 +185,6 @@ class _Reading:
     return {name: share for name, share in shares.items() if share}
 
   def _read_split(self, name: str, path: pathlib.Path) -> None:
-    """Reads the documents of one split, or all documents."""
     before, faults = self._faults.count, self._faults
     split = self._draft.begin(name)
     if self._layout.by_label:
@@ -252,7 +219,6 @@ class _Reading:
     document: Document,
     messages: list[str],
   ) -> None:
-    """Adds a document, or its faults."""
     messages = messages + split.document_faults(
       document.id, document.labels, self._described
     )
@@ -264,7 +230,6 @@ class _Reading:
       self._keys.append(text_key(document, self._source.seed))
 
   def corpus(self, splits: Sequence[str], usual: bool) -> RawCorpus:
-    """Draws missing splits and returns the corpus."""
     source, drafts = self._source.dir, self._draft.splits
     for name in [name for name, split in drafts.items() if not split.ids]:
       del drafts[name]
@@ -286,21 +251,7 @@ class _Reading:
 def tagged_rows(
   columns: Columns, name: str, table: Table, faults: Faults
 ) -> Sequence[Document]:
-  """Reads documents to be tagged from a table; it may lack ids and labels.
-
-  Args:
-    columns: the columns of the run's corpus.
-    name: name of the table, for messages.
-    table: the table.
-    faults: collects what is wrong with the rows.
-
-  Returns:
-    The documents by random access. The labels of a document are None if its
-    cell is empty.
-
-  Raises:
-    DataError: a column of text is missing.
-  """
+  """Reads documents to be tagged from a table; their labels may be None."""
   rows = _begin(columns, name, table, need_labels=False).documents()
   return _tagged(((n, d, f.faults) for n, d, f in rows), name, faults)
 

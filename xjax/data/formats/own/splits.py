@@ -13,15 +13,7 @@ _FEWEST = 10  # documents that can be divided
 
 
 def text_key(document: Document, seed: int) -> int:
-  """Returns a pseudo-random number that depends on a text and a seed alone.
-
-  Args:
-    document: the document; its id and its labels do not matter.
-    seed: int, any number.
-
-  Returns:
-    An integer from 0 to 2**64 - 1.
-  """
+  """Returns a number below 2**64 that depends only on a text and the seed."""
   key = hashlib.blake2b(str(seed).encode(), digest_size=32).digest()
   digest = hashlib.blake2b(document.text().encode(), key=key, digest_size=8)
   return int.from_bytes(digest.digest(), 'little')
@@ -30,23 +22,12 @@ def text_key(document: Document, seed: int) -> int:
 def draw_splits(
   keys: array, shares: Mapping[str, float], source: str
 ) -> dict[str, np.ndarray]:
-  """Divides documents into train and the named splits.
+  """Divides documents into train and the named splits, by uint64 text keys.
 
   The documents are ranked by their keys, so the order of the source does not
   matter, and a few further documents change little. Documents with the same key
-  have the same text and come into the same split.
-
-  Args:
-    keys: uint64 of the N documents (see text_key).
-    shares: name of a split -> its share of the documents, above 0.
-    source: name of the source, for messages.
-
-  Returns:
-    Name -> rows of the documents, ascending: train first, then the splits of
-    `shares`. Each split has at least one document.
-
-  Raises:
-    DataError: there are too few documents, or too few different texts.
+  have the same text and come into the same split. Rows ascend, and no split is
+  empty; too few documents are a DataError.
   """
   keys_N = np.frombuffer(keys, np.uint64)
   if len(keys_N) < _FEWEST:
@@ -62,6 +43,7 @@ def draw_splits(
     left = max(1, round(share * len(keys_N)))
     # A text with very many copies would fill the split, so it stays in train.
     fits = np.flatnonzero((split_T == 0) & (count_T <= left))
+    # One text is left for each of the splits that follow.
     for text in fits[: len(fits) - (len(shares) - number)]:
       if count_T[text] <= left:
         split_T[text] = number

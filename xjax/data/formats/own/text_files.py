@@ -54,11 +54,7 @@ def _read(
 
 
 def _text(path: pathlib.Path) -> str:
-  """Reads a text file, whose encoding is told by its bytes.
-
-  Raises:
-    Fault: the file cannot be read, or is no text.
-  """
+  """Reads a text file, whose encoding its bytes tell."""
   try:
     data = path.read_bytes()
     return data.decode(encoding_of(io.BytesIO(data)))
