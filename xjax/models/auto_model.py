@@ -35,11 +35,7 @@ class AutoModel(Model):
   )
 
   def check(self, corpus: Corpus, run: Run) -> NoReturn:
-    """Refuses the run.
-
-    Raises:
-      ConfigError: always, because this is no model.
-    """
+    """Raises a ConfigError, because this is no model."""
     raise ConfigError(f'config.model: no kind of run fits {self!r}')
 
   def fit(self, corpus: Corpus, run: Run) -> NoReturn:

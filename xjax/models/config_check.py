@@ -20,16 +20,7 @@ from xjax.core.errors import ConfigError
 
 
 def field_fault(holder: Any, path: str) -> str | None:
-  """Returns an error message if a path is not a field with a single value.
-
-  Args:
-    holder: a dataclass, such as a Config.
-    path: the dotted path of the field, for example 'train.steps'.
-
-  Returns:
-    The message, with similar field names; None if the field exists and has a
-    single value.
-  """
+  """Says why a dotted path, such as 'train.steps', is not a single value."""
   parents = ['config']
   for name in path.split('.'):
     names = _field_names(holder)
@@ -59,9 +50,7 @@ def field_fault(holder: Any, path: str) -> str | None:
 def check_config(config: ConfigPart) -> None:
   """Checks the names, types and bounds of fields, and that fields fit together.
 
-  Raises:
-    ConfigError: the config has faults. The message has a line per fault, and
-      each line has the path of a field.
+  A ConfigError has a line for each fault, with the path of a field.
   """
   if not isinstance(config, ConfigPart):
     raise ConfigError(
@@ -74,17 +63,12 @@ def check_config(config: ConfigPart) -> None:
 
 
 def check_values(config: ConfigPart) -> None:
-  """Checks only the types and bounds of single fields; see check_config.
-
-  Raises:
-    ConfigError: a field is faulty.
-  """
+  """Checks only the types and bounds of single fields; raises a ConfigError."""
   if faults := list(_field_faults(config, 'config')):
     raise ConfigError('\n'.join(faults))
 
 
 def _field_names(holder: Any) -> tuple[str, ...]:
-  """Returns the names of a dataclass's fields; () for other values."""
   if not dataclasses.is_dataclass(holder):
     return ()
   return tuple(field.name for field in dataclasses.fields(holder))
@@ -99,7 +83,6 @@ def _similar(name: str, names: Iterable[str]) -> str:
 
 
 def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
-  """Yields faults of the names, types and bounds of fields, at any depth."""
   names = _field_names(part)
   for name in vars(part).keys() - set(names):
     yield f'{path}.{name}: no such field; {_similar(name, names)}'
@@ -126,12 +109,10 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
 
 
 def _name_faults(kind: type[ConfigPart], path: str) -> Iterator[str]:
-  """Yields a fault if a user's kind has the name of another kind.
-
-  The name is saved in config.json, and could then stand for both classes.
-  """
+  """Yields a fault if a user's kind has the name of another kind."""
   if kind.__module__.startswith('xjax.'):
     return
+  # The name is saved in config.json, and could then stand for both classes.
   for base in filter(has_kinds, kind.__mro__[1:-2]):
     try:
       kind_named(kind.__name__, base)
@@ -141,7 +122,6 @@ def _name_faults(kind: type[ConfigPart], path: str) -> Iterator[str]:
 
 
 def _has_type(value: Any, hint: Any) -> bool:
-  """Returns whether a field's value has the type of its annotation."""
   if typing.get_origin(hint) is tuple:
     element = typing.get_args(hint)[0]
     return isinstance(value, tuple) and all(
@@ -167,7 +147,6 @@ def _fits(value: Any) -> bool:
 
 
 def _type_text(hint: Any) -> str:
-  """Returns a description of an annotation, for error messages."""
   if isinstance(hint, type) and issubclass(hint, enum.Enum):
     return f'{hint.__name__}.' + ' or '.join(e.name for e in hint)
   if typing.get_origin(hint) is tuple:
@@ -176,7 +155,6 @@ def _type_text(hint: Any) -> str:
 
 
 def _training_faults(config: ConfigPart, path: str) -> Iterator[str]:
-  """Yields a fault if config.train cannot train config.model."""
   model, train = config.model, config.train
   if isinstance(train, model.trained_by):
     return
@@ -204,12 +182,7 @@ def _faults_between(
 
 
 def named_parts(value: Any, path: str) -> list[tuple[str, ConfigPart]]:
-  """Returns the paths and the parts of a field: one part, or a tuple of them.
-
-  Args:
-    value: the value of the field.
-    path: the path of the field.
-  """
+  """Returns the paths and parts of a field: one part, or a tuple of them."""
   if isinstance(value, ConfigPart):
     return [(path, value)]
   parts = parts_in(value)

@@ -18,7 +18,6 @@ _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
 def _kind_of(cls: type) -> str | None:
-  """Returns the name of a class if its base class has kinds, else None."""
   if any(has_kinds(base) for base in cls.__mro__[1:-2]):
     return cls.__name__
   return None
@@ -51,11 +50,8 @@ def to_json(value: Any) -> Any:
 def from_json(value: Any, cls: type) -> Any:
   """Builds a config from the JSON values that to_json returns.
 
-  Absent fields get their default values.
-
-  Args:
-    value: the JSON object.
-    cls: dataclass to build, if `value` has no "kind".
+  Absent fields get their default values. `cls` is built if `value` has no
+  "kind".
 
   Raises:
     ConfigError: a kind or field is unknown, a "kind" is missing, or a value has
@@ -67,16 +63,10 @@ def from_json(value: Any, cls: type) -> Any:
 def read_part(
   path: str | os.PathLike, cls: type[T], check: Callable[[T], None]
 ) -> T:
-  """Reads a file of a part, such as config.json.
+  """Reads a file of a part, such as config.json, and checks its values.
 
-  Args:
-    path: the file.
-    cls: class of the part.
-    check: raises ConfigError if a field is not within its bounds.
-
-  Raises:
-    DataError: the file is absent, damaged, or from another version of xjax; or
-      a field is not within its bounds.
+  It raises a DataError for a file that is absent, damaged, or from another
+  version of xjax, and for a ConfigError of `check`.
   """
   try:
     part = from_json(parse_object(pathlib.Path(path).read_bytes()), cls)
@@ -89,7 +79,6 @@ def read_part(
 
 
 def _dataclass(value: Any, cls: type, path: str) -> Any:
-  """Builds a dataclass from a JSON object; path is for error messages."""
   if not isinstance(value, dict):
     raise ConfigError(f'{path or "config"}: expected an object, got {value!r}')
   value = dict(value)
@@ -110,7 +99,6 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
 
 
 def _names(cls: type) -> set[str]:
-  """Returns the names of the fields of a dataclass."""
   return {field.name for field in dataclasses.fields(cls)}
 
 
@@ -135,7 +123,6 @@ def _kind_named(kind: Any, base: type, path: str) -> type:
 
 
 def _value(value: Any, hint: Any, path: str) -> Any:
-  """Converts a JSON value to the type of a field's annotation."""
   if dataclasses.is_dataclass(hint):
     return _dataclass(value, hint, path)
   if typing.get_origin(hint) is tuple and isinstance(value, list):
@@ -155,25 +142,17 @@ def _value(value: Any, hint: Any, path: str) -> Any:
 
 
 def _join(path: str, name: str) -> str:
-  """Returns the dotted path of a field; path may be empty."""
   return f'{path}.{name}' if path else name
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigDifference:
-  """Describes a field in which two configs differ.
+  """Describes a field in which two configs differ."""
 
-  Attributes:
-    path: the dotted path of the field.
-    old, new: the JSON values of the field in the two configs; None if a config
-      has no such field.
-    may_change: whether a resumed run can have another value.
-  """
-
-  path: str
-  old: Any
+  path: str  # dotted
+  old: Any  # as JSON; None if the config has no such field
   new: Any
-  may_change: bool
+  may_change: bool  # whether a resumed run can have another value
 
   def __str__(self) -> str:
     return f'{self.path}: {json.dumps(self.old)} -> {json.dumps(self.new)}'
@@ -182,8 +161,7 @@ class ConfigDifference:
 def diff(old: Any, new: Any) -> list[ConfigDifference]:
   """Returns the fields in which two configs differ, in the order of fields.
 
-  If a field is marked may_change, a resumed run can change all fields inside
-  this field.
+  What is inside a field that is marked may_change may change, too.
   """
   return _diff(old, new, '', False)
 
@@ -191,7 +169,6 @@ def diff(old: Any, new: Any) -> list[ConfigDifference]:
 def _diff(
   old: Any, new: Any, path: str, may_change: bool
 ) -> list[ConfigDifference]:
-  """Compares two values; may_change says if a resumed run can change them."""
   if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
     values = to_json(old), to_json(new)
     if values[0] == values[1]:
@@ -211,5 +188,4 @@ def _diff(
 
 
 def _fields(*configs: Any) -> dict[str, dataclasses.Field]:
-  """Returns the fields that any of the configs has, by name."""
   return {f.name: f for config in configs for f in dataclasses.fields(config)}

@@ -68,15 +68,13 @@ class TrainedStage(NamedTuple):
   """Describes a stage, a model that is trained before a run's own model.
 
   Attributes:
-    config: config of the stage's own run.
-    name: name of the stage.
-    path: path of the stage's settings in the run's config; '' if the stage has
-      the settings of the run.
+    path: where the run's config has the stage's settings; '' if the stage has
+      those of the run.
     clusters: the largest number of clusters that the stage ranks; None if it
       ranks what the run's model ranks.
   """
 
-  config: 'Config'
+  config: 'Config'  # of the stage's own run
   name: str
   path: str = ''
   clusters: int | None = None
@@ -108,9 +106,7 @@ class Model(ConfigPart, abstract=True):
   def check(self, corpus: Corpus, run: 'Run') -> None:
     """Checks that the model can be fitted to a corpus; writes nothing.
 
-    Args:
-      corpus: corpus with a split train.
-      run: a new run, or one that is resumed.
+    The corpus has a split train, and the run is new or resumed.
 
     Raises:
       ConfigError, DataError: the model cannot be fitted; the message names the
@@ -138,28 +134,18 @@ class Model(ConfigPart, abstract=True):
     """
 
   def reads_names(self, config: 'Config') -> bool:
-    """Returns whether the model scores labels of no document by their names.
-
-    Args:
-      config: config of the run.
-    """
+    """Returns whether the model scores labels of no document by their names."""
     del config
     return False
 
   def about_unseen(self, config: 'Config') -> str:
-    """Says in the model card what happens to labels of no training document.
-
-    Args:
-      config: config of the run.
-    """
+    """Says in the model card what happens to labels of no training document."""
     return SCORES_NAMES if self.reads_names(config) else SCORES_TRAINED
 
   def same_files(self, config: 'Config', other: 'Config') -> bool:
     """Returns whether two runs have equal label_independent_files.
 
-    Args:
-      config: config of a run with this model.
-      other: config of a run on the same documents, or on more documents.
+    The first run has this model. The other one has the same documents, or more.
     """
     return config.data == other.data
 
@@ -183,19 +169,14 @@ class Model(ConfigPart, abstract=True):
     return ()
 
   def trained_stages(self, config: 'Config') -> tuple[TrainedStage, ...]:
-    """Returns the stages of a run, in the order of training.
-
-    Args:
-      config: config of the run.
-    """
+    """Returns the stages of a run, in the order of training."""
     del config
     return ()
 
   def shrunk(self, config: 'Config') -> 'Config':
     """Returns a tiny config for tests that needs no file of another run.
 
-    Args:
-      config: a tiny config, on synthetic data, with this model.
+    The argument is a tiny config with this model, on synthetic data.
     """
     return config
 
@@ -218,11 +199,7 @@ class Model(ConfigPart, abstract=True):
       yield from self.token_faults(config)
 
   def token_faults(self, config: Any) -> Iterator[str]:
-    """Yields one error for each setting of data.tokens that the model rejects.
-
-    Args:
-      config: the whole config of the run.
-    """
+    """Yields one error for each rejected setting of data.tokens."""
     if config.data.tokens.by_zone:
       yield (
         'config.data.tokens.by_zone=True: this model reads zones as one text; '
@@ -231,11 +208,7 @@ class Model(ConfigPart, abstract=True):
 
 
 def check_one_process(config: 'Config') -> None:
-  """Checks that the only process trains or uses a model.
-
-  Raises:
-    ConfigError: there are several processes.
-  """
+  """Raises a ConfigError if several processes train or use a model."""
   if process_count() > 1:
     raise ConfigError(
       f'config.model={type(config.model).__name__}(...): can only be used by '
@@ -270,12 +243,8 @@ class Run:
   """Holds what a model is fitted and opened with: a folder, a config, a signal.
 
   Attributes:
-    config: config of the run.
-    folder: workdir of the run.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered. None
       if the run is only opened.
-    profile: first and last step that jax.profiler traces; None for no step.
-    step: step of the checkpoint that is opened; None for the best one.
     given: what the run that this stage belongs to has computed for it.
     made: what `check` and `fit` have made and later calls need not make again.
   """
@@ -283,8 +252,8 @@ class Run:
   config: Config
   folder: Workdir
   preemption: 'Preemption | None' = None
-  profile: tuple[int, int] | None = None
-  step: int | None = None
+  profile: tuple[int, int] | None = None  # first and last step of jax.profiler
+  step: int | None = None  # of the checkpoint that is opened; None for the best
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   made: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -302,10 +271,7 @@ class Run:
       path: a file in the folder of the run.
       build: computes the artefact, and returns a function that writes it to a
         path, at once or not at all.
-      read: reads the file.
-
-    Raises:
-      DataError: the file has changed since it was written, or is damaged.
+      read: reads the file. A changed or damaged file raises a DataError.
     """
     if not path.exists():
       write = build()
@@ -318,21 +284,13 @@ class Run:
     return self.read(path, read)
 
   def read(self, path: pathlib.Path, read: Callable[[pathlib.Path], T]) -> T:
-    """Reads an artefact, and checks that it is as the run has written it.
-
-    Raises:
-      DataError: the file is missing, has changed or is damaged.
-    """
+    """Reads an artefact; a DataError says that it is missing or has changed."""
     artefact = read(path)
     self.folder.check(path)
     return artefact
 
   def label_space(self) -> LabelSpace:
-    """Returns the labels of a run that was begun; they are read once.
-
-    Raises:
-      DataError: as in Workdir.label_space.
-    """
+    """Returns the labels of a run that was begun; they are read once."""
     if _LABELS not in self.made:
       self.made[_LABELS] = self.folder.label_space()
     return self.made[_LABELS]
@@ -340,9 +298,8 @@ class Run:
   def begin(self, corpus: Corpus) -> None:
     """Writes the labels and the config of a new or resumed run.
 
-    Raises:
-      ConfigError, DataError: the run was started with another config, or on
-        another corpus.
+    It raises a ConfigError or DataError if the run has another config or
+    corpus.
     """
     self.folder.record_corpus(corpus)
     write_config(self.config, self.folder)
@@ -350,12 +307,9 @@ class Run:
   def sub(
     self, name: str, config: Config, given: Mapping[str, Any] | None = None
   ) -> 'Run':
-    """Returns the run of a stage, a model that this run uses.
+    """Returns the run of a stage, with the config of that run.
 
-    Args:
-      name: name of the stage.
-      config: config of the stage's own run.
-      given: what this run has computed for the stage.
+    `given` is what this run has computed for the stage.
     """
     return Run(
       config, self.folder.stage(name), self.preemption, given=given or {}
@@ -377,16 +331,10 @@ class Run:
       return model.open(self)
 
   def stage(self, stage: 'Run', corpus: Corpus) -> Scorer:
-    """Checks, fits and opens another model in a folder of its own.
+    """Checks, fits and opens the model of a stage, which `sub` has returned.
 
-    What an earlier start of the run has finished is not done again.
-
-    Args:
-      stage: result of `sub`.
-      corpus: corpus of the stage.
-
-    Raises:
-      As `fitted`; and DataError: the stage has changed since an earlier start.
+    What an earlier start of the run has finished is not done again. If it has
+    changed since, a DataError is raised; see `fitted` for other errors.
     """
     self.folder.check(stage.folder.digest_list)
     # A resumed stage may have other settings, such as another data folder. So
@@ -396,11 +344,7 @@ class Run:
       return stage.fitted(corpus)
 
   def open_stage(self, name: str) -> Scorer:
-    """Opens the model of a complete stage.
-
-    Raises:
-      DataError: a file of the stage is missing, damaged or has changed.
-    """
+    """Opens the model of a complete stage, if its files have not changed."""
     folder = self.folder.stage(name)
     self.folder.check(folder.digest_list)
     return open_folder(folder)[1]
@@ -433,13 +377,12 @@ def open_folder(folder: Workdir, step: int | None = None) -> tuple[Run, Scorer]:
 
   Args:
     folder: workdir of the run.
-    step: step of the checkpoint to open; None for the best checkpoint.
+    step: step of the checkpoint to open; None for the best one. No other is
+      opened in place of a damaged checkpoint.
 
   Raises:
     ConfigError: `step` is set, but the model has no optimizer steps.
-    DataError: the folder has no run, or a file of the run is missing or
-      damaged. If the newest or the best checkpoint is damaged, no other
-      checkpoint is opened instead, unless `step` asks for it.
+    DataError: there is no run, or a file is missing or damaged.
   """
   folder.check_has_run()
   config = _with_moved_data(load_config(folder.config), folder)
@@ -467,15 +410,13 @@ def _with_moved_data(config: Config, folder: Workdir) -> Config:
 
 
 def check_resumable(config: Config, folder: Workdir) -> list[ConfigDifference]:
-  """Checks that a config can resume the run of a workdir; writes nothing.
+  """Returns how a config differs from the saved one; writes nothing.
 
-  Returns:
-    The fields that differ from the saved config. All of them are fields that
-    a resumed run is allowed to change.
+  A resumed run is allowed to change all the fields that are returned.
 
   Raises:
-    ConfigError: the run was started with another config; the message shows
-      the fields that differ and must not change.
+    ConfigError: the run was started with another config; the message shows the
+      fields that differ and must not change.
     DataError: config.json is damaged, or missing although there are
       checkpoints.
   """
@@ -495,11 +436,7 @@ def check_resumable(config: Config, folder: Workdir) -> list[ConfigDifference]:
 
 
 def write_config(config: Config, folder: Workdir) -> None:
-  """Saves the config of a new or resumed run, and logs changed fields.
-
-  Raises:
-    ConfigError, DataError: as in check_resumable.
-  """
+  """Saves the config of a new or resumed run, and logs changed fields."""
   differences = check_resumable(config, folder)
   barrier('xjax:compared')
   if is_host0():
@@ -513,20 +450,10 @@ def write_config(config: Config, folder: Workdir) -> None:
 def saved_calibration(
   folder: Workdir, method: Method, step: int, kind: ScoreKind | None
 ) -> tuple[Calibration | None, str]:
-  """Reads the calibration of a checkpoint's scores.
+  """Reads the calibration of a checkpoint's scores, or says why there is none.
 
-  The calibration is None if there is none, or if it is from another checkpoint,
-  or from documents that are not the run's dev split.
-
-  Args:
-    folder: folder of the run.
-    method: the config's method of calibration; NONE calibrates nothing.
-    step: step of the checkpoint.
-    kind: kind of the checkpoint's scores; None if it is not known.
-
-  Returns:
-    The calibration, and why it does not calibrate scores; '' if users need not
-    hear a reason.
+  A calibration of another checkpoint, or on documents that are not the run's
+  dev split, does not count. The reason is '' if users need not hear it.
 
   Raises:
     DataError: calibration.json or corpus.json is damaged.

@@ -25,21 +25,15 @@ _NEEDED = (
 
 
 class TemporaryFolder:
-  """Owns a temporary folder, which is deleted with this object.
-
-  A copy of the object in a forked process does not delete the folder.
-
-  Attributes:
-    path: the folder.
-  """
+  """Owns a temporary folder, which is deleted with this object."""
 
   def __init__(self) -> None:
     self.path = pathlib.Path(tempfile.mkdtemp(prefix='xjax_'))
+    # A copy of the object in a forked process must not delete the folder.
     weakref.finalize(self, _remove, self.path, os.getpid())
 
 
 def _remove(folder: pathlib.Path, owner: int) -> None:
-  """Removes a folder if this process is its owner."""
   if os.getpid() == owner:
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -47,13 +41,11 @@ def _remove(folder: pathlib.Path, owner: int) -> None:
 def save_run(run: Run, step: int, folder: str | os.PathLike) -> None:
   """Copies what loading a model needs to a new folder.
 
-  The folder is a workdir without its training: predict and evaluate can use it.
-  It does not need the workdir of the run any more.
+  The folder is a workdir without its training, which predict and evaluate can
+  use. It needs the workdir of the run no more, and appears only when complete.
 
   Args:
-    run: the run.
     step: step of the checkpoint; 0 for models without steps.
-    folder: the new folder. It appears only when it is complete.
 
   Raises:
     ConfigError: the folder exists and is not empty.
@@ -84,7 +76,6 @@ def unpack_run(packed: bytes) -> TemporaryFolder:
 
 
 def _copy(run: Run, step: int, target: pathlib.Path) -> None:
-  """Copies the files of a run to an empty folder."""
   source, saved = run.folder, Workdir.at(target)
   source.check_still_has_run()
   # The proposals for training documents are large, and only training reads

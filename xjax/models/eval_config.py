@@ -74,7 +74,6 @@ class EvalConfig(ConfigPart):
       )
 
   def criteria(self) -> 'Criteria':
-    """Returns the criteria by which a run is judged."""
     from xjax.judge.criteria import Criteria
 
     return Criteria(ks=self.ks, propensity=self.propensity)

@@ -43,19 +43,12 @@ class WordFeaturiser(WordReader, Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureShares:
-  """Holds the features of the K labels of each of N documents, and shares.
+  """Holds the features of the K labels of each of N documents, and shares."""
 
-  Attributes:
-    names: names of the F features.
-    values_NKF: float32, values of the features; NaN where there is none.
-    weights_NKF: float32, how much each feature adds to the score of the label.
-    base: float, what is added to the score of every label.
-  """
-
-  names: Sequence[str]
-  values_NKF: np.ndarray
-  weights_NKF: np.ndarray
-  base: float
+  names: Sequence[str]  # of the F features
+  values_NKF: np.ndarray  # float32, NaN where there is no value
+  weights_NKF: np.ndarray  # float32, what a feature adds to a score
+  base: float  # what is added to the score of every label
 
   def of(self, row: int) -> list[tuple[WeightedFeature, ...]]:
     """Returns the features of each label of a document, largest share first."""
@@ -86,27 +79,21 @@ class LabelExplanations:
   to the score of the label (contributions_of).
 
   Attributes:
-    documents: the N documents.
-    reader: reads their words as the model does.
     at_NKW: int32, places of the W words with the largest weights for each
       label. The places are in descending order of weight; places with equal
       weights are in ascending order. If fewer than W words explain a label, the
       last entries are places after the end of the document.
-    weights_NKW: float32, the weights of these words.
-    words: int, the largest number of words to show for each label.
     first: for each of the first few documents, the weights of all words or
       tokens, float32 [K, T]. Padding has weight 0.
-    shares: the features that the scores are sums of; None if the scores do not
-      come from features of pairs.
   """
 
   documents: Documents
-  reader: WordReader
+  reader: WordReader  # reads words as the model does
   at_NKW: np.ndarray
-  weights_NKW: np.ndarray
-  words: int
+  weights_NKW: np.ndarray  # float32, the weights of these words
+  words: int  # the most words to show for each label
   first: list[np.ndarray]
-  shares: FeatureShares | None = None
+  shares: FeatureShares | None = None  # None if scores do not come from pairs
 
   def why(self, row: int) -> list[tuple[WeightedWord, ...]]:
     """Returns the words that explain the K labels of a document best."""
@@ -119,7 +106,6 @@ class LabelExplanations:
     ]
 
   def read(self, row: int) -> tuple[Document, list[WordPlace]]:
-    """Returns a document as the model reads it, and its words, in order."""
     document = self.documents[row]
     return self.reader.document(document), self.reader.words(document)
 
@@ -148,18 +134,14 @@ def contributions_of(
   sum of its contributions. Only words with a sum above 0 are listed.
 
   Args:
-    weights_of: function that takes features [D] and labels [K], and returns the
-      weights of the features in the labels, float64 [D, K]. The label PAD has
-      weights 0.
+    weights_of: takes features [D] and labels [K], and returns the weights of
+      the features in the labels, float64 [D, K]. The label PAD has weights 0.
     featuriser: divides the features of documents among words.
     documents: N documents.
     ids_NK: int32, the labels of each document, PAD after the last label.
-    words: int, how many words to list for each label.
-    n_first: int. For the first n_first documents, the contributions of all
-      words are kept, each occurrence of a word with its own contribution.
-
-  Returns:
-    The words with the largest contributions. W is at most `words`.
+    words: how many words to list for each label, W at most.
+    n_first: for this many first documents, the contributions of all words are
+      kept, each occurrence of a word with its own.
   """
   lists, first = [], []
   shares = map(featuriser.word_shares, documents)

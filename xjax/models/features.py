@@ -33,23 +33,16 @@ _CHUNK = 512  # documents whose features are computed at a time
 
 
 class Featuriser(abc.ABC):
-  """Turns documents into sparse features.
+  """Turns documents into sparse features."""
 
-  Attributes:
-    n_features: number D of features.
-    unexplained: why words cannot explain what follows from the features; '' if
-      they can.
-  """
-
-  n_features: int
-  unexplained: str = ''
+  n_features: int  # D
+  unexplained: str = ''  # why words cannot explain the features; '' if they can
 
   @abc.abstractmethod
   def __call__(self, documents: Documents) -> sparse.csr_array:
     """Returns the features of N documents, float32 [N, D].
 
-    Raises:
-      ConfigError, DataError: the documents have no such features.
+    It raises a ConfigError or DataError for documents without such features.
     """
 
   def in_chunks(
@@ -80,12 +73,7 @@ class Featuriser(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextFeaturiser(Featuriser):
-  """Computes features from the zones of documents that a run reads.
-
-  Attributes:
-    data: config of the data, with the zones.
-    featurise: computes the features of texts.
-  """
+  """Computes features from the zones of documents that a run reads."""
 
   data: DataConfig
   featurise: TextFeatures
@@ -129,15 +117,12 @@ class TextFeaturiser(Featuriser):
       self.featurise.warmup()
 
   def document(self, document: str | Document) -> Document:
-    """Returns a document with only the zones that the run reads."""
     return read_zones(document, self.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
-    """Returns the words of a document that the run reads, in reading order."""
     return self.featurise.words(self.document(document))
 
   def word_shares(self, document: str | Document) -> WordShares:
-    """Divides the features of a document among the words of the document."""
     return self.featurise.word_shares(self.document(document))
 
 
@@ -168,11 +153,7 @@ class RowFeaturiser(Featuriser):
 
 
 def refuse_vectors() -> None:
-  """Refuses vectors of documents, because a run reads their words.
-
-  Raises:
-    ConfigError: always.
-  """
+  """Raises a ConfigError: a run reads words, but documents are vectors."""
   raise ConfigError(
     'this run reads the words of documents; do not give it features'
   )
@@ -199,12 +180,7 @@ def features_file(run: Run) -> pathlib.Path:
 
 
 def check_features(run: Run) -> None:
-  """Checks that the features of a new or resumed run can be computed.
-
-  Raises:
-    ConfigError, DataError: the encoder that computes vectors of texts is
-      missing or has a fault.
-  """
+  """Raises a ConfigError or DataError if features cannot be computed."""
   tokens = run.config.data.tokens
   if not isinstance(tokens, TextVectorsConfig) or features_file(run).exists():
     return
@@ -218,10 +194,6 @@ def check_features(run: Run) -> None:
 
 def fit_featuriser(split: Split, run: Run) -> TextFeaturiser | RowFeaturiser:
   """Returns the featuriser of a new or resumed run, which is saved.
-
-  Args:
-    split: training split.
-    run: a run whose model reads sparse features.
 
   Raises:
     ConfigError: config.data.tokens does not give sparse features.
@@ -253,9 +225,7 @@ def open_featuriser(
 ) -> TextFeaturiser | RowFeaturiser:
   """Returns the featuriser of a fitted run, from the files of its workdir.
 
-  Args:
-    run: a run whose model reads sparse features.
-    n_features: number of features, if documents already have features.
+  Only documents that already have features need `n_features`.
 
   Raises:
     DataError: a file is missing or damaged.

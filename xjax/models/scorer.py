@@ -59,10 +59,6 @@ class Scorer(abc.ABC):
     several processes, all of them call this method with the same arguments, and
     all get the lists of all documents.
 
-    Args:
-      documents: N documents.
-      query: the lists that are wanted.
-
     Raises:
       ConfigError: the model does not read such documents, or the lists do not
         fit into memory.
@@ -82,8 +78,7 @@ class Scorer(abc.ABC):
       documents: N documents.
       ids_NK: int32, the labels of each document, PAD after the last label.
       words: how many words to show for each label.
-      n_first: for the first n_first documents, the weights of all words are
-        kept.
+      n_first: the weights of all words are kept for this many first documents.
 
     Raises:
       ConfigError: words cannot explain the labels.
@@ -94,9 +89,7 @@ class Scorer(abc.ABC):
   def with_labels(self, space: LabelSpace) -> 'Scorer':
     """Returns a scorer that also scores new labels, by their names.
 
-    Args:
-      space: labels of the run; the new labels follow those that the scorer
-        knows.
+    In `space`, the new labels follow those that the scorer knows.
 
     Raises:
       ConfigError: the model does not read label names.
@@ -108,9 +101,8 @@ class Scorer(abc.ABC):
   def warmup(self, query: Query, explain: bool = False) -> None:
     """Compiles all programs that later calls need.
 
-    Args:
-      query: a query as later ones, on documents of any number and length.
-      explain: whether to compile the programs of `explain` too.
+    Later queries are as `query`, on documents of any number and length. With
+    `explain`, the programs of `explain` are compiled too.
     """
     del explain
     self.rank(Documents(['']), query)
@@ -128,19 +120,10 @@ def documents_for(scorer: Scorer, documents: Documents) -> Documents:
 def rank_blocks(
   documents: Documents,
   query: Query,
-  size: int,
-  rank: Callable[[Documents, Query], Lists],
+  size: int,  # documents of a block, over all processes
+  rank: Callable[[Documents, Query], Lists],  # returns the lists of a block
 ) -> Lists:
-  """Ranks documents block by block.
-
-  With several processes, each ranks a part of each block.
-
-  Args:
-    documents: N documents.
-    query: the lists that are wanted.
-    size: number of documents of a block, over all processes.
-    rank: returns the lists of a block.
-  """
+  """Ranks documents block by block; several processes share each block."""
   lists = Lists.none(query.n_lists, len(documents), query.k)
   share = own_share()
   for rows, block in documents.blocks(size):

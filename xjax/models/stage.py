@@ -33,17 +33,9 @@ from xjax.train.workdir import Workdir, split_step
 
 
 def check_run(source: str, path: str) -> tuple[str, int | None]:
-  """Checks that a config names a finished run, and returns its workdir.
+  """Returns the workdir and the step (None: best) of a finished WORKDIR[@step].
 
-  Args:
-    source: WORKDIR[@step].
-    path: path of the config's field, for messages.
-
-  Returns:
-    The workdir, and the step, or None for the best checkpoint.
-
-  Raises:
-    ConfigError: there is no run, or it is not finished.
+  For other runs, it raises a ConfigError with the path of the config's field.
   """
   workdir, step = split_step(source)
   folder = Workdir.at(workdir)
@@ -64,15 +56,7 @@ def check_run(source: str, path: str) -> tuple[str, int | None]:
 
 
 def open_other(source: str, path: str) -> tuple[Run, Scorer]:
-  """Opens the model of a finished run that a config names.
-
-  Args:
-    source: WORKDIR[@step].
-    path: path of the config's field, for messages.
-
-  Raises:
-    ConfigError: there is no run, or it is not finished or is damaged.
-  """
+  """Opens the model of a finished run, WORKDIR[@step]; see check_run."""
   workdir, step = check_run(source, path)
   with _damage_as_fault(source, path):
     return open_folder(Workdir.at(workdir), step)
@@ -80,7 +64,6 @@ def open_other(source: str, path: str) -> tuple[Run, Scorer]:
 
 @contextlib.contextmanager
 def _damage_as_fault(source: str, path: str) -> Iterator[None]:
-  """Raises a ConfigError for a file that another run lacks or has damaged."""
   try:
     yield
   except DataError as error:
@@ -91,16 +74,7 @@ def _damage_as_fault(source: str, path: str) -> Iterator[None]:
 
 
 def check_zones(config: Config, source: str, theirs: Config) -> None:
-  """Checks that a run's documents have all zones that another run reads.
-
-  Args:
-    config: config of the run.
-    source: workdir of the other run, for the message.
-    theirs: config of the other run.
-
-  Raises:
-    ConfigError: a zone is missing.
-  """
+  """Checks that a run's documents have all zones that another run reads."""
   ours, others = config.data, theirs.data
   zones = tuple(ours.zones) or ours.full_text
   wanted = tuple(others.zones) or others.full_text
@@ -113,24 +87,13 @@ def check_zones(config: Config, source: str, theirs: Config) -> None:
 
 
 def check_labels(
-  source: str,
-  theirs: LabelSpace,
-  n: int,
-  space: LabelSpace,
-  path: str,
+  source: str,  # WORKDIR[@step] of the other run
+  theirs: LabelSpace,  # labels of the other run
+  n: int,  # number of labels that its model scores
+  space: LabelSpace,  # labels of the corpus
+  path: str,  # of the config's field, for messages
 ) -> None:
-  """Checks that another run gives the numbers of a corpus to its labels.
-
-  Args:
-    source: WORKDIR[@step] of the other run.
-    theirs: labels of the other run.
-    n: number of labels that its model scores.
-    space: labels of the corpus.
-    path: path of the config's field, for messages.
-
-  Raises:
-    ConfigError: the run has another label; the message names it.
-  """
+  """Checks that another run gives the numbers of a corpus to its labels."""
   remedy = 'use a run with the same labels, which is trained on the same corpus'
   if n > space.n_inside:
     raise ConfigError(
@@ -160,43 +123,25 @@ _DECIDING = re.compile(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stage:
-  """Checks and trains a model that a run uses, which is a stage of the run.
-
-  Attributes:
-    settings: config of the stage.
-    run: the run.
-    name: name of the stage.
-    path: path of the stage in the run's config.
-    checks_zones: whether to check that training documents have the zones.
-    given: what the run has computed for the stage.
-  """
+  """Checks and trains a stage of a run; corpora have the run's documents."""
 
   settings: StageConfig
   run: Run
   name: str
-  path: str
-  checks_zones: bool = True
+  path: str  # of the stage in the run's config
+  checks_zones: bool = True  # whether training documents must have the zones
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @functools.cached_property
   def own(self) -> Run:
-    """Returns the stage's own run."""
     return self.run.sub(self.name, self.config, self.given)
 
   @functools.cached_property
   def config(self) -> Config:
-    """Returns the config of the stage's own run."""
     return self.settings.run_config(self.run.config)
 
   def corpus(self, corpus: Corpus) -> Corpus:
-    """Returns the corpus of the stage, whose documents have only its zones.
-
-    Args:
-      corpus: a corpus with the documents of the run.
-
-    Raises:
-      ConfigError: no training document has one of the zones.
-    """
+    """Returns a corpus with only the stage's zones, or raises a ConfigError."""
     if not self.settings.zones:
       return corpus
     try:
@@ -208,12 +153,8 @@ class Stage:
   def check(self, corpus: Corpus) -> None:
     """Checks, before the run's first write, that the stage can be trained.
 
-    Args:
-      corpus: the labels of the stage, with the documents of the run.
-
-    Raises:
-      ConfigError, DataError: the stage cannot be trained, or would change
-        although the run has used it already; the message names the field.
+    It raises a ConfigError or DataError, also if the stage would change
+    although the run has used it already.
     """
     cut = self.corpus(corpus)
     with self.paths():
@@ -221,11 +162,7 @@ class Stage:
       self.config.model.check(cut, self.own)
 
   def check_unchanged(self) -> None:
-    """Checks that the stage is what the run has used already, if it has.
-
-    Raises:
-      ConfigError: the stage would change.
-    """
+    """Raises a ConfigError if a stage that was used would change."""
     if not _has_results(self.run.folder):
       return
     changes = check_resumable(self.config, self.own.folder)
@@ -238,17 +175,7 @@ class Stage:
       )
 
   def train(self, corpus: Corpus) -> Scorer:
-    """Trains the model of the stage, or resumes its training.
-
-    Args:
-      corpus: the labels of the stage, with the documents of the run.
-
-    Returns:
-      The best model of the stage.
-
-    Raises:
-      As Run.stage.
-    """
+    """Trains the stage, or resumes its training, and returns its best model."""
     cut = self.corpus(corpus)
     with self.paths():
       return self.run.stage(self.own, cut)
@@ -272,16 +199,7 @@ def _has_results(folder: Workdir) -> bool:
 def copy_other(source: str, run: Run, name: str, path: str) -> Scorer:
   """Copies what opening the model of another run needs to a stage's folder.
 
-  A copy that exists is kept.
-
-  Args:
-    source: WORKDIR[@step] of the other run.
-    run: the run.
-    name: name of the stage.
-    path: path of the config's field, for messages.
-
-  Returns:
-    The model of the copy.
+  A copy that exists is kept. Its model is returned.
 
   Raises:
     ConfigError: there is no run, or it is not finished or is damaged.

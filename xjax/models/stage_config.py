@@ -19,11 +19,9 @@ _OWN_FIELDS = re.compile(r'\bconfig\.(?:data\.(tokens)|(model|train))\b')
 
 
 def with_stage_paths(message: str, path: str) -> str:
-  """Replaces the paths of a stage's own config by those of the run's config.
+  """Replaces paths like config.train.steps of a stage by those of the run.
 
-  Args:
-    message: names fields of the stage's own config, such as config.train.steps.
-    path: path of the stage in the run's config, such as config.model.matcher.
+  `path` is that of the stage in the run's config, such as config.model.matcher.
   """
   # All replacements are made at once, because `path` has config.model.
   return _OWN_FIELDS.sub(rf'{path}.\1\2', message)
@@ -42,7 +40,6 @@ class StageConfig(ConfigPart):
   """Configures a stage: a model that is trained before the run's own model.
 
   The stage has the corpus, the seed, the evaluation and the mesh of the run.
-  Its files are a workdir of their own, in the folder stages/ of the run.
   """
 
   is_stage = True
@@ -61,11 +58,7 @@ class StageConfig(ConfigPart):
   )
 
   def run_config(self, config: Config) -> Config:
-    """Returns the config of the stage's own run.
-
-    Args:
-      config: config of the run that the stage belongs to.
-    """
+    """Returns the config of the stage's own run."""
     zones = self.zones or config.data.zones
     return dataclasses.replace(
       config,
@@ -76,7 +69,6 @@ class StageConfig(ConfigPart):
     )
 
   def faults(self, config: Config, path: str) -> Iterator[str]:
-    """Yields the faults of the stage's own run, with the paths of the stage."""
     outside = [zone for zone in self.zones if zone not in config.data.zones]
     if config.data.zones and outside:
       yield (

@@ -44,29 +44,15 @@ _ENCODER = 'encoder/'
 
 
 class TextVectors:
-  """Computes one vector of length 1 per text (data.text.TextFeatures).
-
-  Attributes:
-    n_features: int, the size D of a vector.
-    digest: hex digest of all that decides the vectors.
-  """
+  """Computes one vector of length 1 per text (data.text.TextFeatures)."""
 
   def __init__(
     self,
-    sizes: Mapping[str, Any],
+    sizes: Mapping[str, Any],  # the content of the encoder's config.json
     tokenizer: Subwords,
-    weights: Mapping[str, np.ndarray],
-    max_tokens: int,
+    weights: Mapping[str, np.ndarray],  # by path: 'encoder/embeddings/word'
+    max_tokens: int,  # read from the start of a text
   ):
-    """Builds the encoder.
-
-    Args:
-      sizes: the content of the encoder's config.json.
-      tokenizer: the tokenizer of the encoder.
-      weights: the parameters of the encoder by path, such as
-        'encoder/embeddings/word'.
-      max_tokens: number of tokens that are read from the start of a text.
-    """
     self._sizes, self._tokenizer = dict(sizes), tokenizer
     self._weights, self._max_tokens = dict(weights), max_tokens
     architecture = architecture_of(self._sizes, tokenizer.source)
@@ -83,14 +69,8 @@ class TextVectors:
   ) -> 'TextVectors':
     """Reads the encoder of a new run.
 
-    Args:
-      config: names the folder of the encoder. Without a folder, a small encoder
-        with fresh weights is made.
-      texts: training texts, from which the tokenizer of a small encoder is
-        made.
-
-    Raises:
-      ConfigError, DataError: as check_folder.
+    Without config.folder, a small encoder with fresh weights is made, and its
+    tokenizer from the training texts. Raises the errors of check_folder.
     """
     if not config.folder:
       tokenizer = Subwords.fit(texts)
@@ -105,6 +85,7 @@ class TextVectors:
 
   @functools.cached_property
   def digest(self) -> str:
+    """Returns the hex digest of all that decides the vectors."""
     digest = hashlib.sha256()
     for name, values in self._arrays().items():
       digest.update(f'{name} {values.dtype} {values.shape} '.encode())
@@ -116,15 +97,12 @@ class TextVectors:
     return dense_rows(self.vectors(texts))
 
   def vectors(self, texts: Sequence[str]) -> Float32[np.ndarray, 'N D']:
-    """Returns the vectors of N texts."""
     return self._encoder.vectors(texts)
 
   def warmup(self) -> None:
-    """Compiles the programs for all shapes of batches."""
     self._encoder.warmup()
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes an .npz file, which load reads."""
     write_npz(path, self._arrays())
 
   def _arrays(self) -> dict[str, np.ndarray]:
@@ -138,11 +116,7 @@ class TextVectors:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'TextVectors':
-    """Reads the file that save wrote.
-
-    Raises:
-      DataError: the file is missing or damaged.
-    """
+    """Reads the file of `save`, or raises a DataError."""
     arrays = Arrays.read(path)
     sizes, where = _object(arrays, 'sizes'), f'{path}: tokenizer'
     tokenizer = Subwords(_object(arrays, 'tokenizer'), where)
@@ -160,13 +134,7 @@ class TextVectors:
 
 
 def check_folder(config: TextVectorsConfig) -> tuple[ModelFolder, Subwords]:
-  """Checks the folder of an encoder, without its weights.
-
-  Args:
-    config: names the folder, which is not empty.
-
-  Returns:
-    The folder and its tokenizer.
+  """Checks the folder of an encoder, config.folder, without its weights.
 
   Raises:
     ConfigError: the encoder cannot read as many tokens as the config says.
@@ -212,7 +180,6 @@ def dense_rows(vectors_ND: Float32[np.ndarray, 'N D']) -> sparse.csr_array:
 
 
 def _module(architecture: Any, rngs: nnx.Rngs | None = None) -> nnx.Module:
-  """Returns an encoder, with fresh parameters if `rngs` is given."""
   kind = next(
     kind
     for kind in kinds(PretrainedConfig)
@@ -225,18 +192,12 @@ def _module(architecture: Any, rngs: nnx.Rngs | None = None) -> nnx.Module:
 
 
 def _fresh(sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-  """Returns fresh parameters of a small encoder, by path."""
   module = _module(architecture_of(sizes, 'the small encoder'), nnx.Rngs(0))
   params = by_path(nnx.state(module, nnx.Param))
   return {f'{_ENCODER}{path}': np.asarray(x) for path, x in params.items()}
 
 
 def _object(arrays: Arrays, name: str) -> dict[str, Any]:
-  """Reads a JSON object that is stored as bytes.
-
-  Raises:
-    DataError: it is damaged.
-  """
   text = arrays.take(name, np.uint8, (None,)).tobytes()
   try:
     return parse_object(text)

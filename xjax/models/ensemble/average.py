@@ -25,44 +25,27 @@ class Averaging(enum.Enum):
   """Says what is averaged over the runs of an ensemble.
 
   A label that is not on a run's list counts 0.
-
-  Attributes:
-    SIGMOID: the probabilities of labels.
-    SOFTMAX: the softmax over the scores of a run's list.
-    RANK: 1 / rank, where the best label of a list has the rank 1.
   """
 
-  SIGMOID = 'sigmoid'
-  SOFTMAX = 'softmax'
-  RANK = 'rank'
+  SIGMOID = 'sigmoid'  # the probabilities of labels
+  SOFTMAX = 'softmax'  # the softmax over the scores of a run's list
+  RANK = 'rank'  # 1 / rank; the best label of a list has the rank 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Member:
-  """Holds a model of an ensemble.
-
-  Attributes:
-    scorer: the model.
-    space: labels of the model's run. Those that it leaves out are not listed.
-    calibration: calibration of the model's scores; None if there is none.
-  """
+  """Holds a model of an ensemble."""
 
   scorer: Scorer
-  space: LabelSpace
+  space: LabelSpace  # of its run; labels that it leaves out are not listed
   calibration: Calibration | None = None
 
   def rank(self, documents: Documents, query: Query) -> Lists:
-    """Returns the lists of the model; see models.scorer.Scorer."""
     query = query.only(self.space.allowed)
     return self.scorer.rank(documents_for(self.scorer, documents), query)
 
   def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns the scores of labels as users see them, float64.
-
-    Args:
-      ids: int32 labels, PAD after the last label of a list.
-      scores: the scores of these labels, of the same shape.
-    """
+    """Returns scores as users see them, float64; labels may be PAD."""
     counts = np.asarray(self.space.train_counts)[ids]
     kind = self.scorer.score_kind
     return readable_scores(scores, kind, self.calibration, counts)
@@ -79,11 +62,8 @@ class EnsembleScorer(Scorer):
   labels. If not, the average comes from the lists that have it, which are for
   slices or for other filters.
 
-  Attributes:
-    score_kind: LOGIT if probabilities are averaged: the score is the logit of
-      their mean. Otherwise MARGIN: the score is the mean itself, from 0 to 1.
-    n_labels: the largest number of labels of a model.
-    assigned_above: None for logits, and 0.5 for other means.
+  If probabilities are averaged, the score is the logit of their mean. Otherwise
+  it is a margin, the mean itself, from 0 to 1, and 0.5 assigns a label.
   """
 
   unexplained = (
@@ -99,23 +79,12 @@ class EnsembleScorer(Scorer):
 
   def __init__(
     self,
-    members: Mapping[str, Member],
-    averaging: Averaging,
-    depth: int,
-    weights: Sequence[float] = (),
-    block: int = 512,
+    members: Mapping[str, Member],  # by name, with the same label numbers
+    averaging: Averaging,  # SIGMOID needs logits or a calibration
+    depth: int,  # number of labels that each model lists
+    weights: Sequence[float] = (),  # of the models; () stands for equal weights
+    block: int = 512,  # documents that are ranked at a time
   ):
-    """Makes a scorer.
-
-    Args:
-      members: the models by name. They give the same numbers to the same
-        labels.
-      averaging: what is averaged. SIGMOID needs models whose scores can become
-        probabilities.
-      depth: number of labels that each model lists.
-      weights: the weight of each model; () stands for equal weights.
-      block: number of documents that are ranked at a time.
-    """
     weights_M = np.array(weights or [1] * len(members), np.float64)
     self._members = dict(members)
     self._shares = tuple(weights_M / weights_M.sum())
@@ -141,10 +110,6 @@ class EnsembleScorer(Scorer):
     return list_length(self._depth, scorer.n_labels)
 
   def rank(self, documents: Documents, query: Query) -> Lists:
-    """Returns the best labels; see models.scorer.Scorer.
-
-    Lists have at most the labels that the models list.
-    """
     query = query.for_labels(self.n_labels)
     return rank_blocks(documents, query, self._block, self._rank)
 
@@ -155,7 +120,6 @@ class EnsembleScorer(Scorer):
       member.scorer.warmup(asked)
 
   def _rank(self, documents: Documents, query: Query) -> Lists:
-    """Ranks a block of documents."""
     lists = [self._ask(x, documents, query) for x in self._members.values()]
     k = query.k
     if query.measures(documents.gold):
@@ -201,11 +165,7 @@ class EnsembleScorer(Scorer):
   def _values(
     self, member: Member, ids_GNK: np.ndarray, scores_GNK: np.ndarray
   ) -> Float64[np.ndarray, 'G N K']:
-    """Returns what listed labels add to an average, before its weight.
-
-    List 0 is over all labels. A label that is only in other lists comes after
-    all labels of list 0.
-    """
+    """Returns what listed labels add to an average, before its weight."""
     real = ids_GNK != PAD
     match self._averaging:
       case Averaging.SIGMOID:
@@ -221,6 +181,8 @@ class EnsembleScorer(Scorer):
       case Averaging.RANK:
         order = np.argsort(-scores_GNK, axis=2, kind='stable')
         ranks = np.argsort(order, axis=2, kind='stable') + 1
+        # A label that is only in other lists comes after all labels of list 0,
+        # which is over all labels.
         ranks[1:] += self._depth
         return 1 / ranks
 
@@ -256,15 +218,10 @@ class EnsembleScorer(Scorer):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _MemberLists:
-  """Holds the lists of one model.
+  """Holds the lists of one model."""
 
-  Attributes:
-    ids: int32 [G, N, K], PAD after the last label of a list.
-    values: float64 [G, N, K], what a label adds to an average.
-  """
-
-  ids: np.ndarray
-  values: np.ndarray
+  ids: np.ndarray  # int32 [G, N, K], PAD after the last label of a list
+  values: np.ndarray  # float64 [G, N, K], what a label adds to an average
 
   def cells(
     self, which: slice, n_labels: int
@@ -283,15 +240,10 @@ class _MemberLists:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Means:
-  """Holds averages over models.
+  """Holds averages over models."""
 
-  Attributes:
-    cells: int64 [cells], in any order; see _MemberLists.cells.
-    values: float64 [cells], the average of each cell.
-  """
-
-  cells: np.ndarray
-  values: np.ndarray
+  cells: np.ndarray  # int64 [cells], in any order; see _MemberLists.cells
+  values: np.ndarray  # float64 [cells], the average of each cell
 
   @classmethod
   def of(
@@ -299,12 +251,7 @@ class _Means:
     parts: Sequence[tuple[np.ndarray, np.ndarray]],
     shares: Sequence[float],
   ) -> '_Means':
-    """Averages the cells and values of models.
-
-    Args:
-      parts: cells and values of each model.
-      shares: the weight of each model; the sum is 1.
-    """
+    """Averages cells and values of each model; the shares add up to 1."""
     cells = np.concatenate([cells for cells, _ in parts])
     terms = [share * values for share, (_, values) in zip(shares, parts)]
     cells, at = np.unique(cells, return_inverse=True)
@@ -322,14 +269,7 @@ class _Means:
 def _unweighted(
   ids: np.ndarray, scores: np.ndarray, weights: np.ndarray, kind: ScoreKind
 ) -> Float64[np.ndarray, '*shape']:
-  """Returns scores without the label weights that a list was asked with.
-
-  Args:
-    ids: int32 labels, PAD after the last label of a list.
-    scores: scores with weights, of the same shape.
-    weights: label weights, above 0 for listed labels.
-    kind: kind of the scores without weights.
-  """
+  """Returns scores without the label weights that a list was asked with."""
   real = ids != PAD
   weights = np.where(real, weights[np.where(real, ids, 0)], 1)
   scores = np.where(real, scores, 0).astype(np.float64)

@@ -76,13 +76,6 @@ class EnsembleModel(Model):
     yield from ()
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Opens the models of the runs, and checks that they can be averaged.
-
-    Raises:
-      ConfigError: there are several processes, or a run is missing, is not
-        finished or does not fit.
-      DataError: the copy of a run is damaged.
-    """
     check_one_process(run.config)
     opened = run.made[_OPENED] = self._opened(run)
     for source, (other, scorer) in zip(self.workdirs, opened):
@@ -154,11 +147,6 @@ class EnsembleModel(Model):
 
 
 def _open_copy(run: Run, name: str) -> tuple[Run, Scorer]:
-  """Opens the copy of a run.
-
-  Raises:
-    DataError: a file of the copy is missing, damaged or has changed.
-  """
   folder = run.folder.stage(name)
   run.folder.check(folder.digest_list)
   return open_folder(folder)
@@ -173,11 +161,6 @@ def _leaving_out(theirs: LabelSpace, ours: LabelSpace) -> LabelSpace:
 def _check_probabilities(
   source: str, scorer: Scorer, calibration: Calibration | None
 ) -> None:
-  """Checks that the scores of a run can become probabilities.
-
-  Raises:
-    ConfigError: they are margins without a calibration.
-  """
   if calibration is not None and calibration.method is not Method.NONE:
     return
   if scorer.score_kind is ScoreKind.MARGIN:
@@ -189,11 +172,6 @@ def _check_probabilities(
 
 
 def _check_reading(config: Config, source: str, theirs: Config) -> None:
-  """Checks that the ensemble's documents have what a run reads.
-
-  Raises:
-    ConfigError: they lack zones or features.
-  """
   ours, others = config.data, theirs.data
   if ours.sparse != others.sparse or (
     ours.sparse and ours.tokens != others.tokens

@@ -97,7 +97,6 @@ class OnDevices(SolverConfig):
   )
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """Trains all labels, as SolverConfig.fit describes."""
     classifiers = fit_batched(problem, self, make_mesh(problem.mesh))
     columns = np.array([0, problem.n_labels])
     return BlockWeights.of([classifiers], columns, classifiers.weights.nnz)
@@ -111,18 +110,6 @@ def fit_batched(
   Labels without documents rank after all other labels (Classifiers.with_last).
   With several processes, every process must call this function and be able to
   read the folder of parts.
-
-  Args:
-    problem: the labels to train. This function adds the problem to the key of
-      problem.parts.
-    solver: the settings.
-    mesh: the devices.
-
-  Returns:
-    The classifiers of all labels, in the order of the labels.
-
-  Raises:
-    DataError: a value in the rows is not finite, or no row has a feature.
   """
   rows, gold, n_labels = problem.rows, problem.gold, problem.n_labels
   check_training_rows(rows, gold)
@@ -149,20 +136,15 @@ def fit_batched(
 
 
 def _cut(labels: Int[np.ndarray, ' C'], size: int) -> list[np.ndarray]:
-  """Cuts labels into chunks of `size` labels. The last chunk may be smaller."""
   return [labels[at : at + size] for at in range(0, len(labels), size)]
 
 
 def _part_name(chunk: int) -> str:
-  """Returns the name of the part that holds the chunk with this number."""
   return f'chunk_{chunk:06}'
 
 
 def _load_parts(count: int, files: PartFiles) -> list[FileArrays | None]:
-  """Returns all saved parts, and None for each part that is not saved.
-
-  With several processes, a part counts as saved if the first process sees it.
-  """
+  """Returns the parts that the first process sees; None for other parts."""
   parts = [files.load(_part_name(chunk)) for chunk in range(count)]
   if jax.process_count() > 1:
     saved = multihost_utils.broadcast_one_to_all(
@@ -247,16 +229,8 @@ class _ChunkTrainer:
     problem: OneVsAllProblem,
     solver: 'OnDevices',
     mesh: jax.sharding.Mesh,
-    width: int,
+    width: int,  # the most labels in a chunk
   ):
-    """Places the documents on the devices.
-
-    Args:
-      problem: the documents and the objective.
-      solver: the settings.
-      mesh: the devices.
-      width: largest number of labels in a chunk.
-    """
     self._problem, self._solver, self._mesh = problem, solver, mesh
     self._goal = Objective(problem.loss, np.float32(problem.c))
     self._documents = _place_documents(problem.rows, mesh)
@@ -265,15 +239,7 @@ class _ChunkTrainer:
     self._programs = _programs(mesh, problem.rows.shape[1] + 1)
 
   def train(self, documents: list[np.ndarray], bar: Progress) -> FileArrays:
-    """Trains a chunk of labels.
-
-    Args:
-      documents: for each label of the chunk, the rows of its documents.
-      bar: shows how many labels are trained.
-
-    Returns:
-      The arrays of the chunk's part.
-    """
+    """Trains a chunk of labels, given the rows of each label's documents."""
     n_labels = len(documents)
     state = self._start_state(documents)
     shape = state.weights_DC.shape[0], n_labels
@@ -302,7 +268,6 @@ class _ChunkTrainer:
     return {**classifiers.arrays(), _UNCONVERGED: np.int64(unfinished)}
 
   def _start_state(self, documents: list[np.ndarray]) -> DescentState:
-    """Returns the state before the first step, on the devices."""
     n_docs = self._documents.rows.n_rows
     positive_NC = np.zeros((n_docs, self._width), bool)
     for column, docs in enumerate(documents):
@@ -342,11 +307,7 @@ def _put(
 def _count_unfinished(
   done_C: Bool[Array, ' C'],
 ) -> tuple[Int[Array, ''], Int[Array, '']]:
-  """Counts unfinished labels.
-
-  Returns:
-    The largest number of unfinished labels of a device, and the total number.
-  """
+  """Counts unfinished labels: the most of a device, and all of them."""
   count = (~done_C).sum()
   return jax.lax.pmax(count, ALL_DEVICES), jax.lax.psum(count, ALL_DEVICES)
 
@@ -354,7 +315,6 @@ def _count_unfinished(
 def _store_weights(
   state: DescentState, weights_DC: Float32[np.ndarray, 'D C']
 ) -> None:
-  """Writes each label's current weights to the label's column of weights_DC."""
   arrays = state.weights_DC, state.label_C
   if jax.process_count() > 1:
     arrays = multihost_utils.process_allgather(arrays, tiled=True)

@@ -27,27 +27,17 @@ class BlockWeights:
   """Holds the weights of classifiers, grouped by block and feature.
 
   A row is a feature of a block, with the weights that the block's classifiers
-  have for this feature. An entry is one of these weights.
-
-  Attributes:
-    n_features: D. The features are numbered from 0 to D - 1.
-    columns: int64 [blocks + 1]. Block b has the classifiers columns[b], ...,
-      columns[b + 1] - 1.
-    rows: int64 [blocks + 1]. Block b has the rows rows[b], ...,
-      rows[b + 1] - 1.
-    features: int32 [rows], the feature of each row, ascending within a block.
-    entries: int64 [rows + 1]. Row r has the entries entries[r], ...,
-      entries[r + 1] - 1.
-    places: uint16 or int32 [entries], the classifier of each entry, counted
-      from the first classifier of the block.
-    values: float32 [entries], the weight of each entry.
-    bias: float32 [classifiers].
+  have for this feature. An entry is one of these weights. Block b has the
+  classifiers columns[b], ..., columns[b + 1] - 1, and the rows rows[b], ...,
+  rows[b + 1] - 1. Row r has the entries entries[r], ..., entries[r + 1] - 1.
+  The place of an entry is its classifier, counted from the first classifier of
+  the block.
   """
 
   n_features: int
   columns: Int64[np.ndarray, ' block_bounds']
   rows: Int64[np.ndarray, ' block_bounds']
-  features: Int32[np.ndarray, ' rows']
+  features: Int32[np.ndarray, ' rows']  # of each row, ascending in a block
   entries: Int64[np.ndarray, ' rows+1']
   places: UInt16[np.ndarray, ' entries'] | Int32[np.ndarray, ' entries']
   values: Float32[np.ndarray, ' entries']
@@ -58,16 +48,9 @@ class BlockWeights:
     cls,
     parts: Iterable[Classifiers],
     columns: Int[np.ndarray, ' block_bounds'],
-    n_weights: int,
+    n_weights: int,  # of all parts
   ) -> 'BlockWeights':
-    """Lays out classifiers by block and feature.
-
-    Args:
-      parts: the classifiers, in order. Each part has one or more complete
-        blocks. The parts are read once, one after the other.
-      columns: attribute of BlockWeights.
-      n_weights: number of weights in all parts.
-    """
+    """Lays out parts, in order and each of whole blocks, that are read once."""
     places = np.empty(n_weights, _place_dtype(columns))
     values = np.empty(n_weights, np.float32)
     counts, features, lengths, bias = [], [], [], []
@@ -121,16 +104,7 @@ class BlockWeights:
     prefix: str,
     columns: Int64[np.ndarray, ' block_bounds'],
   ) -> 'BlockWeights':
-    """Rebuilds block weights from the arrays of a file, and checks them.
-
-    Args:
-      arrays: the arrays of the file.
-      prefix: the arrays' names start with this text and a slash.
-      columns: attribute of BlockWeights.
-
-    Raises:
-      DataError: the arrays cannot be the weights of these blocks.
-    """
+    """Rebuilds block weights from arrays named prefix/..., and checks them."""
     rows = arrays.take(f'{prefix}/rows', np.int64, (len(columns),))
     steps = arrays.take(f'{prefix}/feature_steps', np.int32, (None,))
     lengths = arrays.take(f'{prefix}/row_lengths', np.int32, (len(steps),))
@@ -158,12 +132,7 @@ class BlockWeights:
     features: Int[np.ndarray, ' features'],
     classifiers: Int[np.ndarray, ' C'],
   ) -> Float32[np.ndarray, 'features C']:
-    """Returns the weights of a few features in a few classifiers.
-
-    Args:
-      features: features, each in [0, D).
-      classifiers: classifiers of any blocks.
-    """
+    """Returns the weights of features in a few classifiers of any blocks."""
     blocks = np.searchsorted(self.columns, classifiers, 'right') - 1
     places = classifiers - self.columns[blocks]
     none = np.zeros(0, np.int64)
@@ -220,17 +189,11 @@ def _place_dtype(columns: Int[np.ndarray, ' block_bounds']) -> type:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Group:
-  """Holds the weights of a few complete blocks, grouped by block and feature.
+  """Holds the weights of a few complete blocks, as BlockWeights does."""
 
-  Attributes:
-    counts: number of rows of each block.
-    features, places, values: see BlockWeights.
-    lengths: number of entries of each row.
-  """
-
-  counts: Int[np.ndarray, ' blocks']
+  counts: Int[np.ndarray, ' blocks']  # rows of each block
   features: Int32[np.ndarray, ' rows']
-  lengths: Int32[np.ndarray, ' rows']
+  lengths: Int32[np.ndarray, ' rows']  # entries of each row
   places: Int[np.ndarray, ' entries']
   values: Float32[np.ndarray, ' entries']
 
@@ -250,7 +213,6 @@ def _groups(
 def _lay_out(
   part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
 ) -> _Group:
-  """Groups the weights of consecutive blocks by block and feature."""
   weights, n_features = part.weights, np.int64(part.n_features)
   sizes = np.diff(weights.indptr[columns[0] : columns[-1] + 1])
   span = slice(weights.indptr[columns[0]], weights.indptr[columns[-1]])
@@ -275,7 +237,6 @@ def _lay_out(
 def _offsets(
   lengths: Int[np.ndarray, ' rows'],
 ) -> Int64[np.ndarray, ' rows+1']:
-  """Returns where each row starts, and where the last row ends."""
   offsets = np.zeros(len(lengths) + 1, np.int64)
   np.cumsum(lengths, out=offsets[1:])
   return offsets

@@ -20,24 +20,17 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classifiers:
-  """Holds one linear classifier per label, with scores X @ weights + bias.
+  """Holds one linear classifier per label, with scores X @ weights + bias."""
 
-  Attributes:
-    weights: float32 CSC [D, L]. The features of each label ascend.
-    bias: float32 [L].
-  """
-
-  weights: sparse.csc_array
+  weights: sparse.csc_array  # float32 CSC [D, L]; features of a label ascend
   bias: Float32[np.ndarray, ' L']
 
   @property
   def n_labels(self) -> int:
-    """The number of labels, L."""
     return len(self.bias)
 
   @property
   def n_features(self) -> int:
-    """The number of features, D."""
     return self.weights.shape[0]
 
   @classmethod
@@ -47,17 +40,8 @@ class Classifiers:
     bias_C: Float[np.ndarray, ' C'],
     threshold: float,
   ) -> 'Classifiers':
-    """Makes sparse classifiers from dense weights, and drops small weights.
-
-    All biases are kept. DiSMEC prunes weights in the same way (Babbar and
-    Schoelkopf 2017).
-
-    Args:
-      weights_DC: weights of any float type, finite.
-      bias_C: biases of any float type, finite.
-      threshold: weights whose absolute value is below this number are left out.
-        Zeros are always left out.
-    """
+    """Makes sparse classifiers, without weights below a threshold."""
+    # DiSMEC prunes weights in the same way (Babbar and Schoelkopf 2017).
     kept = [
       np.flatnonzero((np.abs(weights_D) >= threshold) & (weights_D != 0))
       for weights_D in weights_DC.T
@@ -74,18 +58,15 @@ class Classifiers:
 
   @classmethod
   def zeros(cls, n_features: int, n_labels: int) -> 'Classifiers':
-    """Makes classifiers with all weights and biases 0."""
     shape = n_features, n_labels
     weights = sparse.csc_array(shape, dtype=np.float32)
     return cls(weights, np.zeros(n_labels, np.float32))
 
   def take(self, labels: Int[np.ndarray, ' C']) -> 'Classifiers':
-    """Returns the classifiers of the given labels, in the given order."""
     return Classifiers(self.weights[:, labels], self.bias[labels])
 
   @classmethod
   def join(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
-    """Returns the classifiers of all parts, in the order of the parts."""
     matrices = [part.weights for part in parts]
     starts = np.cumsum([0, *(len(m.data) for m in matrices)])
     indptr = [m.indptr[:-1] + start for m, start in zip(matrices, starts)]
@@ -100,12 +81,7 @@ class Classifiers:
   def renumber_features(
     self, features: Int[np.ndarray, ' D'], n_features: int
   ) -> 'Classifiers':
-    """Returns the classifiers with new feature numbers.
-
-    Args:
-      features: the new number of each feature, ascending.
-      n_features: the new number of features.
-    """
+    """Returns the classifiers with new feature numbers, which must ascend."""
     weights = self.weights
     indices = features[weights.indices].astype(np.int32)
     return Classifiers(
@@ -115,18 +91,10 @@ class Classifiers:
   def with_last(
     self, last_L: Bool[np.ndarray, ' L'], norm: float
   ) -> 'Classifiers':
-    """Gives some labels lower scores than all other labels.
-
-    Labels without training documents should rank after every trained label. A
-    fixed bias such as -1 is not low enough if trained labels have lower scores.
-    So the labels in `last_L` lose their weights, and their bias is 1 below the
-    lowest score that a trained label can give to a row whose norm is at most
-    `norm`.
-
-    Args:
-      last_L: bool, True for the labels that rank last.
-      norm: the largest norm of a document's row.
-    """
+    """Gives some labels lower scores than all others, for rows up to a norm."""
+    # Labels without training documents should rank after every trained label. A
+    # fixed bias such as -1 is not low enough if trained labels have lower
+    # scores. So the bias is 1 below their lowest possible score.
     bias_L = bias_of_last(self.bias, self.lowest_scores(norm), last_L)
     kept = np.repeat(~last_L, np.diff(self.weights.indptr))
     before = np.concatenate([[0], np.cumsum(kept)])
@@ -156,11 +124,7 @@ class Classifiers:
 
   @classmethod
   def of_arrays(cls, arrays: FileArrays) -> 'Classifiers':
-    """Makes classifiers from the arrays that `arrays` returned.
-
-    Raises:
-      ValueError: the arrays are not valid classifiers.
-    """
+    """Makes classifiers from arrays; raises a ValueError for invalid ones."""
     for name, dtype in _DTYPES.items():
       if name not in arrays:
         raise ValueError(f'{name} is missing')
@@ -181,15 +145,7 @@ def bias_of_last(
   lowest_L: Float[np.ndarray, ' L'],
   last_L: Bool[np.ndarray, ' L'],
 ) -> Float32[np.ndarray, ' L']:
-  """Returns the biases with which some labels rank after all other labels.
-
-  Classifiers.with_last explains why these biases are needed.
-
-  Args:
-    bias_L: float32, the biases of all labels.
-    lowest_L: the lowest score that each label can give.
-    last_L: bool, True for the labels that rank last.
-  """
+  """Returns biases that rank some labels last (see Classifiers.with_last)."""
   lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
   return np.where(last_L, np.float32(lowest - 1), bias_L)
 
@@ -200,7 +156,6 @@ def _matrix(
   indptr: Int[np.ndarray, ' L_bounds'],
   n_features: int,
 ) -> sparse.csc_array:
-  """Makes a CSC matrix [n_features, L]."""
   shape = (n_features, len(indptr) - 1)
   return sparse.csc_array((data, indices, indptr), shape=shape)
 
@@ -212,7 +167,6 @@ def _check(
   bias: Float32[np.ndarray, ' L'],
   n_features: int,
 ) -> None:
-  """Raises ValueError if the arrays are not valid classifiers."""
   if len(indptr) != len(bias) + 1 or len(data) != len(indices):
     raise ValueError('the arrays have different lengths')
   if indptr[0] or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():

@@ -61,26 +61,15 @@ _Bounds = tuple[
 @no_type_check
 @struct.dataclass
 class Preconditioner:
-  """Holds the leading eigenvectors of X'X.
+  """Holds the leading eigenvectors of X'X."""
 
-  Attributes:
-    vectors: float32 [D, rank], orthonormal columns.
-    values: float32 [rank], the eigenvalues of the vectors, ascending.
-  """
-
-  vectors: Float32[Array, 'D rank']
-  values: Float32[Array, ' rank']
+  vectors: Float32[Array, 'D rank']  # orthonormal columns
+  values: Float32[Array, ' rank']  # the eigenvalues of the vectors, ascending
 
   def divide(
     self, x_DC: Float32[Array, 'D C'], curvature_C: Float32[Array, ' C']
   ) -> Float32[Array, 'D C']:
-    """Multiplies x_DC by the inverse of each label's approximate Hessian.
-
-    Args:
-      x_DC: float32, a column for each label.
-      curvature_C: float32, for each label the mean curvature of the documents'
-        losses.
-    """
+    """Multiplies x_DC by the inverse of each label's approximate Hessian."""
     # All other eigenvalues of X'X are approximated by the smallest of `values`.
     rest_C = 1 + curvature_C * self.values[0]
     scale = 1 + curvature_C * self.values[:, None]
@@ -92,14 +81,7 @@ class Preconditioner:
 def make_preconditioner(
   rows: Tiles, columns: Tiles, rank: int = RANK
 ) -> Preconditioner:
-  """Finds the leading eigenvectors of X'X.
-
-  Args:
-    rows: X, the documents.
-    columns: X transposed.
-    rank: largest number of eigenvectors. There are fewer if X has fewer rows or
-      columns.
-  """
+  """Finds at most `rank` leading eigenvectors of X'X, from X and X'."""
   n_docs, n_features = rows.n_rows, columns.n_rows
   rank = min(rank, n_docs, n_features)
   start = jax.random.normal(jax.random.key(0), (n_features, rank))
@@ -112,48 +94,26 @@ def make_preconditioner(
 @no_type_check
 @struct.dataclass
 class TrainingRows:
-  """Holds the features of all training documents, as arrays for the solver.
+  """Holds the training documents, whose last feature is 1, for the bias."""
 
-  The last feature is always 1. Its weight is the bias.
-
-  Attributes:
-    rows: X, [N, D].
-    columns: X transposed.
-    preconditioner: the eigenvectors of X'X.
-  """
-
-  rows: Tiles
-  columns: Tiles
+  rows: Tiles  # X, [N, D]
+  columns: Tiles  # X transposed
   preconditioner: Preconditioner
 
 
 @no_type_check
 @struct.dataclass
 class DescentState:
-  """Holds the state of the labels of a chunk during training.
+  """Holds the state of the labels of a chunk during training."""
 
-  Labels are the last axis of every array.
-
-  Attributes:
-    positive_NC: bool, True where the document has the label.
-    label_C: int32, the label; PAD in columns that only fill the chunk.
-    done_C: bool, whether the label's objective is close enough to its minimum.
-    weights_DC: float32; the last row is the bias.
-    scores_NC: float32, the scores of the documents.
-    direction_DC: float32, the direction of the last step.
-    gradient_DC: float32, the gradient before the last step.
-    decrement_C: float32, g' inv(M) g. Here, g is the gradient in gradient_DC,
-      and M is the approximate Hessian.
-  """
-
-  positive_NC: Bool[Array, 'N C']
-  label_C: Int32[Array, ' C']
-  done_C: Bool[Array, ' C']
-  weights_DC: Float32[Array, 'D C']
+  positive_NC: Bool[Array, 'N C']  # whether the document has the label
+  label_C: Int32[Array, ' C']  # PAD in columns that only fill the chunk
+  done_C: Bool[Array, ' C']  # whether the objective is close to its minimum
+  weights_DC: Float32[Array, 'D C']  # the last row is the bias
   scores_NC: Float32[Array, 'N C']
-  direction_DC: Float32[Array, 'D C']
-  gradient_DC: Float32[Array, 'D C']
-  decrement_C: Float32[Array, ' C']
+  direction_DC: Float32[Array, 'D C']  # of the last step
+  gradient_DC: Float32[Array, 'D C']  # g, before the last step
+  decrement_C: Float32[Array, ' C']  # g' inv(M) g; M approximates the Hessian
 
 
 class Terms(NamedTuple):
@@ -167,15 +127,10 @@ class Terms(NamedTuple):
 @no_type_check
 @struct.dataclass
 class Objective:
-  """Defines the sum of the documents' losses, without the regulariser.
-
-  Attributes:
-    loss: the loss of a document.
-    c: float32, the weight of the losses.
-  """
+  """Defines the sum of the documents' losses, without the regulariser."""
 
   loss: Loss = struct.field(pytree_node=False)
-  c: Float32[Array, ''] | np.float32
+  c: Float32[Array, ''] | np.float32  # weight of the losses
 
   def terms(self, margin: Float32[Array, '...']) -> Terms:
     """Returns the losses and derivatives at the margins y (w.x + b)."""
@@ -191,27 +146,19 @@ class Objective:
 
 
 def start(
-  n_features: int,
+  n_features: int,  # D, with the constant feature of the bias
   positive_NC: Bool[Array, 'N C'],
-  label_C: Int32[Array, ' C'],
+  label_C: Int32[Array, ' C'],  # PAD in columns that only fill the chunk
   goal: Objective,
 ) -> DescentState:
-  """Returns the state with weights of 0 and the best bias for these weights.
-
-  Columns that only fill the chunk are done from the start.
-
-  Args:
-    n_features: D, including the constant feature of the bias.
-    positive_NC: True where the document has the label.
-    label_C: the labels, PAD in columns that only fill the chunk.
-    goal: the sum of losses.
-  """
+  """Returns the state with weights of 0 and the best bias for these weights."""
   n_docs, n_labels = positive_NC.shape
   bias_C = _best_bias(positive_NC.sum(axis=0), n_docs, goal)
   zeros_DC = jnp.zeros((n_features, n_labels))
   return DescentState(
     positive_NC=positive_NC,
     label_C=label_C,
+    # Columns that only fill the chunk are done from the start.
     done_C=label_C < 0,
     weights_DC=zeros_DC.at[-1].set(bias_C),
     scores_NC=jnp.broadcast_to(bias_C, (n_docs, n_labels)),
@@ -224,13 +171,7 @@ def start(
 def _best_bias(
   count_C: Int[Array, ' C'], n_docs: int, goal: Objective
 ) -> Float32[Array, ' C']:
-  """Finds the best bias of each label by Newton's method, for weights of 0.
-
-  Args:
-    count_C: number of documents that have the label.
-    n_docs: number of all documents.
-    goal: the sum of losses.
-  """
+  """Finds the best bias of each label by Newton's method, for weights of 0."""
 
   def improve(
     _: Int[Array, ''], bias_C: Float32[Array, ' C']
@@ -255,12 +196,6 @@ def step(
   If the preconditioner is close to the Hessian, decrement_C / 2 is an estimate
   of the objective minus its minimum. A label is done if this estimate is at
   most tolerance / 4 times the objective.
-
-  Args:
-    documents: all documents.
-    state: the state before the step.
-    goal: the sum of losses.
-    tolerance: see batched.OnDevices.
   """
   sign_NC = jnp.where(state.positive_NC, 1.0, -1.0)
   terms = goal.terms(sign_NC * state.scores_NC)
@@ -294,10 +229,7 @@ def _direction(
   divided_DC: Float32[Array, 'D C'],
   decrement_C: Float32[Array, ' C'],
 ) -> Float32[Array, 'D C']:
-  """Returns a direction in which the objective falls.
-
-  The direction is conjugate to the last direction if possible.
-  """
+  """Returns a direction of descent, if possible conjugate to the last one."""
   change_C = _dot(divided_DC, gradient_DC - state.gradient_DC)
   kept_C = jnp.maximum(0, change_C / jnp.maximum(state.decrement_C, _TINY))
   direction_DC = kept_C * state.direction_DC - divided_DC
@@ -308,22 +240,11 @@ def _direction(
 def _line_minimum(
   state: DescentState,
   direction_DC: Float32[Array, 'D C'],
-  along_NC: Float32[Array, 'N C'],
-  sign_NC: Float32[Array, 'N C'],
+  along_NC: Float32[Array, 'N C'],  # change of scores for a step of length 1
+  sign_NC: Float32[Array, 'N C'],  # 1 where the document has the label, else -1
   goal: Objective,
 ) -> Float32[Array, ' C']:
-  """Returns the best length of each label's step.
-
-  The length is found by Newton's method. In each iteration, the lower bound and
-  the upper bound of the length come closer to each other.
-
-  Args:
-    state: the state before the step.
-    direction_DC: the direction of the step.
-    along_NC: the change of the documents' scores for a step of length 1.
-    sign_NC: 1 where the document has the label, else -1.
-    goal: the sum of losses.
-  """
+  """Returns the best length of each label's step, by Newton's method."""
   start_C = _dot(state.weights_DC, direction_DC)
   square_C = _dot(direction_DC, direction_DC)
 
@@ -358,5 +279,4 @@ def halve(state: DescentState) -> DescentState:
 def _dot(
   a: Float32[Array, 'rows C'], b: Float32[Array, 'rows C']
 ) -> Float32[Array, ' C']:
-  """Returns the dot products of the columns of a and b."""
   return column_sums(a * b)

@@ -56,22 +56,13 @@ _INNER = 12
 
 @dataclasses.dataclass(frozen=True)
 class Solver:
-  """Describes the objective of training, and when training stops.
-
-  Attributes:
-    loss: the loss of a document.
-    c: weight of the losses relative to the regulariser (LIBLINEAR's C).
-    eps: the violation of the optimality conditions at which training of a
-      block ends, as in LIBLINEAR.
-    max_epochs: largest number of passes over the documents.
-    positive_weight: factor of c for documents that have the label.
-  """
+  """Describes the objective of training, and when training stops."""
 
   loss: Loss
-  c: float
-  eps: float
-  max_epochs: int
-  positive_weight: float = 1.0
+  c: float  # weight of the losses relative to the regulariser (LIBLINEAR's C)
+  eps: float  # violation at which the training of a block ends, as in LIBLINEAR
+  max_epochs: int  # largest number of passes over the documents
+  positive_weight: float = 1.0  # factor of c for documents that have the label
 
   @property
   def costs(self) -> tuple[np.float32, np.float32]:
@@ -80,26 +71,19 @@ class Solver:
 
 
 class Workspace:
-  """Holds arrays that one thread reuses for many blocks.
-
-  The arrays take 65 bytes per feature.
-
-  Attributes:
-    weights: float32 [n_features, WIDTH], 0 between blocks.
-    used: bool [n_features], False between blocks.
-  """
+  """Holds arrays that a thread reuses for blocks, 65 bytes per feature."""
 
   def __init__(self, n_features: int):
-    self.weights = np.zeros((n_features, WIDTH), np.float32)
-    self.used = np.zeros(n_features, bool)
+    self.weights = np.zeros((n_features, WIDTH), np.float32)  # 0 between blocks
+    self.used = np.zeros(n_features, bool)  # False between blocks
 
 
 def solve_block(
-  rows: sparse.csr_array,
-  documents: Int[np.ndarray, ' documents'],
+  rows: sparse.csr_array,  # float32 [N, D] with sorted indices
+  documents: Int[np.ndarray, ' documents'],  # the rows to learn from
   positive: Bool[np.ndarray, 'documents C'],
   solver: Solver,
-  seed: int,
+  seed: int,  # decides the order in which documents are visited
   workspace: Workspace,
 ) -> tuple[
   Int64[np.ndarray, ' features'],
@@ -108,20 +92,8 @@ def solve_block(
 ]:
   """Trains the classifiers of at most WIDTH labels.
 
-  Args:
-    rows: float32 [N, D] with sorted indices.
-    documents: int [documents], the rows to learn from.
-    positive: bool [documents, C], True where a document has a label; C is at
-      most WIDTH.
-    solver: the objective, and when to stop.
-    seed: decides the order in which documents are visited.
-    workspace: arrays for D features.
-
-  Returns:
-    features: int64 [features], the features that the documents have, in
-      ascending order.
-    weights: float32 [features, C]. The weights of all other features are 0.
-    bias: float32 [C].
+  Returns the features that the documents have, ascending, with their weights
+  (all others are 0), and the biases.
   """
   width = positive.shape[1]
   sign = np.full((len(documents), WIDTH), -1, np.float32)
@@ -153,7 +125,6 @@ def solve_block(
 
 @njit(**_JIT)
 def _mark(indptr, indices, documents, used):
-  """Sets `used` to True for the features that the documents have."""
   for document in documents:
     for e in range(indptr[document], indptr[document + 1]):
       used[indices[e]] = True
@@ -312,14 +283,13 @@ def _sigmoid(x):
 
 @njit(**_JIT)
 def _first_order(n, seed):
-  """Seeds the random numbers, and returns the numbers 0 to n - 1."""
+  # numba has random numbers of its own.
   np.random.seed(seed)
   return np.arange(n)
 
 
 @njit(**_JIT)
 def _shuffle(order):
-  """Shuffles the order of documents in place (Fisher and Yates)."""
   for i in range(len(order) - 1, 0, -1):
     j = np.random.randint(0, i + 1)
     order[i], order[j] = order[j], order[i]
@@ -327,10 +297,7 @@ def _shuffle(order):
 
 @njit(**_JIT)
 def _norms(indptr, values, documents):
-  """Returns the squared norm of each document.
-
-  The norms include the constant feature of value 1 that belongs to the bias.
-  """
+  """Returns the squared norms, with the constant feature 1 of the bias."""
   norms = np.ones(len(documents), np.float32)
   for i in range(len(documents)):
     for e in range(indptr[documents[i]], indptr[documents[i] + 1]):
@@ -340,14 +307,11 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Computes a document's scores, bias + the sum of values times weights.
-
-  Each iteration adds eight features. If an iteration added only one feature,
-  the compiler would gather along features instead of loading all weights of a
-  feature at once.
-  """
+  """Computes a document's scores, bias + the sum of values times weights."""
   scores[:] = bias
   whole = first + (last - first) // 8 * 8
+  # With one feature at a time, the compiler would gather along features instead
+  # of loading all weights of a feature at once.
   for e in range(first, whole, 8):
     v0, v1, v2, v3 = values[e], values[e + 1], values[e + 2], values[e + 3]
     v4, v5, v6, v7 = values[e + 4], values[e + 5], values[e + 6], values[e + 7]

@@ -35,10 +35,7 @@ class LinearTrain(TrainConfig):
 
 @dataclasses.dataclass
 class LinearModel(SparseModel):
-  """Trains one linear classifier for each label.
-
-  All classifiers are directly below the root of a tree.
-  """
+  """Trains one linear classifier for each label, all below a tree's root."""
 
   trained_by = LinearTrain
   several_processes = True  # if the solver can use several; see check
@@ -50,7 +47,6 @@ class LinearModel(SparseModel):
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:
-    """Trains one classifier per label, all directly below the root."""
     del number  # there is one file
     config, n_labels = run.config, data.space.n_trained
     train = config.train

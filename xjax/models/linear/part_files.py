@@ -25,31 +25,17 @@ FileArrays = Mapping[str, Shaped[np.ndarray, '...'] | np.generic]
 
 @dataclasses.dataclass(frozen=True)
 class PartFiles:
-  """Reads and writes one .npz file for each finished part of a computation.
+  """Reads and writes one .npz file for each finished part of a computation."""
 
-  Attributes:
-    folder: the folder of the files; save() creates it.
-    key: a digest of everything that the parts depend on. A part whose file has
-      another key is computed again.
-  """
-
-  folder: pathlib.Path
-  key: str = ''
+  folder: pathlib.Path  # save() creates it
+  key: str = ''  # a digest of everything that the parts depend on
 
   def of(self, *values: object) -> 'PartFiles':
-    """Returns PartFiles whose key also depends on the given values.
-
-    Args:
-      *values: anything that `digest` accepts.
-    """
+    """Returns PartFiles whose key also depends on values; see `digest`."""
     return dataclasses.replace(self, key=digest(self.key, *values))
 
   def load(self, name: str) -> FileArrays | None:
-    """Returns the arrays of a part, or None if the part must be computed.
-
-    If the file is damaged or has another key, the function logs a warning and
-    returns None.
-    """
+    """Returns a part; None if its file is absent, damaged or of another key."""
     path = self._path(name)
     if not os.path.lexists(path):
       return None
@@ -73,13 +59,7 @@ class PartFiles:
     return arrays
 
   def save(self, name: str, arrays: FileArrays) -> None:
-    """Writes the file of a part.
-
-    An error leaves no partial file.
-
-    Raises:
-      WriteError: the file cannot be written.
-    """
+    """Writes the file of a part; an error leaves no partial file."""
     added = {
       _KEY: np.array(self.key),
       _DIGEST: np.array(digest(self.key, arrays)),
@@ -91,16 +71,11 @@ class PartFiles:
 
 
 def digest(*values: object) -> str:
-  """Returns a SHA-256 digest of values.
+  """Returns a SHA-256 digest of values, the same in every run.
 
-  Equal values have the same digest in every run.
-
-  Args:
-    *values: arrays (also sparse ones), numbers, strings, enum members, None;
-      and dicts, lists, tuples and dataclasses of these.
-
-  Raises:
-    TypeError: a value has another type. Its bytes might differ between runs.
+  Values are arrays (also sparse ones), numbers, strings, enum members, None;
+  and dicts, lists, tuples and dataclasses of these. Another type is a
+  TypeError, since its bytes might differ between runs.
   """
   hasher = hashlib.sha256()
   for value in values:

@@ -26,79 +26,41 @@ class Loss(enum.Enum):
   The margin is m = y (w.x + b). Here, x are the features of the document, and w
   and b are the weights and the bias of a label. y is 1 if the document has the
   label, else -1.
-
-  Attributes:
-    SQUARED_HINGE: max(0, 1 - m) ** 2. The classifier is an L2-loss SVM. Its
-      scores are margins.
-    LOGISTIC: log(1 + exp(-m)). The classifier is a logistic regression. Its
-      scores are logits.
   """
 
-  SQUARED_HINGE = 'squared_hinge'
-  LOGISTIC = 'logistic'
+  SQUARED_HINGE = 'squared_hinge'  # max(0, 1 - m)^2: an SVM; scores are margins
+  LOGISTIC = 'logistic'  # log(1 + exp(-m)): scores are logits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneVsAllProblem:
-  """Describes the task of training one classifier for each label.
+  """Describes the task of training one classifier for each label."""
 
-  Attributes:
-    rows: float32 [N, D], the documents' features. All values are finite, and
-      the indices of each row are sorted.
-    gold: N rows of labels. Labels >= n_labels are ignored.
-    n_labels: number of labels, L.
-    loss: the loss of a document.
-    c: weight of the losses relative to the regulariser (LIBLINEAR's C).
-    threshold: weights whose absolute value is below this number become 0.
-    seed: the seed of all random choices.
-    mesh: the devices, for solvers that use devices.
-    parts: the files of trained groups of labels. If training is interrupted,
-      the next training of the same problem reads these groups from the files.
-    between: a function that is called between steps of training, or between
-      parts. Training ends if this function raises an error.
-  """
-
-  rows: sparse.csr_array
-  gold: Ragged
+  rows: sparse.csr_array  # float32 [N, D], finite, with sorted indices
+  gold: Ragged  # N rows; labels >= n_labels are ignored
   n_labels: int
   loss: Loss
-  c: float
-  threshold: float
+  c: float  # weight of the losses relative to the regulariser (LIBLINEAR's C)
+  threshold: float  # weights with a smaller absolute value become 0
   seed: int
   mesh: MeshConfig
-  parts: PartFiles
-  between: Callable[[], None]
+  parts: PartFiles  # the files of trained groups of labels
+  between: Callable[[], None]  # called between steps; an error ends training
 
 
 @dataclasses.dataclass
 class SolverConfig(ConfigPart, abstract=True):
-  """Chooses the method of training one-vs-all classifiers.
+  """Chooses the method of training one-vs-all classifiers."""
 
-  Attributes:
-    processes: whether several processes can train together.
-  """
-
-  processes: ClassVar[bool] = False
+  processes: ClassVar[bool] = False  # whether several can train together
 
   @abc.abstractmethod
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """Trains the classifiers of all labels, and returns them as one block.
-
-    Labels without training documents rank after all other labels.
-    """
+    """Trains one block of all labels; those without documents rank last."""
 
 
 def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
-  """Checks that classifiers can be trained on the documents.
-
-  Args:
-    rows: [N, D], documents' features.
-    gold: N rows of labels.
-
-  Raises:
-    DataError: no row has a feature, or a value is not finite.
-    ValueError: `rows` and `gold` have different numbers of rows.
-  """
+  """Raises a DataError if no row has a feature, or a value is not finite."""
   if rows.shape[0] != len(gold):
     raise ValueError(
       f'{rows.shape[0]} rows of features but {len(gold)} rows of labels'
@@ -114,15 +76,9 @@ def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
 def documents_of_labels(
   gold: Ragged, n_labels: int
 ) -> tuple[Int64[np.ndarray, ' label_bounds'], Int32[np.ndarray, ' documents']]:
-  """Returns the documents of each label, that is, the transpose of gold.
+  """Returns the bounds and the documents of each label, the transpose of gold.
 
-  Args:
-    gold: N rows of labels. Labels >= n_labels are ignored.
-    n_labels: number of labels, L.
-
-  Returns:
-    indptr: int64 [L + 1]. Label l has documents[indptr[l]:indptr[l + 1]].
-    documents: int32, in ascending order for each label.
+  Documents of a label ascend. Labels >= n_labels are ignored.
   """
   docs = np.repeat(np.arange(len(gold), dtype=np.int32), gold.lengths)
   inside = gold.values < n_labels

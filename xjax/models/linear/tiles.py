@@ -40,32 +40,16 @@ _Block = tuple[
 @no_type_check
 @struct.dataclass
 class Tiles:
-  """Holds a sparse matrix [rows, columns], cut into tiles.
+  """Holds a sparse matrix [rows, columns], cut into tiles."""
 
-  The last axis of `ids`, `values` and `rows` runs over the tiles of a block.
-
-  Attributes:
-    ids: int32 [blocks, WIDTH, block], the columns of entries, 0 at padding.
-    values: float32 [blocks, WIDTH, block], the entries, 0 at padding.
-    rows: int32 [blocks, block], the row of each tile, in ascending order.
-    n_rows: number of rows of the matrix.
-  """
-
-  ids: Int32[Array | np.ndarray, 'blocks width block']
-  values: Float32[Array | np.ndarray, 'blocks width block']
-  rows: Int32[Array | np.ndarray, 'blocks block']
+  ids: Int32[Array | np.ndarray, 'blocks width block']  # columns, 0 at padding
+  values: Float32[Array | np.ndarray, 'blocks width block']  # 0 at padding
+  rows: Int32[Array | np.ndarray, 'blocks block']  # of each tile, ascending
   n_rows: int = struct.field(pytree_node=False)
 
 
 def tiles_of(matrix: sparse.csr_array) -> Tiles:
-  """Cuts a matrix into tiles, in blocks that suit the default backend.
-
-  Args:
-    matrix: [rows, columns], of any dtype.
-
-  Returns:
-    Tiles of NumPy arrays.
-  """
+  """Cuts a matrix into NumPy tiles, in blocks that suit the default backend."""
   block = _BLOCK.get(jax.default_backend(), _OTHER_BLOCK)
   n_tiles = -(-np.diff(matrix.indptr) // WIDTH)  # one number per row
   first_tile = np.cumsum(n_tiles) - n_tiles
@@ -99,18 +83,7 @@ def tiles_of(matrix: sparse.csr_array) -> Tiles:
 def product(
   tiles: Tiles, dense: Float32[Array, 'columns C']
 ) -> Float32[Array, 'rows C']:
-  """Multiplies a sparse matrix by a dense matrix.
-
-  On GPUs, the tiles of a row are added in no fixed order, so the last bits of
-  the result may differ from one run to the next.
-
-  Args:
-    tiles: the sparse matrix [rows, columns].
-    dense: float32 [columns, C].
-
-  Returns:
-    float32 [rows, C].
-  """
+  """Multiplies a sparse matrix by a dense matrix."""
 
   def add(
     total: Float32[Array, 'rows C'], block: _Block
@@ -120,6 +93,8 @@ def product(
     # would store the gathered rows.
     terms = (v[:, None] * dense[i] for i, v in zip(ids, values))
     sums = functools.reduce(jnp.add, terms)
+    # GPUs add the tiles of a row in no fixed order, so the last bits of the
+    # result may differ from one run to the next.
     added = total.at[rows].add(sums, indices_are_sorted=True)
     return added, None
 

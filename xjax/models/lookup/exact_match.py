@@ -35,14 +35,7 @@ from xjax.models.scorer import Scorer, rank_blocks
 
 
 def check_letters(names: Iterable[Iterable[str]]) -> None:
-  """Checks that the names of labels can be searched for.
-
-  Args:
-    names: the names of each label.
-
-  Raises:
-    DataError: no name has a letter.
-  """
+  """Raises a DataError if no name of a label has a letter."""
   if not any(has_letters(name) for label in names for name in label):
     raise DataError(
       'no label has a name that contains a letter, but this model needs the '
@@ -60,17 +53,7 @@ class DescriptorMatcher:
   """
 
   def __init__(self, names: Sequence[Sequence[str]], max_words: int):
-    """Builds an automaton that searches for the names.
-
-    Args:
-      names: for each label, the names to search for. Names without a letter are
-        ignored. Such names are numbers, for example the ids of labels that have
-        no name.
-      max_words: number of words to read from the start of each text.
-
-    Raises:
-      DataError: no label has a name with a letter.
-    """
+    """Builds an automaton. Names without a letter, such as ids, are ignored."""
     self.n_features, self._max_words = len(names), max_words
     labels: dict[str, list[int]] = {}
     for label, label_names in enumerate(names):
@@ -86,14 +69,7 @@ class DescriptorMatcher:
     self._automaton.make_automaton()
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
-    """Returns the scores of the labels whose names occur in each text.
-
-    Args:
-      texts: N texts.
-
-    Returns:
-      float32 [N, L]. Only labels that occur in the text have entries.
-    """
+    """Returns the scores, float32 [N, L]; only matched labels have entries."""
     rows = [self._match(text) for text in texts]
     ids = Ragged.of([sorted(row) for row in rows])
     scores = (row[label] for row in rows for label in sorted(row))
@@ -102,11 +78,9 @@ class DescriptorMatcher:
     return sparse.csr_array((scores, ids.values, ids.indptr), shape)
 
   def words(self, document: Document) -> list[WordPlace]:
-    """Returns the place of each word that is read, in reading order."""
     return document_words(document)[: self._max_words]
 
   def word_shares(self, document: Document) -> WordShares:
-    """Divides the scores of matched labels among the words of their names."""
     text = document.text()
     spaced = _spaced_words(text, self._max_words)
     # A name ends at the space after its last word. Word j is before space
@@ -126,7 +100,6 @@ class DescriptorMatcher:
     )
 
   def _match(self, text: str) -> dict[int, float]:
-    """Returns the score of each label whose names occur in the text."""
     counts: dict[int, int] = {}
     longest: dict[int, int] = {}
     spaced = _spaced_words(text, self._max_words)
@@ -142,22 +115,12 @@ class MatchedLabels(Scorer):
 
   The features of a document are the scores of the labels, all above 0. With
   weights, labels are ranked by log weight + log sigmoid(a score + b).
-
-  Attributes:
-    featuriser: gives scores to labels.
   """
 
   score_kind = ScoreKind.MARGIN
   selected_by = 'exact'
 
   def __init__(self, featuriser: Featuriser, assigned_above: float, block: int):
-    """Makes a scorer.
-
-    Args:
-      featuriser: gives scores to labels.
-      assigned_above: labels with larger scores are assigned.
-      block: number of documents that are ranked at a time.
-    """
     self.featuriser, self.n_labels = featuriser, featuriser.n_features
     self.assigned_above, self._block = assigned_above, block
     self.unexplained = featuriser.unexplained
@@ -182,12 +145,7 @@ class MatchedLabels(Scorer):
 
   @staticmethod
   def feature_weights(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Returns 1 where a feature is the label, else 0, as float64 [D, K].
-
-    Args:
-      features: int [D], labels with scores.
-      labels: int [K], labels or PAD.
-    """
+    """Returns 1 where a feature is the label, else 0, as float64 [D, K]."""
     return (features[:, None] == labels).astype(np.float64)
 
   def warmup(self, query: Query, explain: bool = False) -> None:
@@ -204,22 +162,10 @@ class NamedLabels(MatchedLabels):
   def __init__(
     self,
     space: LabelSpace,
-    config: Config,
-    search: Callable[[Sequence[Sequence[str]]], TextFeatures],
+    config: Config,  # its model has the field `alt`
+    search: Callable[[Sequence[Sequence[str]]], TextFeatures],  # of names
     assigned_above: float = 0.0,
   ):
-    """Makes a scorer.
-
-    Args:
-      space: the labels.
-      config: config of the run, whose model has the field `alt`.
-      search: takes the names of each label, and returns what turns texts into
-        scores of labels.
-      assigned_above: labels with larger scores are assigned.
-
-    Raises:
-      DataError: no label has a name with a letter.
-    """
     names = names_of(space, config.model.alt)
     featuriser = TextFeaturiser(config.data, search(names))
     super().__init__(featuriser, assigned_above, config.eval.batch_size)
@@ -275,8 +221,6 @@ class ExactMatchModel(Model):
 
 
 def _spaced_words(text: str, max_words: int | None = None) -> str:
-  """Returns the first words of a text, with a space on both sides of each word.
-
-  The spaces ensure that no word matches a part of another word.
-  """
+  """Returns the first words of a text, with spaces around each word."""
+  # The spaces ensure that no word matches a part of another word.
   return f' {" ".join(split_words(text, keep_digits=True)[:max_words])} '

@@ -9,33 +9,18 @@ ONE = np.float32(1)
 
 @njit(nogil=True, cache=True, error_model='numpy')
 def best_names(
-  rows: Int64[np.ndarray, ' U'],
-  counts: Int32[np.ndarray, ' U'],
-  postings: tuple,
-  name_table: tuple,
-  phrases: Int32[np.ndarray, ' P'],
-  memory: tuple,
+  rows: Int64[np.ndarray, ' U'],  # units of the text, ascending
+  counts: Int32[np.ndarray, ' U'],  # how often each unit is in the text
+  postings: tuple,  # CSC indptr, indices: names with a unit; float32, idf > 0
+  name_table: tuple,  # float32, sum of idf of a name's units; int32, its label
+  phrases: Int32[np.ndarray, ' P'],  # a name for each place that has it
+  memory: tuple,  # NameCoverage._memory; zeros, and again zeros at the end
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Finds the best name of each label that shares units with a text.
 
   The time depends only on the postings of the text's units, not on the number
-  of labels.
-
-  Args:
-    rows: units of the text, ascending.
-    counts: how often each of these units is in the text, at least once.
-    postings: indptr and indices of the names that have each unit (CSC), and
-      float32, the idf of each unit, which is above 0.
-    name_table: float32, the sum of idf of each name's units; int32, its label.
-    phrases: names whose words follow each other in the text, once for each
-      place where they do.
-    memory: float32 with two columns and a row for each name, int32 with an
-      entry for each name, and int32 with an entry for each label. All entries
-      must be 0, and are 0 at the end.
-
-  Returns:
-    The labels, in any order, their scores (float32) and their best names. If
-    names have equal scores, the first of them is the best.
+  of labels. Labels are in any order. If names have equal scores, the first of
+  them is the best.
   """
   masses, owners = name_table
   sums, places, best_of = memory
@@ -67,10 +52,7 @@ def best_names(
 
 @njit(nogil=True, cache=True, error_model='numpy')
 def _add_idf(rows, counts, postings, sums):
-  """Adds units to the names that have them; returns these names.
-
-  Column 0 of `sums` gets idf (1 + ln count), and column 1 gets idf.
-  """
+  """Adds idf (1 + ln count) and idf of units to names; returns these names."""
   indptr, indices, idf = postings
   n = 0
   for row in rows:

@@ -57,16 +57,10 @@ _ASSIGNED_ABOVE = 20.0
 
 
 class Units(enum.Enum):
-  """Says which parts of names and texts are compared.
+  """Says which parts of names and texts are compared."""
 
-  Attributes:
-    STEMS: words without their endings. They need a language.
-    CHARACTERS: runs of four characters inside words, for languages without a
-      stemmer and for compound words.
-  """
-
-  STEMS = 'stems'
-  CHARACTERS = 'characters'
+  STEMS = 'stems'  # words without their endings; they need a language
+  CHARACTERS = 'characters'  # runs of four, if there is no stemmer
 
 
 class UnitSplitter:
@@ -83,7 +77,6 @@ class UnitSplitter:
     return words if self._characters else list(map(self._stem, words))
 
   def units(self, word: str) -> Sequence[str]:
-    """Returns the units of a word that `words` returned."""
     if not self._characters:
       return (word,)
     return _runs(word)
@@ -91,7 +84,6 @@ class UnitSplitter:
 
 @functools.lru_cache(_WORDS)
 def _stem(language: str, word: str) -> str:
-  """Returns the stem of a word."""
   # A stemmer holds the word that it works on, so threads must not share one.
   return snowballstemmer.stemmer(language).stemWord(word)
 
@@ -106,23 +98,16 @@ def _runs(word: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UnitCounts:
-  """Holds in how many training documents each unit is.
+  """Holds in how many training documents each unit is."""
 
-  Attributes:
-    n_documents: int, number of training documents.
-    units: the units that are in at least two documents.
-    counts: int32, the number of documents of each of these units.
-  """
-
-  n_documents: int
-  units: Texts
-  counts: np.ndarray
+  n_documents: int  # training documents
+  units: Texts  # those in at least two documents
+  counts: np.ndarray  # int32, the number of documents of each of these units
 
   @classmethod
   def fit(
     cls, texts: Collection[str], splitter: UnitSplitter, max_words: int
   ) -> 'UnitCounts':
-    """Counts the units of training texts, which are read once."""
     counts: dict[str, int] = {}
     with progress(texts, 'words of train') as shown:
       for text in shown:
@@ -141,7 +126,6 @@ class UnitCounts:
     return np.maximum(idf, _LEAST_IDF).astype(np.float32)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes an .npz file, which load reads."""
     arrays = {
       **self.units.arrays('units'),
       'counts': self.counts,
@@ -151,11 +135,6 @@ class UnitCounts:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'UnitCounts':
-    """Reads the file that save wrote.
-
-    Raises:
-      DataError: the file is missing or damaged.
-    """
     arrays = Arrays.read(path)
     units = arrays.strings('units')
     counts = arrays.take('counts', np.int32, (len(units),))
@@ -182,9 +161,6 @@ class NameCoverage:
 
   A text needs time for the names that share units with it, and memory for all
   names.
-
-  Attributes:
-    n_features: int, number of labels.
   """
 
   def __init__(
@@ -194,18 +170,6 @@ class NameCoverage:
     counts: UnitCounts,
     max_words: int,
   ):
-    """Builds an index from units to names.
-
-    Args:
-      names: for each label, the names to search for. Names without a letter are
-        ignored.
-      splitter: splits names and texts.
-      counts: the documents of each unit.
-      max_words: number of words to read from the start of each text.
-
-    Raises:
-      DataError: no label has a name with a letter.
-    """
     self.n_features = len(names)
     self._splitter, self._max_words = splitter, max_words
     words, owners = [], []
@@ -241,7 +205,6 @@ class NameCoverage:
     return sparse.csr_array(parts, (len(texts), self.n_features))
 
   def words(self, document: Document) -> list[WordPlace]:
-    """Returns the place of each word that is read, in reading order."""
     return document_words(document)[: self._max_words]
 
   def word_shares(self, document: Document) -> WordShares:
@@ -272,7 +235,6 @@ class NameCoverage:
     )
 
   def _places(self, words: Sequence[str]) -> dict[int, list[int]]:
-    """Returns the places of the words that have each unit, by its row."""
     places: dict[int, list[int]] = {}
     for place, word in enumerate(words):
       for unit in self._splitter.units(word):
@@ -281,7 +243,6 @@ class NameCoverage:
     return places
 
   def _units_of(self, name: int) -> list[int]:
-    """Returns the rows of the units of a name."""
     start, end = self._names.indptr[name : name + 2]
     return self._names.indices[start:end].tolist()
 
@@ -290,12 +251,7 @@ class NameCoverage:
   ) -> tuple[
     Int32[np.ndarray, ' K'], Float32[np.ndarray, ' K'], Int32[np.ndarray, ' K']
   ]:
-    """Returns labels, ascending, with their scores and their best names.
-
-    Args:
-      words: the words of a text, as UnitSplitter.words returns them.
-      memory: working memory of best_names.
-    """
+    """Returns labels, ascending, with their scores and their best names."""
     counts: dict[int, int] = {}
     for word, n in collections.Counter(words).items():
       for unit in self._splitter.units(word):
@@ -314,7 +270,6 @@ class NameCoverage:
     return labels[kept], scores[kept], names[kept]
 
   def _memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the working memory of best_names."""
     # Each call has its own memory, so that threads can share this object. The
     # operating system clears only the parts that are used.
     return (
@@ -334,17 +289,14 @@ def _chain(lists: Iterable[Iterable[str]]) -> Iterable[str]:
 
 
 def _distinct_units(words: Sequence[str], splitter: UnitSplitter) -> list[str]:
-  """Returns the distinct units of words, in order."""
   return list(dict.fromkeys(_chain(map(splitter.units, words))))
 
 
 def _phrases(words: Sequence[Sequence[str]]) -> ahocorasick.Automaton:
-  """Returns an automaton that finds the numbers of names in spaced words.
-
-  Spaces around each word ensure that no word matches a part of another word.
-  """
+  """Returns an automaton that finds the numbers of names in spaced words."""
   numbers: dict[str, list[int]] = {}
   for number, words_of in enumerate(words):
+    # The spaces ensure that no word matches a part of another word.
     numbers.setdefault(f' {" ".join(words_of)} ', []).append(number)
   automaton = ahocorasick.Automaton()
   for text, names in numbers.items():
@@ -356,10 +308,7 @@ def _phrases(words: Sequence[Sequence[str]]) -> ahocorasick.Automaton:
 def _largest(
   scores: Float32[np.ndarray, ' K'], labels: Int32[np.ndarray, ' K'], n: int
 ) -> np.ndarray:
-  """Returns where the n largest scores are, by label, in a time of order K.
-
-  If scores are equal, lower labels are chosen.
-  """
+  """Returns where the n largest scores are, in O(K); lower labels win ties."""
   at = np.arange(len(scores))
   if len(scores) > n:
     bound = np.partition(scores, -n)[-n]
@@ -407,7 +356,6 @@ class NamesModel(Model):
     check_letters(names_of(corpus.label_space, self.alt))
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Counts the units of training texts, if this was not done yet."""
     texts = SplitTexts(corpus.splits[TRAIN].documents)
     max_words = run.config.data.tokens.max_tokens
     run.once(

@@ -40,14 +40,7 @@ def norms_of(indptr: np.ndarray, values: np.ndarray, norms: np.ndarray) -> None:
 
 @njit(**_JIT)
 def fill_common(rows: tuple, places: np.ndarray, common: np.ndarray) -> None:
-  """Writes the values of common columns to a dense matrix of zeros.
-
-  Args:
-    rows: see the module's docstring.
-    places: int64 [D], the place of each common column in the dense matrix, and
-      PAD for the other columns.
-    common: float32 [N, common columns].
-  """
+  """Writes columns to their places, if not PAD, in a dense matrix of zeros."""
   indptr, columns, values, _ = rows
   for row in range(len(indptr) - 1):
     for e in range(indptr[row], indptr[row + 1]):
@@ -57,13 +50,7 @@ def fill_common(rows: tuple, places: np.ndarray, common: np.ndarray) -> None:
 
 @njit(**_JIT)
 def fill_postings(rows: tuple, places: np.ndarray, postings: tuple) -> None:
-  """Writes the documents and values of the columns that are not common.
-
-  Args:
-    rows, postings: see the module's docstring. The starts of postings are read,
-      and the other arrays are written.
-    places: as in fill_common.
-  """
+  """Writes the documents and values of postings, whose starts are given."""
   indptr, columns, values, _ = rows
   starts, documents, weights = postings
   ends = starts.copy()
@@ -79,16 +66,7 @@ def fill_postings(rows: tuple, places: np.ndarray, postings: tuple) -> None:
 def first_places(
   columns: np.ndarray, postings: tuple, first: int
 ) -> np.ndarray:
-  """Returns where the documents from `first` on start in the lists of columns.
-
-  Args:
-    columns: uint32 [entries], columns of queries.
-    postings: see the module's docstring.
-    first: a document.
-
-  Returns:
-    int64 [entries].
-  """
+  """Returns where documents from `first` on start in the lists of columns."""
   starts, documents, _ = postings
   places = np.empty(len(columns), np.int64)
   for e in range(len(columns)):
@@ -105,13 +83,13 @@ def first_places(
 
 @njit(**_JIT)
 def add_block(
-  first: int,
-  products: np.ndarray,
-  inverses: np.ndarray,
+  first: int,  # the block's first document
+  products: np.ndarray,  # float32 [B, block] of common columns; adds others
+  inverses: np.ndarray,  # float32 [block], 1 / norm, or 0 for rows of zeros
   queries: tuple,
   documents: tuple,
   postings: tuple,
-  cursors: np.ndarray,
+  cursors: np.ndarray,  # first_places of the block, moved to the next block
   limits: tuple,
   lists: tuple,
   memory: np.ndarray,
@@ -119,19 +97,9 @@ def add_block(
   """Adds a block of documents to the lists of B queries.
 
   All documents of the block must come after the documents of earlier blocks.
-
-  Args:
-    first: the block's first document.
-    products: float32 [B, block], what the common columns add to the products
-      of rows. The function adds the other columns.
-    inverses: float32 [block], 1 / norm of each document, 0 for rows of zeros.
-    queries, documents: rows; see the module's docstring.
-    postings, lists, memory: see the module's docstring.
-    cursors: int64, first_places of the queries' columns and the block. The
-      function moves the places to the next block.
-    limits: margins float32 [B], by how much cosines may be wrong; lowest
-      float32 [B], the lowest cosine of which the exact one can be above 0; and
-      excluded int64 [B], a document that is never listed.
+  The limits are float32 [B], by how much cosines may be wrong; float32 [B], the
+  lowest cosine of which the exact one can be above 0; and int64 [B], a document
+  that is never listed.
   """
   for b in range(len(products)):
     if queries[3][b] == 0:
@@ -189,11 +157,9 @@ def _add_postings(queries, b, first, postings, cursors, row_C):
 
 @njit(**_JIT)
 def _count_from(row_C, inverses, floor):
-  """Counts the documents that are not below the floor.
-
-  Counting needs no branches, so it is compiled to vector code.
-  """
+  """Counts the documents that are not below the floor."""
   count = numba.int32(0)
+  # Counting needs no branches, so it is compiled to vector code.
   for i in range(len(row_C)):
     count += numba.int32(row_C[i] * inverses[i] >= floor)
   return count

@@ -42,11 +42,7 @@ Lists = tuple[np.ndarray, np.ndarray]  # `lists` in neighbour_loops.py
 
 
 class LoopRows(NamedTuple):
-  """Holds rows in the form that compiled loops read.
-
-  Attributes:
-    indptr, columns, values, norms: see `rows` in neighbour_loops.py.
-  """
+  """Holds rows in the form that compiled loops read (see neighbour_loops)."""
 
   indptr: np.ndarray
   columns: np.ndarray
@@ -60,9 +56,6 @@ class LoopRows(NamedTuple):
     If the length of a row is below 2^-16 or above 2^16, all rows are copied and
     multiplied by powers of 2. That changes no cosine, but keeps products of
     float32 numbers from being lost.
-
-    Raises:
-      DataError: a value is not finite.
     """
     if sparse.issparse(rows):
       if not rows.has_canonical_format:
@@ -112,38 +105,17 @@ class NearestDocuments:
   and, in each thread, at most 4 MiB of cosines and 4 bytes per sparse column.
   In the worst case, the dense matrix takes 1 / (2 * share) times the memory of
   the sparse rows.
-
-  Attributes:
-    n_documents: number N of documents.
-    n_features: number D of features.
-    dense: whether documents are dense vectors.
-    rows: the rows, which are usually not copied.
-    positive: whether no feature is negative.
   """
 
   def __init__(
     self,
-    rows: Rows,
+    rows: Rows,  # float32 [N, D]; usually not copied, so never change them
     *,
-    share: float = COMMON_SHARE,
+    share: float = COMMON_SHARE,  # columns above it are dense
     threads: int = 1,
-    block: int = _BLOCK,
-    queries: int = _QUERIES,
+    block: int = _BLOCK,  # documents that a thread compares at a time
+    queries: int = _QUERIES,  # rows that are compared at a time
   ):
-    """Prepares the search.
-
-    Args:
-      rows: float32 [N, D], sparse features or dense vectors of any length. They
-        are usually not copied, so never change them.
-      share: columns that more than this share of the documents have are stored
-        in a dense matrix. Dense vectors are always stored so.
-      threads: number of threads that search.
-      block: number of documents that a thread compares at a time.
-      queries: largest number of rows that are compared at a time.
-
-    Raises:
-      DataError: a value is not finite.
-    """
     self.n_documents, self.n_features = rows.shape
     self.dense = not sparse.issparse(rows)
     self.rows = LoopRows.of(rows)
@@ -165,7 +137,6 @@ class NearestDocuments:
     fill_postings(self.rows, self._places, self._postings)
 
   def _dense_part(self, rows: LoopRows) -> np.ndarray:
-    """Returns the columns of rows that are multiplied by BLAS."""
     n_rows = len(rows.norms)
     if self.dense:
       return rows.values.reshape(n_rows, self.n_features)
@@ -182,18 +153,8 @@ class NearestDocuments:
     Only documents with a cosine above 0 are listed. Cosines below 1e-20 count
     as 0, and so do the cosines of rows of zeros. The lists are sorted by
     descending cosine, as rounded to float32, and then by ascending document.
-
-    Args:
-      rows: float32 [B, D], of the same kind as the rows of the N documents.
-      k: length of the lists, at least 1.
-      exclude: a document that must not be in the list of a row; PAD for none.
-
-    Returns:
-      ids: int32, documents, with PAD where a list has fewer than k documents.
-      similarities: float32, their cosines, -inf where ids are PAD.
-
-    Raises:
-      DataError: a value is not finite.
+    Short lists end with PAD and -inf. `exclude` has a document that must not be
+    in the list of a row, or PAD.
     """
     queries, excluded = self._queries(rows, exclude)
     limits = *self.error_bounds(queries), excluded
@@ -210,13 +171,11 @@ class NearestDocuments:
     return lists
 
   def _spans(self) -> deque[range]:
-    """Returns ranges of documents, each with the first documents of blocks.
-
-    Threads take one range after the other, so that a thread whose core is busy
-    with other programs takes fewer.
-    """
+    """Returns ranges of blocks, named by their first documents."""
     firsts = range(0, self.n_documents, self._block)
     size = -(-len(firsts) // (_TURNS * self._threads))
+    # Threads take one range after the other, so that a thread whose core is
+    # busy with other programs takes fewer.
     return deque(firsts[x : x + size] for x in range(0, len(firsts), size or 1))
 
   def _search(
@@ -226,10 +185,7 @@ class NearestDocuments:
     k: int,
     spans: deque[range],
   ) -> Lists:
-    """Returns the lists of some rows, among the documents that it takes.
-
-    Several threads call this method with the same ranges of documents.
-    """
+    """Returns the lists of rows, among the documents that it takes."""
     lists = _empty_lists(len(queries.norms), k)
     common = self._dense_part(queries)
     tile = np.empty(len(common) * self._block, np.float32)
@@ -262,13 +218,11 @@ class NearestDocuments:
     return lists
 
   def _memory(self) -> np.ndarray:
-    """Returns the working memory of the loops of one thread."""
     return np.zeros(0 if self.dense else self.n_features, np.float32)
 
   def _queries(
     self, rows: Rows, exclude: np.ndarray | None
   ) -> tuple[LoopRows, np.ndarray]:
-    """Checks the arguments of a search, and returns them for the loops."""
     if rows.shape[1] != self.n_features:
       raise ValueError(
         f'rows have {rows.shape[1]} features, not {self.n_features}'
@@ -285,15 +239,8 @@ class NearestDocuments:
     A sum of n products of float32 numbers, in any order, has an error of at
     most about n 2^-24 times the sum of the absolute products (Higham 2002,
     Section 3.1). That sum is at most the product of the lengths of both rows. A
-    few more errors come from rounding lengths and cosines.
-
-    Args:
-      queries: B rows.
-
-    Returns:
-      margins: float32 [B], bounds of the errors.
-      lowest: float32 [B]. If a float32 cosine is below this number, the exact
-        cosine is not above 0.
+    few more errors come from rounding lengths and cosines. If a cosine is below
+    the second bound of its row, the exact cosine is not above 0.
     """
     margins = (np.diff(queries.indptr) + 8) * (1.1 * _ROUNDING)
     margins = margins.astype(np.float32)
@@ -305,17 +252,14 @@ class NearestDocuments:
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
-  """Finds the libraries with threads that the process has loaded."""
   return ThreadpoolController()
 
 
 @contextlib.contextmanager
 def _one_blas_thread() -> Iterator[None]:
-  """Lets BLAS use the thread that calls it, and no other threads.
-
-  The threads of BLAS wait for each other in each product. If another program
-  uses the cores, this takes longer than the product of a block.
-  """
+  """Lets BLAS use the thread that calls it, and no other threads."""
+  # The threads of BLAS wait for each other in each product. If another program
+  # uses the cores, that takes longer than the product of a block.
   with _blas_setting, _libraries().limit(limits=1, user_api='blas'):
     yield
 
@@ -341,7 +285,6 @@ def _merged(lists: Sequence[Lists]) -> Lists:
 
 
 def _cut(rows: LoopRows, part: slice) -> LoopRows:
-  """Returns a range of rows, without copying values."""
   norms = rows.norms[part]
   indptr = rows.indptr[part.start : part.start + len(norms) + 1]
   entries = slice(indptr[0], indptr[-1])
@@ -360,21 +303,12 @@ class NeighbourVotes:
   def __init__(
     self,
     documents: NearestDocuments,
-    gold: Ragged,
+    gold: Ragged,  # of the documents, each label at most once in a row
     n_labels: int,
     *,
     neighbours: int,
     power: float,
   ):
-    """Prepares the votes.
-
-    Args:
-      documents: finds the nearest of N documents.
-      gold: the labels of these N documents, each at most once in a row.
-      n_labels: number L of labels.
-      neighbours: number of nearest documents that vote.
-      power: a vote counts as the similarity to this power.
-    """
     self._documents, self._neighbours = documents, neighbours
     self._power, self.n_features = power, n_labels
     ones = np.ones(len(gold.values))
@@ -384,15 +318,9 @@ class NeighbourVotes:
   def __call__(
     self, rows: Rows, exclude: Int[np.ndarray, ' B'] | None = None
   ) -> sparse.csr_array:
-    """Returns the votes for the labels of each row.
+    """Returns the votes, float32 [B, L] with ascending columns, all above 0.
 
-    Args:
-      rows: float32 [B, D], features of documents.
-      exclude: a document that must not vote for a row; PAD for none.
-
-    Returns:
-      float32 [B, L] with ascending columns. Only labels with votes above 0 have
-      entries. A row is empty if no document is near.
+    `exclude` has a document that must not vote for a row, or PAD.
     """
     ids_BK, sims_BK = self._documents.nearest(rows, self._neighbours, exclude)
     listed_BK = ids_BK != PAD

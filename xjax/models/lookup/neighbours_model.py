@@ -44,20 +44,13 @@ _ASSIGNED_ABOVE = 0.5  # more than half of the votes
 
 
 class TrainedRows(NamedTuple):
-  """Holds the training documents that vote.
+  """Holds the training documents that vote."""
 
-  Attributes:
-    rows: float32 [N, D], their features.
-    gold: N rows of trained labels.
-    n_labels: number L of trained labels.
-  """
-
-  rows: sparse.csr_array
-  gold: Ragged
+  rows: sparse.csr_array  # float32 [N, D], their features
+  gold: Ragged  # N rows of trained labels
   n_labels: int
 
   def save(self, path: pathlib.Path) -> None:
-    """Writes the .npz file that `load` reads."""
     arrays = {
       'features': np.int64(self.rows.shape[1]),
       'labels': np.int64(self.n_labels),
@@ -68,11 +61,6 @@ class TrainedRows(NamedTuple):
 
   @classmethod
   def load(cls, path: pathlib.Path) -> 'TrainedRows':
-    """Reads a file that `save` wrote.
-
-    Raises:
-      DataError: the file is missing or damaged.
-    """
     arrays = Arrays.read(path)
     n_features, n_labels = arrays.count('features'), arrays.count('labels')
     rows = arrays.matrix('rows', n_features)
@@ -85,18 +73,11 @@ class TrainedRows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VoteFeaturiser(Featuriser):
-  """Turns documents into votes for labels.
-
-  Attributes:
-    features: computes or reads the features of documents.
-    votes: turns features into votes.
-    own: whether the documents are those that vote; then no document votes for
-      its own labels.
-  """
+  """Turns documents into votes for labels."""
 
   features: Featuriser
   votes: NeighbourVotes
-  own: bool = False
+  own: bool = False  # whether the voters are asked; none votes for itself
 
   @property
   def n_features(self) -> int:
@@ -133,13 +114,7 @@ class NeighboursScorer(MatchedLabels):
   def __init__(
     self, featuriser: VoteFeaturiser, train_digest: str | None, block: int
   ):
-    """Makes a scorer.
-
-    Args:
-      featuriser: turns documents into votes.
-      train_digest: digest of the split whose documents vote.
-      block: number of documents that are ranked at a time.
-    """
+    """Makes a scorer, where the split with the digest train_digest votes."""
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
     own = dataclasses.replace(featuriser, own=True)
     self._among_others = MatchedLabels(own, _ASSIGNED_ABOVE, block)
@@ -181,7 +156,6 @@ class NeighboursModel(Model):
     check_train_labels(corpus)
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Computes and saves the features of the training documents."""
     split = corpus.splits[TRAIN]
 
     def build() -> Callable[[pathlib.Path], None]:
@@ -227,5 +201,4 @@ def _sizes_text(sizes: tuple[int, int, int]) -> str:
 
 
 def _file(run: Run) -> pathlib.Path:
-  """Returns the path of the features and labels of the training documents."""
   return run.folder.model / 'neighbours.npz'

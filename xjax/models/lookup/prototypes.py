@@ -55,25 +55,14 @@ _FIXED = (
 
 
 class PrototypesScorer(TreeScorer):
-  """Ranks labels by the cosines of documents and prototypes.
-
-  Attributes:
-    prototypes: float32 [L, D], the prototypes of the L labels.
-  """
+  """Ranks labels by the cosines of documents and prototypes."""
 
   def __init__(
     self,
-    prototypes: sparse.csr_array,
-    featuriser: TextFeaturiser | RowFeaturiser,
+    prototypes: sparse.csr_array,  # float32 [L, D]
+    featuriser: TextFeaturiser | RowFeaturiser,  # of documents, and of names
     config: Config,
   ):
-    """Makes a scorer.
-
-    Args:
-      prototypes: attribute of the scorer.
-      featuriser: computes the features of documents, and of names.
-      config: config of the run.
-    """
     # Cosines are the scores of linear classifiers whose weights are prototypes.
     n_labels = prototypes.shape[0]
     flat = complete_tree(n_labels, max(2, n_labels))
@@ -111,11 +100,7 @@ def _prototypes(
   corpus: Corpus,
   model: 'PrototypesModel',
 ) -> sparse.csr_array:
-  """Returns the prototypes of all labels that a run can score.
-
-  These are the trained labels. If names are parts of prototypes, they are also
-  the held-out labels and the labels without training documents.
-  """
+  """Returns the prototypes of all labels that a run can score (n_labels)."""
   space, parts = corpus.label_space, []
   n_labels = model.n_labels(space)
   if model.names:
@@ -218,8 +203,6 @@ class PrototypesModel(Model):
       check_train_labels(corpus)
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Computes and saves the prototypes of labels."""
-
     def build() -> Callable[[pathlib.Path], None]:
       featuriser = fit_featuriser(corpus.splits[TRAIN], run)
       arrays = {
@@ -255,5 +238,4 @@ def _load(path: pathlib.Path) -> sparse.csr_array:
 
 
 def _file(run: Run) -> pathlib.Path:
-  """Returns the path of the prototypes."""
   return run.folder.model / 'prototypes.npz'

@@ -94,12 +94,6 @@ class MatchedModel(NodesModel):
       )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks that levels can be built, and the matcher can be trained.
-
-    Raises:
-      ConfigError, DataError: as in SparseModel.check; or the tree cannot be cut
-        to the levels, or the matcher cannot be trained.
-    """
     super().check(corpus, run)
     clusters, _ = level_corpus(corpus, self._levels(run).of(corpus))
     self._matcher(run).check(clusters)
@@ -115,7 +109,6 @@ class MatchedModel(NodesModel):
     return self._joined(texts, matcher)
 
   def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
-    """Returns the featuriser, with the vectors of the matcher."""
     texts = super().open_featuriser(run, n_features)
     return self._joined(texts, run.open_stage(MATCHER))
 
@@ -125,7 +118,6 @@ class MatchedModel(NodesModel):
   def scorer(
     self, searches: list[TreeSearch], featuriser: JoinedFeaturiser, run: Run
   ) -> MatchedScorer:
-    """Returns the scorer of labels of proposed clusters."""
     clusters = ClusterMap.above_labels(saved_levels(run))
     proposer = Proposer(featuriser.vectors.encoder, self.kept, clusters)
     kind, block = self.score_kind(run.config), run.config.eval.batch_size
@@ -145,7 +137,6 @@ class MatchedModel(NodesModel):
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:
-    """Trains the classifiers of all labels."""
     del number  # there is one file
     train, levels = run.config.train, saved_levels(run)
     n_clusters, matcher = levels.sizes[-2], None

@@ -25,32 +25,18 @@ class MatchedScorer(Scorer):
 
   The score of a label is that of its classifier alone. Labels of other clusters
   are not ranked. Each slice has clusters of its own.
-
-  Attributes:
-    featuriser: turns documents into the features that the classifiers read.
-    proposer: proposes clusters.
   """
 
   unexplained = ''
 
   def __init__(
     self,
-    search: TreeSearch,
-    kind: ScoreKind,
+    search: TreeSearch,  # of LabelTree.of_clusters, with the link NONE
+    kind: ScoreKind,  # LOGIT for logistic classifiers, else MARGIN
     featuriser: Featuriser,
-    proposer: Proposer,
-    block: int,
+    proposer: Proposer,  # proposes clusters
+    block: int,  # documents that are ranked at a time
   ):
-    """Makes a scorer.
-
-    Args:
-      search: searches the tree of clusters and labels (LabelTree.of_clusters),
-        with the link NONE.
-      kind: the kind of the scores, LOGIT for logistic classifiers, else MARGIN.
-      featuriser: turns documents into features.
-      proposer: proposes the clusters.
-      block: number of documents that are ranked at a time.
-    """
     self._search, self._block = search, block
     self.featuriser, self.proposer = featuriser, proposer
     self.score_kind = kind
@@ -120,7 +106,6 @@ class MatchedScorer(Scorer):
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Finds the words that add most to the scores of labels; see Scorer."""
     return contributions_of(
       self.feature_weights, self.featuriser, documents, ids_NK, words, n_first
     )
@@ -134,9 +119,4 @@ class MatchedScorer(Scorer):
   def feature_weights(
     self, features: np.ndarray, labels: np.ndarray
   ) -> Float64[np.ndarray, 'D K']:
-    """Returns the weights of features in labels.
-
-    Args:
-      features, labels: see TreeSearch.feature_weights.
-    """
     return self._search.feature_weights(features, labels)

@@ -31,19 +31,7 @@ from xjax.train.parameters import (
 def described(
   labels: Sequence[Label], run: Run, vocab: Vocabulary | Subwords
 ) -> np.ndarray:
-  """Embeds the descriptors of new labels.
-
-  Args:
-    labels: the new labels.
-    run: the run, whose folder has its word vectors or encoder.
-    vocab: vocabulary or tokenizer of the run.
-
-  Returns:
-    float32 [len(labels), E], the embeddings.
-
-  Raises:
-    DataError: no word of a label has a vector in the run.
-  """
+  """Embeds the descriptors of new labels, float32 [len(labels), E]."""
   config, folder = run.config, run.folder
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:
@@ -69,9 +57,9 @@ def described(
 
 def widened(
   params: nnx.State,
-  before: int,
+  before: int,  # number of labels that the model scores
   run: Run,
-  space: LabelSpace,
+  space: LabelSpace,  # the new labels follow the `before` labels
   vocab: Vocabulary | Subwords,
   mesh: jax.sharding.Mesh,
 ) -> tuple[nnx.GraphDef, nnx.State]:
@@ -80,18 +68,6 @@ def widened(
   The new labels get the embeddings of their descriptors. All other parameters
   of the new labels are zeros. In a graph of labels, new labels read their
   parents, but no other label reads a new label, so no other score changes.
-
-  Args:
-    params: parameters of the model.
-    before: number of labels that the model scores.
-    run: the run.
-    space: label space with the new labels; they follow all labels that the
-      model scores.
-    vocab: vocabulary or tokenizer of the run.
-    mesh: the devices.
-
-  Returns:
-    The model without its parameters, and its parameters.
 
   Raises:
     DataError: no word of a new label has a vector; or the head reads parents,
@@ -121,15 +97,7 @@ def widened(
 def _wider_edges(
   space: LabelSpace, hierarchy: Hierarchy
 ) -> dict[str, np.ndarray]:
-  """Returns the edges of a graph of labels after new labels are added, by path.
-
-  Args:
-    space: label space with the new labels.
-    hierarchy: the hierarchy of the run, without new labels.
-
-  Raises:
-    DataError: a new label has an unknown parent.
-  """
+  """Returns the edges of a graph of old and new labels, by path."""
   added = space.labels[hierarchy.n_labels : space.n_inside]
   known = {*hierarchy.ids, *added.ids}
   for label in added:
@@ -144,22 +112,12 @@ def _wider_edges(
 
 
 def _wider(
-  before: int,
-  like: Mapping[str, jax.ShapeDtypeStruct],
+  before: int,  # number of labels that have rows already
+  like: Mapping[str, jax.ShapeDtypeStruct],  # by path, with the new rows
   params: Mapping[str, jax.Array],
   rows: jax.Array,
 ) -> dict[str, jax.Array]:
-  """Adds rows for new labels to the parameters that have a row per label.
-
-  The new rows of DESCRIPTORS are `rows`. The new rows of all other parameters
-  are zeros.
-
-  Args:
-    before: int, number of labels that have rows already.
-    like: path -> shape and dtype of the parameter after the rows are added.
-    params: path -> parameter before the rows are added.
-    rows: float32 [new labels, E], embeddings of the new labels' descriptors.
-  """
+  """Adds `rows` to DESCRIPTORS, and zeros to all that has a row per label."""
   wider = {
     name: jnp.zeros(leaf.shape, leaf.dtype)
     .at[:before]

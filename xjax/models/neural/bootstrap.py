@@ -29,25 +29,15 @@ _UNSEEN = -1.0  # the bias of labels without training documents
 def fitted_rows(
   vectors_ND: Float32[np.ndarray, 'N D'],
   gold: Ragged,
-  lists: TrainShortlists,
+  lists: TrainShortlists,  # of the documents, with clusters
   seed: int,
-  workers: int,
+  workers: int,  # does not change the result
 ) -> tuple[Float32[np.ndarray, 'L D'], Float32[np.ndarray, ' L']]:
-  """Returns label rows from linear classifiers with the squared hinge loss.
+  """Returns label rows and biases of linear classifiers with the squared hinge.
 
   The classifier of a label learns from the documents that have a label of the
-  same cluster, and from the documents for which this cluster is proposed.
-
-  Args:
-    vectors_ND: the vectors of the training documents.
-    gold: their gold labels.
-    lists: the shortlists of the documents, with clusters.
-    seed: the seed of the solver.
-    workers: number of threads. The result does not depend on this number.
-
-  Returns:
-    The rows and the biases of the labels. A label without documents has a row
-    of zeros and the bias -1.
+  same cluster, and from the documents for which this cluster is proposed. A
+  label without documents has a row of zeros and the bias -1.
   """
   tree = LabelTree.of_clusters(lists.parent_L, len(lists.children))
   with tempfile.TemporaryDirectory(prefix='xjax_') as folder:
@@ -77,7 +67,6 @@ def fitted_rows(
 
 
 def _dense(weights: BlockWeights) -> Float32[np.ndarray, 'classifiers D']:
-  """Returns the weights of all classifiers as a dense array."""
   counts = np.diff(weights.entries)
   block = np.searchsorted(
     weights.rows, np.arange(len(weights.features)), side='right'

@@ -31,30 +31,14 @@ COSTS, LEVELS = 'costs', 'levels'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunLevels:
-  """Builds the levels of a run only once, and saves them later.
+  """Builds levels once, to be checked before a run writes its first file."""
 
-  So a run can check its levels before it writes its first file.
-
-  Attributes:
-    settings: the tree, and where it is cut.
-    run: the run, which may have been given its levels.
-    path: path of the levels in the run's config.
-  """
-
-  settings: LevelsConfig
-  run: Run
-  path: str
+  settings: LevelsConfig  # the tree, and where it is cut
+  run: Run  # may have been given its levels
+  path: str  # of the levels in the run's config
 
   def of(self, corpus: Corpus) -> LabelLevels:
-    """Returns the levels. They are built if they are not saved.
-
-    Args:
-      corpus: corpus of the run.
-
-    Raises:
-      ConfigError: the tree cannot be built, or cannot be cut to the sizes.
-      DataError: the file of levels is damaged.
-    """
+    """Returns the levels, built if not saved, or raises a ConfigError."""
     if self.run.folder.levels.exists():
       return saved_levels(self.run)
     if self.run.given.get(LEVELS) is not None:
@@ -66,10 +50,7 @@ class RunLevels:
     return self.run.made[LEVELS]
 
   def keep(self, corpus: Corpus) -> LabelLevels:
-    """Returns the levels. They are saved if absent.
-
-    The argument and the errors are those of `of`.
-    """
+    """Returns the levels, as `of` does. They are saved if absent."""
 
     def build():
       return functools.partial(save_levels, levels=self.of(corpus))
@@ -78,30 +59,19 @@ class RunLevels:
 
 
 def saved_levels(run: Run) -> LabelLevels:
-  """Reads the levels of a run.
-
-  Raises:
-    DataError: the file is missing or damaged.
-  """
+  """Reads the levels of a run."""
   return run.read(run.folder.levels, load_levels)
 
 
 def level_corpus(
   corpus: Corpus, levels: LabelLevels, costs: Ragged | None = None
 ) -> tuple[Corpus, Ragged]:
-  """Returns the corpus of the level above the labels.
+  """Returns the corpus of the level above the labels, and costs of clusters.
 
-  A document has a cluster if it has a label of the cluster.
-
-  Args:
-    corpus: a corpus.
-    levels: at least two levels. The last level has the labels of the corpus.
-    costs: how much each gold label of the split train counts. None stands for
-      1.
-
-  Returns:
-    The same documents with clusters as labels, and how much each gold cluster
-    of the split train counts, which is the sum over its gold labels.
+  A document has a cluster if it has a label of the cluster. The cost says how
+  much a gold label of the split train counts, and None stands for 1. A cluster
+  counts as the sum over its gold labels. The last of at least two levels has
+  the labels.
   """
   parent_L, size = levels.parents[-1], levels.sizes[-2]
   splits, sums = {}, None
@@ -128,26 +98,11 @@ def level_corpus(
 def train_level(
   run: Run,
   name: str,
-  corpus: Corpus,
-  levels: LabelLevels,
-  costs: Ragged | None = None,
+  corpus: Corpus,  # of the run
+  levels: LabelLevels,  # at least two; the last has the labels
+  costs: Ragged | None = None,  # of gold labels of the split train
 ) -> Scorer:
-  """Trains the model of the level above the labels, or resumes its training.
-
-  Args:
-    run: a run with LevelShortlist.
-    name: name of the stage.
-    corpus: corpus of the run.
-    levels: at least two levels; the last one has the labels of the corpus.
-    costs: how much each gold label of the split train counts; None stands for
-      1.
-
-  Returns:
-    The best model of the level, whose labels are the clusters.
-
-  Raises:
-    As Run.stage.
-  """
+  """Trains the level above the labels, or resumes; returns its best model."""
   clusters, sums = level_corpus(corpus, levels, costs)
   return run.stage(level_run(run, name, levels, sums), clusters)
 
@@ -155,22 +110,13 @@ def train_level(
 def level_run(
   run: Run, name: str, levels: LabelLevels, costs: Ragged | None = None
 ) -> Run:
-  """Returns the run of the level above the labels.
-
-  Args:
-    run, name, levels: arguments of train_level.
-    costs: how much each gold cluster counts; None stands for 1.
-  """
+  """Returns the run of the level above, with the costs of gold clusters."""
   given = {COSTS: costs, LEVELS: levels.above_labels()}
   return run.sub(name, level_config(run.config), given)
 
 
 def level_config(config: Config) -> Config:
-  """Returns the config of the stage that ranks the clusters above the labels.
-
-  Args:
-    config: config of a run with LevelShortlist.
-  """
+  """Returns the config of the stage that ranks clusters above the labels."""
   shortlist, train = config.model.shortlist, config.train
   sizes = shortlist.levels.sizes[:-1]
   above = dataclasses.replace(
@@ -194,7 +140,6 @@ def level_config(config: Config) -> Config:
 def _tree_data(
   levels: LevelsConfig, config: Config, corpus: Corpus
 ) -> TreeData:
-  """Computes the TF-IDF features of the split train, and the tree's data."""
   split, space = corpus.splits[TRAIN], corpus.label_space
   texts = Tfidf.fit(SplitTexts(split.documents), levels.tokens)
   rows = TextFeaturiser(config.data, texts).in_chunks(
@@ -210,10 +155,7 @@ def _tree_data(
 def _above(
   gold: Ragged, parent_L: np.ndarray, costs: Ragged | None
 ) -> tuple[Ragged, Ragged]:
-  """Returns the clusters of gold labels, and the sums of the labels' costs.
-
-  Labels that are not in a cluster are left out.
-  """
+  """Returns the clusters of gold labels, and the sums of the labels' costs."""
   document = np.repeat(np.arange(len(gold)), gold.lengths)
   inside = gold.values < len(parent_L)
   cluster = np.where(inside, parent_L[np.where(inside, gold.values, 0)], PAD)

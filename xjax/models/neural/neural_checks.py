@@ -71,11 +71,7 @@ def _check_steps(config: Config, workdir: Workdir, taken: int) -> None:
 
 
 def check_batch(size: int, documents: int) -> None:
-  """Checks that a batch for training is not mostly padding.
-
-  Raises:
-    ConfigError: the batch is large, and twice as large as the split or larger.
-  """
+  """Raises a ConfigError if a batch for training is mostly padding."""
   if size > max(_LARGE_BATCH, 2 * documents):
     raise ConfigError(
       f'config.train.batch_size={size}: the split train has only {documents} '
@@ -90,11 +86,6 @@ def check_vectors(
 
   If the head uses label descriptors, all labels must have vectors. If the model
   also reads parents, all concepts of its hierarchy must have vectors too.
-
-  Raises:
-    ConfigError: vectors have another size than the model's.
-    DataError: as in label_features; or the model reads parents, and a label is
-      its own ancestor.
   """
   dim = model.embedding.dim
   for split in corpus.splits.values():
@@ -110,10 +101,6 @@ def check_vectors(
 
 def check_hierarchy(model: TextModelConfig, space: LabelSpace) -> None:
   """Checks that a model that reads parents suits the hierarchy of labels.
-
-  Args:
-    model: config of the model.
-    space: label space of the run.
 
   Raises:
     ConfigError: no label that the model scores has a parent (for a graph: nor a
@@ -145,14 +132,7 @@ def check_hierarchy(model: TextModelConfig, space: LabelSpace) -> None:
 def check_model(
   config: Config, space: LabelSpace, levels: LabelLevels | None
 ) -> None:
-  """Checks that a model can be built, without creating arrays.
-
-  Patterns for parameter names are checked too (see check_groups).
-
-  Raises:
-    ConfigError: the sizes of the parts of the model do not suit each other, or
-      as in check_groups.
-  """
+  """Checks sizes and patterns of parameter names, without creating arrays."""
   train = config.train
   mesh, architecture = (
     make_mesh(config.mesh),
@@ -169,27 +149,14 @@ def check_model(
 
 
 def check_dev_metric(corpus: Corpus, config: Config) -> None:
-  """Checks that train.best_metric has a value on dev.
-
-  Raises:
-    ConfigError: it has none.
-  """
+  """Checks that train.best_metric has a value on dev."""
   prior = popularity(corpus.label_space, corpus.splits[DEV], config.eval.depth)
   dev = judge(prior, config.eval.criteria())
   check_best_metric(config.train.best_metric, dev)
 
 
 def check_best_metric(metric: str, dev: Metrics) -> None:
-  """Checks that a metric has a value on dev.
-
-  Args:
-    metric: 'slice/metric'.
-    dev: any metrics of the dev split, such as those of the prior.
-
-  Raises:
-    ConfigError: the metric has no value; the message lists the metrics that
-      have a value.
-  """
+  """Raises a ConfigError if a metric, 'slice/metric', has no value on dev."""
   values = {
     f'{slice_name}/{name}': value
     for slice_name, slices in dev[PROTOCOL].items()

@@ -210,11 +210,7 @@ class NeuralModel(TextModelConfig, Model):
     run.made[_FITTED] = functools.partial(_fitted, folder, scorer, like)
 
   def open(self, run: Run) -> Scorer:
-    """Opens the checkpoint of run.step.
-
-    None stands for the best checkpoint, or for the newest if no step has been
-    judged yet. See Model.
-    """
+    """Opens the checkpoint of run.step; None: the best, or else the newest."""
     if run.step is None and _FITTED in run.made:
       return run.made.pop(_FITTED)(*self.steps(run))
     config, folder = run.config, run.folder
@@ -251,7 +247,6 @@ class NeuralModel(TextModelConfig, Model):
     return newest, newest if best is None else best
 
   def size(self, run: Run) -> int:
-    """Returns the size of the parameters in bytes."""
     params = saved_params(run.folder.checkpoints, self.steps(run)[0])
     return sum(x.size * x.dtype.itemsize for x in params.values())
 
@@ -265,13 +260,7 @@ class NeuralModel(TextModelConfig, Model):
 def token_reader(
   config: Config, vocab: Vocabulary | Subwords | None, mesh: jax.sharding.Mesh
 ) -> TokenReader:
-  """Returns what makes the batches of a run.
-
-  Args:
-    config: config of the run.
-    vocab: vocabulary or tokenizer of the run; None if it reads vectors.
-    mesh: the devices.
-  """
+  """Returns what makes the batches of a run."""
   size = config.eval.batch_size
   dim = config.model.embedding.dim if config.data.tokens.dense else 0
   return TokenReader(config.data, vocab, dim, size, share_of(mesh))
@@ -280,14 +269,7 @@ def token_reader(
 def _fitted(
   folder: Workdir, scorer: NeuralScorer, like: nnx.State, end: int, best: int
 ) -> NeuralScorer:
-  """Returns the scorer of a run that was just fitted, with its best parameters.
-
-  Args:
-    folder: workdir of the run.
-    scorer: the scorer that has judged dev.
-    like: structure of the parameters.
-    end, best: the last step, and the best step.
-  """
+  """Returns the scorer of a run that was just fitted, with its best step."""
   step = best
   # The newest checkpoint needs no check here. It was verified when the run
   # started, or it was written later.
@@ -300,7 +282,6 @@ def _fitted(
 
 
 def _head_levels(run: Run) -> RunLevels:
-  """Returns what builds the levels of a head with levels."""
   levels = run.config.model.head.levels
   return RunLevels(levels, run, 'config.model.head.levels')
 
@@ -308,16 +289,10 @@ def _head_levels(run: Run) -> RunLevels:
 def _read_best(
   folder: Workdir, like: nnx.State, step: int | None
 ) -> tuple[int, nnx.State]:
-  """Reads the parameters of the best checkpoint, or of a given step.
+  """Reads the step and parameters of the best checkpoint, or of a given one.
 
   While the run trains, a better checkpoint may replace the one that is read. If
   so, the function reads again.
-
-  Returns:
-    The step of the checkpoint, and its parameters.
-
-  Raises:
-    DataError: there is no intact checkpoint, or the best one is damaged.
   """
   # All processes must read equally often, so several processes read once.
   trains = jax.process_count() == 1 and is_locked(folder.path)
@@ -346,10 +321,6 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
     labels instead.
   - If label rows do not divide evenly among the devices, the last devices are
     left out.
-
-  Raises:
-    ConfigError: label rows do not divide evenly among the devices of several
-      processes.
   """
   count = jax.device_count()
   if jax.process_count() > 1:

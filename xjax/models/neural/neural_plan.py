@@ -22,12 +22,7 @@ HIDDEN_RANGE = (1, 20)  # numbers of training documents of hidden labels
 
 
 def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
-  """Checks that batches and label rows divide evenly among the devices.
-
-  Raises:
-    ConfigError: a batch or the label rows do not divide evenly; the message
-      says which sizes are possible.
-  """
+  """Checks that batches and label rows divide evenly among the devices."""
   check_label_rows(config, mesh.size)
   devices = mesh.shape[DATA]
   batches = {
@@ -43,22 +38,12 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
 
 
 def label_rows_divide(config: Config, devices: int) -> bool:
-  """Returns whether a run's label rows divide evenly among the devices.
-
-  Args:
-    config: config of the run.
-    devices: int, number of devices.
-  """
+  """Returns whether a run's label rows divide evenly among the devices."""
   return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
 
 
 def check_label_rows(config: Config, devices: int) -> None:
-  """Checks that label rows divide evenly among the devices.
-
-  Raises:
-    ConfigError: label rows do not divide evenly; the message says which numbers
-      of devices are possible.
-  """
+  """Checks that label rows divide evenly among the devices."""
   if not label_rows_divide(config, devices):
     head = type(config.model.head).__name__
     raise ConfigError(
@@ -68,17 +53,12 @@ def check_label_rows(config: Config, devices: int) -> None:
 
 
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
-  """Draws the labels that a unified head treats as unseen, to calibrate scores.
+  """Draws the labels that a unified head treats as unseen, bool [L].
 
-  Only labels with 1 to 20 training documents are drawn, so that training loses
-  little. These rare labels are ranked by frequency, and the drawn labels are
-  spread evenly over this ranking.
-
-  Returns:
-    bool [L], True for hidden labels.
-
-  Raises:
-    ConfigError: the corpus has too few labels to hide.
+  They calibrate scores. Only labels with 1 to 20 training documents are drawn,
+  so that training loses little. These rare labels are ranked by frequency, and
+  the drawn labels are spread evenly over this ranking. If the corpus has too
+  few labels to hide, it raises a ConfigError.
   """
   hidden = np.zeros(len(train_counts), bool)
   head = config.model.head
@@ -93,25 +73,12 @@ def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
 def plan_neural(
   config: Config,
   space: LabelSpace,
-  vocab_size: int,
+  vocab_size: int,  # number of word ids; 0 if the run reads no words
   mesh: jax.sharding.Mesh,
-  architecture: Architecture | None = None,
-  levels: LabelLevels | None = None,
+  architecture: Architecture | None = None,  # of the pretrained encoder, if any
+  levels: LabelLevels | None = None,  # of clusters, if the head has levels
 ) -> StatePlan:
-  """Plans the structure of a run's state, without creating arrays.
-
-  Args:
-    config: config of the run.
-    space: label space of the run.
-    vocab_size: number of word ids; 0 if the run reads no words.
-    mesh: the devices.
-    architecture: sizes of the pretrained encoder; None if there is none.
-    levels: the levels of clusters, if the head has levels.
-
-  Raises:
-    ConfigError: as in hidden_labels.
-    DataError: the model reads parents, and a label is its own ancestor.
-  """
+  """Plans the structure of a run's state, without creating arrays."""
   train = config.train
   n_labels = config.model.scored_labels(space)
   counts = space.train_counts[:n_labels]

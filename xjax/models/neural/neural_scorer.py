@@ -39,9 +39,6 @@ class NeuralScorer(Scorer):
   Attributes:
     params: parameters of the TextModel, on the mesh. They may be replaced
       between calls.
-    mesh: the (data, label) mesh.
-    reader: makes batches of documents.
-    run: the run of the model; None if there is none.
     recall: argument of topk.head_topk, where 1 means exact lists.
     shortlist: number of labels of a document that the head scores; None if it
       scores all labels.
@@ -51,28 +48,18 @@ class NeuralScorer(Scorer):
 
   def __init__(
     self,
-    graphdef: nnx.GraphDef,
-    params: nnx.State | None,
-    mesh: jax.sharding.Mesh,
-    n_labels: int,
+    graphdef: nnx.GraphDef,  # of the TextModel, from nnx.split
+    params: nnx.State | None,  # None if they are set later
+    mesh: jax.sharding.Mesh,  # (data, label)
+    n_labels: int,  # of the model's head
     score_kind: ScoreKind = ScoreKind.LOGIT,
     recall: float = 1.0,
     shortlist: int | None = None,
     *,
-    reader: TokenReader | None = None,
+    reader: TokenReader | None = None,  # makes batches
     run: Run | None = None,
     step: int = 0,
   ):
-    """Makes a scorer.
-
-    Args:
-      graphdef: the TextModel without its parameters, as `nnx.split` returns it.
-      params: the parameters; None if they are set later.
-      mesh, recall, shortlist, reader, run: see the class.
-      n_labels: number of labels of the model's head.
-      score_kind: the kind of the scores, which depends on the training loss.
-      step: step of the checkpoint with the parameters.
-    """
     self._graphdef = graphdef
     self.params = params
     self.mesh = mesh
@@ -126,12 +113,9 @@ class NeuralScorer(Scorer):
   ) -> Callable[[TokenBatch], Lists]:
     """Returns a function that ranks the labels of a batch.
 
-    The filters of the query are put on the devices only once. All processes
+    The filters of the query, which is for all the documents, are put on the
+    devices only once. doc_B of a batch are rows of the documents. All processes
     must call the function, with batches of the same shape.
-
-    Args:
-      documents: the documents; doc_B of a batch are their rows.
-      query: a query for these documents.
     """
     query = query.for_labels(self.n_labels)
     filters, on_devices = {'weights': None, 'allowed': None}, {}
@@ -169,11 +153,7 @@ class NeuralScorer(Scorer):
     return rank
 
   def _kept(self, kept_MBS: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the kept gold labels of steps, from the labels to coarse levels.
-
-    Args:
-      kept_MBS: result of _kept_gold, from the coarsest level to the labels.
-    """
+    """Returns the gold labels that steps keep, from the labels up."""
     clusters = nnx.merge(self._graphdef, self.params).head.kept_clusters
     levels = [f'level {r} recall@{n}' for r, n in enumerate(clusters)]
     steps = [*levels, f'shortlist recall@{self.shortlist}'][::-1]
@@ -188,10 +168,8 @@ class NeuralScorer(Scorer):
     return put_labels(rows, NamedSharding(self.mesh, row_spec(axes)))
 
   def _compiled(self, query: Query) -> Query:
-    """Returns a query for lists of a length that is used often.
-
-    A program is compiled for each length, so few lengths are used.
-    """
+    """Returns a query whose lists have a length that is used often."""
+    # A program is compiled for each length, so few lengths are used.
     return dataclasses.replace(query, k=self._length(query.k))
 
   def _length(self, k: int) -> int:
@@ -211,7 +189,6 @@ class NeuralScorer(Scorer):
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Finds the words to which the labels of documents attend; see Scorer."""
     if self.unexplained:
       return super().explain(documents, ids_NK, words, n_first)
     documents = Documents.of(documents)
@@ -247,12 +224,7 @@ class NeuralScorer(Scorer):
   def attention(
     self, batch: TokenBatch, ids_BK: np.ndarray
   ) -> Float32[np.ndarray, 'B K T']:
-    """Returns how much each listed label attends to each token of a document.
-
-    Args:
-      batch: this process's rows, as NumPy arrays.
-      ids_BK: int32, labels of these rows, PAD after the last label.
-    """
+    """Returns attention of labels (or PAD) to tokens, for own rows."""
     with jax.set_mesh(self.mesh):
       arguments = put_batch((batch, ids_BK), self.mesh)
       return own_rows(self._attention(self.params, *arguments))
@@ -287,7 +259,6 @@ class NeuralScorer(Scorer):
 
   @property
   def vector_dim(self) -> int:
-    """Returns the size D of the vectors that `vectors` returns."""
     return nnx.merge(self._graphdef, self.params).encoder.dim
 
   def vectors(self, documents: Documents) -> Float32[np.ndarray, 'N D']:
@@ -372,7 +343,6 @@ def _topk(
   sigmoid,
   measured,
 ):
-  """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
   head, features = model.head.ready(), model.features(batch)
   topk = head_topk if head.shortlist_size is None else narrowed_topk
@@ -396,11 +366,9 @@ def _topk(
 
 
 def _kept_gold(head, features, gold_BP, masks):
-  """Counts the gold labels that each step of the head's search keeps.
-
-  A mask has the labels that are searched; None stands for all labels.
-  """
+  """Counts the gold labels that each step of the head's search keeps."""
   counts = []
+  # A mask has the labels that are searched; None stands for all labels.
   for mask in masks:
     if mask is None:
       counts.append(head.kept_gold(features, gold_BP))
@@ -415,10 +383,8 @@ def _kept_gold(head, features, gold_BP, masks):
 
 
 def _attention(graphdef, params, batch, ids_BK):
-  """Computes attention weights of labels; jax.jit compiles this function."""
   return nnx.merge(graphdef, params).attention(batch, ids_BK)
 
 
 def _vectors(graphdef, params, batch):
-  """Computes the vectors of documents; jax.jit compiles this function."""
   return nnx.merge(graphdef, params).vectors(batch)

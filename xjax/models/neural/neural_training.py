@@ -63,16 +63,7 @@ def make_scorer(
   plan: StatePlan,
   mesh: jax.sharding.Mesh,
 ) -> NeuralScorer:
-  """Returns the scorer of a run, whose parameters are set later.
-
-  Args:
-    run: the run.
-    space: label space of the run.
-    reader: makes batches.
-    proposals: the shortlists of the run.
-    plan: structure of the state.
-    mesh: the devices.
-  """
+  """Returns the scorer of a run, whose parameters are set later."""
   config = run.config
   n_labels = config.model.scored_labels(space)
   kind, recall = config.train.loss.score_kind, config.eval.recall
@@ -94,17 +85,7 @@ def make_scorer(
 def dev_judge(
   scorer: NeuralScorer, corpus: Corpus, config: EvalConfig
 ) -> Judge:
-  """Returns a function that judges parameters of a model on dev.
-
-  Args:
-    scorer: the function sets its params.
-    corpus: corpus with a split dev.
-    config: how the model is judged.
-
-  Returns:
-    A function (parameters, between) -> {slice: {metric: value}}. It calls
-    between() after each batch.
-  """
+  """Returns what sets the scorer's parameters, and judges them on dev."""
   split, space = corpus.splits[DEV], corpus.label_space
   documents = Documents.of_split(split).remembering()
 
@@ -128,25 +109,15 @@ def dev_judge(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NeuralTraining:
-  """Trains a neural model in the workdir of a run.
-
-  Attributes:
-    run: the run.
-    corpus: corpus with a split train.
-    reader: makes batches.
-    mesh: the devices.
-    plan: structure of the state.
-    proposals: the shortlists; by default, all labels are scored.
-    levels: the levels of clusters, if the head has levels.
-  """
+  """Trains a neural model in the workdir of a run."""
 
   run: Run
   corpus: Corpus
   reader: TokenReader
   mesh: jax.sharding.Mesh
   plan: StatePlan
-  proposals: Proposals = Proposals()
-  levels: LabelLevels | None = None
+  proposals: Proposals = Proposals()  # by default, all labels are scored
+  levels: LabelLevels | None = None  # of clusters, if the head has levels
 
   @classmethod
   def prepare(
@@ -173,27 +144,18 @@ class NeuralTraining:
 
   @property
   def config(self) -> Config:
-    """Returns the config of the run."""
     return self.run.config
 
   def scorer(self) -> NeuralScorer:
-    """Returns a scorer whose parameters are not set yet."""
     parts = self.reader, self.proposals, self.plan, self.mesh
     return make_scorer(self.run, self.corpus.label_space, *parts)
 
   def train(self, scorer: NeuralScorer) -> Position:
     """Trains to the last step, from the newest checkpoint if there is one.
 
-    Args:
-      scorer: scores the dev split; its params are set before the split is
-        scored.
-
-    Returns:
-      The position at the end of training; its checkpoint is on disk.
-
-    Raises:
-      UserError: the loss or a gradient is not finite.
-      Preempted: SIGTERM or Ctrl-C came; the state is saved.
+    The scorer gets the parameters to judge on dev. The checkpoint of the
+    position that is returned is on disk. After Preempted, the state is saved
+    too.
     """
     config, corpus = self.config.train, self.corpus
     preemption, folder = self.run.preemption, self.run.folder
@@ -251,7 +213,6 @@ class NeuralTraining:
       return position
 
   def _loss_weights(self) -> LabelWeights | None:
-    """Returns the weights of the scored labels; None if all are equal."""
     config, space = self.config, self.corpus.label_space
     weights = config.train.label_weights.build(
       space.train_counts[: config.model.scored_labels(space)],
@@ -264,18 +225,10 @@ class NeuralTraining:
   def _start(
     self,
     checkpoints: Checkpoints,
-    iterator: grain.DatasetIterator,
-    check: Callable[[], None],
+    iterator: grain.DatasetIterator,  # is moved to the checkpoint's position
+    check: Callable[[], None],  # raises an error if the run has to stop
   ) -> tuple[TrainState, Position]:
-    """Restores the newest checkpoint, or creates the first state.
-
-    The parameters of the first state are random, pretrained or another run's.
-
-    Args:
-      checkpoints: the checkpoints of the run.
-      iterator: the batches, which get the position of the checkpoint.
-      check: ends the run by an error if it has to stop.
-    """
+    """Restores the newest checkpoint, or creates the first state."""
     if checkpoints.steps:
       step = checkpoints.steps[-1]
       state, meta = checkpoints.restore(step, self.plan.abstract, iterator)
@@ -331,18 +284,10 @@ class NeuralTraining:
   def _add_descriptors(
     self,
     state: TrainState,
-    has_vector: np.ndarray | None,
-    descriptor_run: Workdir | None,
+    has_vector: np.ndarray | None,  # of words; from start_words
+    descriptor_run: Workdir | None,  # has the descriptors; from warm_start
   ) -> TrainState:
-    """Adds the embedded descriptors of labels and concepts to a first state.
-
-    Args:
-      state: first state; its word vectors are random, pretrained, or those of
-        another run.
-      has_vector: bool [vocabulary], True for words with a pretrained vector;
-        from start_words.
-      descriptor_run: the run whose descriptors are used; from warm_start.
-    """
+    """Adds the embedded descriptors of labels and concepts to a first state."""
     model, vocab = self.config.model, self.reader.vocab
     folder = self.run.folder
     space = self.corpus.label_space
@@ -371,10 +316,7 @@ class NeuralTraining:
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray
   ) -> str:
-    """Describes a step in an error message: its epoch, batch and documents.
-
-    All processes must call this method.
-    """
+    """Describes a step in an error message; all processes must call this."""
     if jax.process_count() > 1:
       doc_B = multihost_utils.process_allgather(doc_B)
     ids = self.corpus.splits['train'].ids

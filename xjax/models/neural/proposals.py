@@ -29,37 +29,16 @@ _NODES = 'nodes'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Proposals:
-  """Holds what a run needs to score shortlists; by default, all labels.
+  """Holds what a run needs to score shortlists; by default, all labels."""
 
-  Attributes:
-    proposer: makes the shortlists of predictions; None if all labels are
-      scored.
-    shortlists: makes the shortlists of training documents; None if training
-      scores all labels.
-    start: folder of the run from which parameters are taken, or ''.
-    bootstraps: whether the first label rows are fitted to the vectors of the
-      proposing model.
-  """
-
-  proposer: Proposer | None = None
-  shortlists: TrainShortlists | None = None
-  start: str = ''
-  bootstraps: bool = False
+  proposer: Proposer | None = None  # None if all labels are scored
+  shortlists: TrainShortlists | None = None  # in training; None for all
+  start: str = ''  # folder of the run from which parameters are taken, or ''
+  bootstraps: bool = False  # whether first_rows are the first label rows
 
 
 def check_proposals(corpus: Corpus, run: Run) -> None:
-  """Checks that what proposes labels fits a corpus; writes nothing.
-
-  Args:
-    corpus: corpus of the run.
-    run: a run of a neural model.
-
-  Raises:
-    ConfigError: there are several processes, the proposing model cannot be
-      trained, the other run is missing or has other labels, or a training
-      document has more labels than its shortlist.
-    DataError: the proposing model cannot be trained.
-  """
+  """Checks that what proposes labels fits a corpus; writes nothing."""
   shortlist = run.config.model.shortlist
   if shortlist.proposes and process_count() > 1:
     raise ConfigError(
@@ -71,18 +50,7 @@ def check_proposals(corpus: Corpus, run: Run) -> None:
 
 
 def new_proposals(corpus: Corpus, run: Run) -> Proposals:
-  """Returns the shortlists of a run, and trains the stage that proposes them.
-
-  What an earlier start of the run has finished is read again.
-
-  Args:
-    corpus: corpus of the run.
-    run: a run of a neural model.
-
-  Raises:
-    UserError: the stage cannot be trained or copied.
-    Preempted: SIGTERM or Ctrl-C came; another call continues.
-  """
+  """Returns the shortlists of a run, and trains what proposes them."""
   shortlist = run.config.model.shortlist
   proposer = shortlist.fit(corpus, run)
   lists = _train_lists(corpus, run)
@@ -96,27 +64,14 @@ def new_proposals(corpus: Corpus, run: Run) -> Proposals:
 
 
 def saved_proposals(run: Run) -> Proposals:
-  """Opens the stage that proposes the shortlists of a finished run.
-
-  Raises:
-    DataError: a file of the stage is missing or damaged.
-  """
+  """Opens the stage that proposes the shortlists of a finished run."""
   return Proposals(run.config.model.shortlist.open(run))
 
 
 def first_rows(
   proposals: Proposals, config: Config, corpus: Corpus
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns label rows that are fitted to the vectors of the level above.
-
-  Args:
-    proposals: the shortlists of the run.
-    config: config of the run.
-    corpus: corpus of the run.
-
-  Returns:
-    kernel_LD, bias_L: the rows and the biases of the trained labels.
-  """
+  """Returns label rows and biases, fitted to the vectors of the level above."""
   split, workers = corpus.splits[TRAIN], max(1, config.data.workers)
   with Progress('vectors of train'):
     documents = Documents.of(split.documents)
@@ -128,11 +83,6 @@ def first_rows(
 
 
 def _train_lists(corpus: Corpus, run: Run) -> TrainShortlists | None:
-  """Returns the shortlists of training documents, without proposed nodes.
-
-  Raises:
-    ConfigError: a training document has more labels; the message names it.
-  """
   shortlist = run.config.model.shortlist
   lists = shortlist.train_lists(corpus, run)
   if lists is None:
@@ -144,7 +94,6 @@ def _train_lists(corpus: Corpus, run: Run) -> TrainShortlists | None:
 def _train_nodes(
   corpus: Corpus, run: Run, proposer: Proposer | None
 ) -> np.ndarray:
-  """Returns the nodes that are proposed for each training document, [N, K]."""
   split = corpus.splits[TRAIN]
   if proposer is None:
     return np.zeros((len(split), 1), np.int32)  # the root
@@ -154,22 +103,9 @@ def _train_nodes(
 
 
 def proposed_nodes(run: Run, proposer: Proposer, split: Split) -> np.ndarray:
-  """Returns the nodes that a model proposes for each document of a split.
+  """Returns what a model proposes for documents, int32 [N, K] with PAD."""
 
-  They are saved, because computing them takes long, and read again later.
-
-  Args:
-    run: the run.
-    proposer: lists nodes.
-    split: the split.
-
-  Returns:
-    int32 [N, K], PAD after the last node of a document.
-
-  Raises:
-    DataError: the saved file is damaged.
-  """
-
+  # Computing the nodes takes long, so they are saved, and read again later.
   def build() -> Any:
     documents = Documents.of(split.documents)
     title = f'shortlists of {split.name}'
@@ -184,16 +120,7 @@ def proposed_nodes(run: Run, proposer: Proposer, split: Split) -> np.ndarray:
 
 
 def saved_nodes(run: Run, n: int, n_nodes: int) -> np.ndarray:
-  """Reads what proposed_nodes has saved, int32 [N, K].
-
-  Args:
-    run: the run.
-    n: number of documents.
-    n_nodes: number of nodes.
-
-  Raises:
-    DataError: the file is missing or damaged.
-  """
+  """Reads what proposed_nodes has saved for n documents, int32 [N, K]."""
   read = functools.partial(_read_nodes, n=n, n_nodes=n_nodes)
   return run.read(run.folder.shortlists, read)
 

@@ -24,42 +24,30 @@ from xjax.train.batches.candidates import children_of
 class Combination(enum.Enum):
   """Says how a label's own score and its prior are combined.
 
-  Attributes:
-    SUM: the score plus the prior, times a weight.
-    PRODUCT: the product of two probabilities. The prior is the logarithm of
-      the first. The second is the sigmoid of a logit, or exp(-max(0, 1 - z)^3)
-      of a margin z, as in XR-Linear.
+  The product is of two probabilities. The prior is the logarithm of the first.
+  The second is the sigmoid of a logit, or exp(-max(0, 1 - z)^3) of a margin z,
+  as in XR-Linear.
   """
 
-  SUM = 'sum'
+  SUM = 'sum'  # the score plus the prior, times a weight
   PRODUCT = 'product'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClusterMap:
-  """Holds the clusters of labels that a model proposes, in place of labels.
+  """Holds the clusters of labels that a model proposes, in place of labels."""
 
-  Attributes:
-    children: int32 [clusters, most], the labels of each cluster, PAD elsewhere.
-    parent_L: int32 [L], the cluster of each label.
-  """
-
-  children: np.ndarray
-  parent_L: np.ndarray
+  children: np.ndarray  # int32 [clusters, most], PAD after the last label
+  parent_L: np.ndarray  # int32, the cluster of each label
 
   @classmethod
   def above_labels(cls, levels: LabelLevels) -> 'ClusterMap':
-    """Returns the clusters of the level above the labels."""
     return cls(levels.children[-1], levels.parents[-1])
 
   def best(self, values_L: np.ndarray) -> np.ndarray:
-    """Returns the largest value of the labels of each cluster.
+    """Returns the largest value of each cluster's labels, [..., clusters].
 
-    Args:
-      values_L: a mask or weights of at least 0, [L or more] or [N, L or more].
-
-    Returns:
-      [clusters] or [N, clusters], with the dtype of the values.
+    Values are masks or weights of at least 0, [L or more] or [N, L or more].
     """
     real = self.children != PAD
     below = np.where(real, values_L[..., self.children], 0)
@@ -79,16 +67,13 @@ class Proposer:
   slice are not lost to labels outside the slice.
 
   Attributes:
-    scorer: ranks labels, or clusters of labels.
-    kept: number of labels or clusters that the scorer lists for a document.
-    clusters: the clusters; None if the scorer ranks labels.
     hinged: whether the log score of a margin z is -max(0, 1 - z)^3, as in
       tree_search.Link.L3_HINGE. Otherwise, a margin counts as a log score.
   """
 
-  scorer: Scorer
-  kept: int
-  clusters: ClusterMap | None = None
+  scorer: Scorer  # ranks labels, or clusters of labels
+  kept: int  # labels or clusters that are listed for a document
+  clusters: ClusterMap | None = None  # None if the scorer ranks labels
   hinged: bool = False
 
   @property
@@ -98,7 +83,6 @@ class Proposer:
 
   @property
   def listed(self) -> int:
-    """Returns the number of labels or clusters that the scorer lists."""
     return min(self.kept, self.scorer.n_labels)
 
   @property
@@ -123,15 +107,10 @@ class Proposer:
   def nodes(
     self, documents: Documents, query: Query
   ) -> tuple[Int32[np.ndarray, 'G N K'], Float32[np.ndarray, 'G N K']]:
-    """Returns the best nodes of each document, which are labels or clusters.
+    """Returns the best labels or clusters of documents, and their log scores.
 
-    Args:
-      documents: N documents.
-      query: the lists of labels that are wanted; its k does not count.
-
-    Returns:
-      ids: int32, a list for each list of the query, PAD after its last node.
-      logs: the scorer's log scores, -inf where ids are PAD.
+    There is a list for each list of the query, whose k does not count. Short
+    lists end with PAD and -inf.
     """
     asked = self.asked(query)
     lists = self.scorer.rank(documents_for(self.scorer, documents), asked)
@@ -161,15 +140,10 @@ class Proposer:
   def labels(
     self, documents: Documents, query: Query
   ) -> tuple[Int32[np.ndarray, 'G N A'], Float32[np.ndarray, 'G N A']]:
-    """Returns the shortlist of each document, and the log scores as priors.
+    """Returns shortlists of labels, and the log scores as priors.
 
-    Args:
-      documents, query: arguments of `nodes`.
-
-    Returns:
-      ids: int32 labels that the query allows, and PAD.
-      priors: the log score of a label or of its cluster; any number where ids
-        are PAD.
+    A prior is the log score of a label or of its cluster. Ids are PAD where the
+    query allows no label; priors are any number there.
     """
     ids_GNK, logs_GNK = self.nodes(documents, query)
     if self.clusters is None:
@@ -189,15 +163,9 @@ class Proposer:
   ) -> dict[str, Int32[np.ndarray, 'M N']]:
     """Counts the gold labels that each step of the search keeps.
 
-    Args:
-      documents: N documents with gold labels.
-      query: a query that measures some slices, with exactly L entries per
-        label.
-      ids_GNA: the labels on the shortlists of the query, and PAD.
-
-    Returns:
-      For the shortlist, and for each level of clusters from fine to coarse, a
-      number for each document, of all labels and then of the measured slices.
+    The query measures some slices, with exactly L entries per label. For the
+    shortlist `ids_GNA`, and for each level of clusters from fine to coarse,
+    there is a number for each document, of all labels and then of these slices.
     """
     masks = measured_masks(query)
     gold = documents.gold
@@ -224,7 +192,6 @@ class Proposer:
 
   @property
   def _depth(self) -> int:
-    """Returns the number of levels of clusters above the proposed clusters."""
     return 0 if self._above is None else 1 + self._above._depth
 
   def _kept_above(
@@ -232,11 +199,7 @@ class Proposer:
   ) -> dict[str, np.ndarray]:
     """Counts the gold labels that the levels above the clusters keep.
 
-    Args:
-      documents: N documents.
-      query: a query about the labels or clusters below this level.
-      golds: for each list, the gold labels of each document, or their clusters.
-        A cluster occurs as often as it has gold labels of the slice.
+    A cluster occurs in `golds` as often as it has gold labels of the slice.
     """
     above = self._above
     if above is None:

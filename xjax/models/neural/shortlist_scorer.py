@@ -28,11 +28,6 @@ class ShortlistScorer(NeuralScorer):
 
   Labels that are not on a document's shortlist are not ranked. Each slice has a
   shortlist of its own.
-
-  Attributes:
-    proposer: makes the shortlists.
-    combination: how scores and priors are combined.
-    weight: weight of the prior in a sum.
   """
 
   def __init__(
@@ -40,18 +35,9 @@ class ShortlistScorer(NeuralScorer):
     *arguments: Any,
     proposer: Proposer,
     combination: Combination,
-    weight: float = 1.0,
+    weight: float = 1.0,  # of the prior in a sum; 0 ranks by the model alone
     **others: Any,
   ):
-    """Makes a scorer.
-
-    Args:
-      arguments, others: arguments of NeuralScorer.
-      proposer: makes the shortlists.
-      combination: how scores and priors are combined.
-      weight: weight of the prior in a sum. With 0, labels are ranked by the
-        model alone.
-    """
     super().__init__(*arguments, **others)
     self.proposer = proposer
     self.combination = combination
@@ -80,11 +66,6 @@ class ShortlistScorer(NeuralScorer):
   def batch_ranker(
     self, documents: Documents, query: Query
   ) -> Callable[[TokenBatch], Lists]:
-    """Returns a function that ranks the labels of a batch; see NeuralScorer.
-
-    The proposer is asked about the documents of the batch.
-    """
-
     def rank(batch: TokenBatch) -> Lists:
       real_B = batch.doc_B != PAD
       rows = batch.doc_B[real_B]
@@ -97,18 +78,11 @@ class ShortlistScorer(NeuralScorer):
   def _rank(
     self,
     batch: TokenBatch,
-    real_B: np.ndarray,
-    documents: Documents,
+    real_B: np.ndarray,  # the rows that have a document
+    documents: Documents,  # of these rows
     query: Query,
   ) -> Lists:
-    """Ranks the labels of a batch.
-
-    Args:
-      batch: the batch.
-      real_B: the rows of the batch that have a document.
-      documents: the documents of these rows.
-      query: a query for these documents.
-    """
+    """Ranks the labels of a batch; the query is for its documents."""
     ids_GNA, priors_GNA = self.proposer.labels(documents, query)
     shape = query.n_lists, len(real_B), ids_GNA.shape[2]
     ids, priors = np.full(shape, PAD, np.int32), np.zeros(shape, np.float32)
@@ -150,12 +124,7 @@ class ShortlistScorer(NeuralScorer):
   def _combined(
     self, logits: np.ndarray, priors: np.ndarray
   ) -> Float32[np.ndarray, '*shape']:
-    """Returns the scores of labels from their logits and their priors.
-
-    Args:
-      logits: float32, -inf where there is no label.
-      priors: float32 of the same shape.
-    """
+    """Returns scores from logits, -inf where there is no label, and priors."""
     real = logits != -np.inf
     z, prior = (
       np.where(real, x, 0).astype(np.float64) for x in (logits, priors)
@@ -171,7 +140,6 @@ class ShortlistScorer(NeuralScorer):
 
 
 def _logits(graphdef, params, batch, ids_BX):
-  """Computes the logits of some labels; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
   return shortlist_logits(model.head.ready(), model.features(batch), ids_BX)
 
@@ -179,10 +147,8 @@ def _logits(graphdef, params, batch, ids_BX):
 def _same_for_same_label(
   ids_BX: np.ndarray, scores_BX: np.ndarray
 ) -> Float32[np.ndarray, 'B X']:
-  """Gives a label that occurs several times its score at the first place.
-
-  The scores of the same label at two places can differ in their last bits.
-  """
+  """Gives a label that occurs several times its score at the first place."""
+  # The scores of the same label at two places can differ in their last bits.
   order = np.argsort(ids_BX, axis=1, kind='stable')
   ids = np.take_along_axis(ids_BX, order, axis=1)
   places = np.arange(ids.shape[1])
@@ -199,10 +165,7 @@ def _same_for_same_label(
 def _best(
   ids_BA: np.ndarray, scores_BA: np.ndarray, k: int
 ) -> tuple[Int32[np.ndarray, 'B K'], Float32[np.ndarray, 'B K']]:
-  """Returns the k best labels of each row.
-
-  Labels are sorted by descending score, then by ascending index.
-  """
+  """Returns the k best labels of each row, equal ones by ascending index."""
   order = np.lexsort((ids_BA, -scores_BA), axis=1)[:, :k]
   ids_BK = np.take_along_axis(ids_BA, order, axis=1)
   scores_BK = np.take_along_axis(scores_BA, order, axis=1)

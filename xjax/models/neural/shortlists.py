@@ -66,34 +66,22 @@ _NO_NODES = np.zeros((0, 0), np.int32)
 class ShortlistConfig(ConfigPart, abstract=True):
   """Chooses the labels of a document that are scored.
 
-  Attributes:
-    proposes: whether something proposes a shortlist for each document.
-    room: the field with the number of nodes that a document keeps.
-    stages: names of the stages that a trained model uses.
-    starts: whether parameters start from those of the proposing model.
-    matched: whether training uses what the proposing model lists.
-    bootstrap: whether the first label rows are fitted to the vectors of the
-      proposing model.
+  With `starts`, parameters start from those of the proposing model.
   """
 
-  proposes: ClassVar[bool] = True
-  room: ClassVar[str] = ''
-  stages: ClassVar[tuple[str, ...]] = ()
+  proposes: ClassVar[bool] = True  # whether a document has a shortlist
+  room: ClassVar[str] = ''  # the field with the number of nodes kept
+  stages: ClassVar[tuple[str, ...]] = ()  # names of those that it opens
   starts: ClassVar[bool] = False
-  matched = True
-  bootstrap = False
+  matched = True  # whether training uses what the proposing model lists
+  bootstrap = False  # whether first label rows are fitted to its vectors
 
   def width(self, n_labels: int) -> int:
-    """Returns about how many labels are on a shortlist.
-
-    Args:
-      n_labels: number of labels of the model.
-    """
+    """Returns about how many labels of the model are on a shortlist."""
     return n_labels
 
   @property
   def lists_in_training(self) -> bool:
-    """Returns whether training, too, scores only the labels on shortlists."""
     return self.proposes
 
   @property
@@ -104,37 +92,23 @@ class ShortlistConfig(ConfigPart, abstract=True):
   def check(self, corpus: Corpus, run: Run) -> None:
     """Checks that what proposes labels fits a corpus; writes nothing.
 
-    Raises:
-      ConfigError, DataError: the proposing model cannot be trained, is missing,
-        or has other labels.
+    It raises a ConfigError or DataError if the proposing model cannot be
+    trained, is missing, or has other labels.
     """
 
   def fit(self, corpus: Corpus, run: Run) -> Proposer | None:
-    """Trains or copies the model that proposes labels; None if there is none.
-
-    Raises:
-      UserError: the model cannot be trained or copied.
-      Preempted: SIGTERM or Ctrl-C came; another call continues.
-    """
+    """Trains or copies the model that proposes labels, if there is one."""
     del corpus, run
 
   def open(self, run: Run) -> Proposer | None:
-    """Opens the model that proposes labels; None if there is none.
-
-    Raises:
-      DataError: a file of the model is missing or damaged.
-    """
+    """Opens the model that proposes labels, if there is one."""
     del run
 
   def train_lists(self, corpus: Corpus, run: Run) -> TrainShortlists | None:
-    """Returns the shortlists of training documents, without proposed nodes.
-
-    The result is None if training scores all labels.
-    """
+    """Returns shortlists without proposed nodes; None for all labels."""
     del corpus, run
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
-    """Returns the stages of a run with such shortlists; see Model."""
     del config
     return ()
 

@@ -182,7 +182,6 @@ class BoostedRanker(PairRanker):
   def scores(
     self, features_XF: Float32[np.ndarray, 'X F']
   ) -> Float32[np.ndarray, ' X']:
-    """Returns the logits of pairs."""
     if not len(features_XF):
       return np.zeros(0, np.float32)
     logits = self._booster.predict(features_XF, raw_score=True)
@@ -197,24 +196,16 @@ class BoostedRanker(PairRanker):
     return np.asarray(self._booster.predict(features_XF, pred_contrib=True))
 
   def save(self, path: pathlib.Path) -> None:
-    """Writes the trees in LightGBM's own text format.
-
-    The parameters of the training are left out: the number of threads is one of
-    them, but the file does not depend on it.
-    """
+    """Writes the trees in LightGBM's own text format."""
+    # The parameters of the training are left out: the number of threads is one
+    # of them, but the file must not depend on it.
     text, end, _ = self._booster.model_to_string().partition(_END)
     with atomic_write(path) as file:
       file.write(text + end)
 
 
 def _mean(boosters: 'Sequence[lightgbm.Booster]') -> 'lightgbm.Booster':
-  """Returns a model whose score is the mean of the scores of some models.
-
-  It has the trees of all models, with smaller values at their leaves.
-
-  Args:
-    boosters: models that were trained on the same Dataset.
-  """
+  """Returns the trees of models of one Dataset, as the mean of their scores."""
   parts = [_split(booster.model_to_string()) for booster in boosters]
   blocks = [tree.partition('\n')[2] for _, trees in parts for tree in trees]
   numbered = [f'{number}\n{block}' for number, block in enumerate(blocks)]
@@ -234,36 +225,22 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 
 def _booster(text: str) -> 'lightgbm.Booster':
-  """Returns the model that a text describes.
-
-  LightGBM reads trees of given sizes in threads, where an error ends the
-  process. Without the sizes, it reads one tree after the other.
-  """
   import lightgbm
 
+  # LightGBM reads trees of given sizes in threads, where an error ends the
+  # process. Without the sizes, it reads one tree after the other.
   return lightgbm.Booster(model_str=re.sub('\ntree_sizes=.*', '', text))
 
 
 def _plain(name: str) -> str:
-  """Returns the name of a feature without the characters of JSON.
-
-  Names of different proposers and features stay different.
-  """
+  """Returns a feature's name without characters of JSON; it stays unique."""
   return re.sub(r'[^0-9A-Za-z.]+', '_', name.replace(':', '.'))
 
 
 def _check_model(text: str) -> list[str]:
-  """Checks that LightGBM can use a model; it trusts what it reads.
+  """Checks a model, which LightGBM would trust, and returns its features.
 
-  Args:
-    text: the file of a ranker.
-
-  Returns:
-    The names of the features.
-
-  Raises:
-    ValueError: the text is damaged.
-    KeyError: a line is missing.
+  Damage raises a ValueError or KeyError.
   """
   if not text.endswith(_END) or re.search(r'[^\n -~]', text):
     raise ValueError('the file is cut short, or is not text')
@@ -289,7 +266,6 @@ def _check_model(text: str) -> list[str]:
 
 
 def _fields(text: str) -> dict[str, str]:
-  """Returns the values of lines such as name=value."""
   lines = [line.partition('=') for line in text.split('\n')]
   fields = {name: value for name, _, value in lines}
   if not all(equals for _, equals, _ in lines) or len(fields) < len(lines):
@@ -298,10 +274,6 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _check_tree(fields: dict[str, str], n_features: int) -> None:
-  """Checks the shape of a tree.
-
-  A child is the number of a node, or -1, -2, ... for leaf 0, 1, ...
-  """
   n = _number(fields['num_leaves'], whole=True)
   if fields.keys() != _INTEGERS | _NUMBERS | _SINGLE or n < 1:
     raise ValueError('a tree is damaged')
@@ -329,7 +301,6 @@ def _check_tree(fields: dict[str, str], n_features: int) -> None:
 
 
 def _number(text: str, whole: bool) -> int | float:
-  """Reads a number as LightGBM reads it."""
   if not re.fullmatch(_WHOLE if whole else _REAL, text):
     raise ValueError(f'{text[:20]!r} is not a number')
   return int(text) if whole else float(text)

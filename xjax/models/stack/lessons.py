@@ -47,12 +47,10 @@ ProposedLists = tuple[np.ndarray, np.ndarray]  # ids_GNK, scores_GNK
 class Lesson(enum.Enum):
   """Says from which documents the ranker of a stack learns.
 
-  Attributes:
-    FOLDS: training documents. They are divided into folds, and each proposer is
-      trained once without each fold. So the ranker sees documents that its
-      proposers have not seen.
-    DEV: the documents of dev. Proposers are trained once. Metrics on dev are
-      then too high, and labels known by name only are rare in the lesson.
+  FOLDS are training documents. Each proposer is trained once without each fold,
+  so the ranker sees documents that its proposers have not seen. With DEV, the
+  documents of dev, proposers are trained once. Metrics on dev are then too
+  high, and labels known by name only are rare in the lesson.
   """
 
   FOLDS = 'folds'
@@ -60,14 +58,7 @@ class Lesson(enum.Enum):
 
 
 def proposer_stage(run: Run, number: int, fold: int | None = None) -> Stage:
-  """Returns the stage of a proposer.
-
-  Args:
-    run: the run of the stack.
-    number: number of the proposer in config.model.proposers.
-    fold: number of the fold that the proposer does not learn from; None if it
-      learns from all training documents.
-  """
+  """Returns the stage of a proposer, which does not learn from `fold`."""
   proposer = run.config.model.proposers[number]
   path, name = f'config.model.proposers[{number}]', proposer.name
   if fold is None:
@@ -84,15 +75,9 @@ def _of_fold(fold: int, proposer: str) -> str:
 def train_proposer(
   stage: Stage, others: Sequence[Stage], corpus: Corpus
 ) -> Scorer:
-  """Trains a proposer, or resumes its training.
-
-  Args:
-    stage: the stage of the proposer.
-    others: finished stages. If one of them reads the same features, its files
-      that do not depend on labels are copied first.
-    corpus: the corpus of the stage.
-  """
+  """Trains a proposer, or resumes its training."""
   folder, model = stage.own.folder, stage.config.model
+  # Stages that read the same features share what does not depend on labels.
   for name in model.label_independent_files:
     path = folder.path / name
     for other in others:
@@ -105,7 +90,6 @@ def train_proposer(
 
 
 def _copy(source: pathlib.Path, path: pathlib.Path) -> None:
-  """Copies a file; the copy appears only when it is complete."""
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.copy')
   shutil.copyfile(source, temporary)
@@ -114,34 +98,22 @@ def _copy(source: pathlib.Path, path: pathlib.Path) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lessons:
-  """Makes and reads the lists that the ranker of a stack learns from.
-
-  Attributes:
-    run: the run of the stack.
-    corpus: corpus of the run.
-    numbers: numbers of the proposers in config.model.proposers, without those
-      that are left out.
-  """
+  """Makes and reads the lists that the ranker of a stack learns from."""
 
   run: Run
   corpus: Corpus
-  numbers: Sequence[int]
+  numbers: Sequence[int]  # of the proposers that are not left out
 
   @property
   def proposers(self) -> list[ProposerConfig]:
-    """Returns the proposers, without those that are left out."""
     return [self.run.config.model.proposers[number] for number in self.numbers]
 
   def data(self, members: Mapping[str, Scorer]) -> RankerData:
     """Returns the pairs that the ranker learns from.
 
-    Lists of folds that an earlier start has made are read again.
-
-    Args:
-      members: models that were trained on the whole split train, by name.
-
-    Raises:
-      DataError: no listed label is gold, or all are; or a file is damaged.
+    The members were trained on the whole split train. Lists of folds that an
+    earlier start has made are read again. A DataError says that no listed label
+    is gold, or all are.
     """
     model = self.run.config.model
     n_labels = max(member.n_labels for member in members.values())
@@ -188,14 +160,12 @@ class Lessons:
       yield from self._pairs(lists, gold, seen, judged)
 
   def _seen(self, fold: Fold, labels: LabelFacts) -> np.ndarray:
-    """Returns in how many documents the models of a fold have seen a label.
-
-    The documents of the fold do not count, because the count would say whether
-    a rare label is gold. Counts are scaled to the size of the split train.
-    """
+    """Returns in how many documents the models of a fold have seen a label."""
     gold = self.corpus.trained_gold
     in_fold = np.zeros(len(gold), bool)
     in_fold[fold.rows] = True
+    # Documents of the fold would say whether a rare label is gold. So only the
+    # others count, scaled to the size of the split train.
     outside = gold.values[~np.repeat(in_fold, gold.lengths)]
     counts = np.bincount(outside, minlength=len(labels.documents))
     counts = counts[: len(labels.documents)] * len(gold) / (~in_fold).sum()
@@ -213,7 +183,6 @@ class Lessons:
     return folds
 
   def _rows(self, fold: Fold) -> np.ndarray:
-    """Returns the documents of a fold that the ranker learns from."""
     most = -(-self.run.config.model.documents // self.run.config.model.folds)
     if len(fold.rows) <= most:
       return fold.rows
@@ -221,7 +190,6 @@ class Lessons:
     return np.sort(rng.choice(fold.rows, most, replace=False))
 
   def _fold_lists(self, fold: Fold, rows: np.ndarray) -> list[ProposedLists]:
-    """Returns the lists of a fold's documents, by proposer."""
     run, lists = self.run, []
     corpus = functools.cache(lambda: fold.corpus(self.corpus))
     read = functools.partial(self._read, len(rows))
@@ -239,11 +207,7 @@ class Lessons:
     rows: np.ndarray,
     corpus: Callable[[], Corpus],
   ) -> Callable[[pathlib.Path], None]:
-    """Trains a proposer without a fold, and lists labels of the fold.
-
-    Returns:
-      A function that writes the lists to a path.
-    """
+    """Trains a proposer without a fold, and returns what writes its lists."""
     stage = proposer_stage(self.run, number, fold.number)
     whole = proposer_stage(self.run, number)
     member = train_proposer(stage, [whole], corpus())
@@ -261,19 +225,12 @@ class Lessons:
     proposer: ProposerConfig,
     scorer: Scorer,
     split: Split,
-    space: LabelSpace,
-    name: str,
+    space: LabelSpace,  # with the counts of the model's training documents
+    name: str,  # of the lists, for the user
   ) -> ProposedLists:
     """Lists the labels of documents, among all labels and among unseen labels.
 
     The second list is empty if the proposer cannot score unseen labels.
-
-    Args:
-      proposer: a proposer.
-      scorer: its model.
-      split: the documents.
-      space: labels of the model, with the counts of its training documents.
-      name: names the lists for the user.
     """
     size = list_length(proposer.scored, scorer.n_labels)
     unseen = [space.train_counts == 0] if self._reads_names(proposer) else []
@@ -286,12 +243,10 @@ class Lessons:
     return both if unseen else with_empty_list(*both)
 
   def _reads_names(self, proposer: ProposerConfig) -> bool:
-    """Returns whether a proposer scores labels by their names."""
     config = proposer.run_config(self.run.config)
     return config.model.reads_names(config)
 
   def _cut(self, number: int, split: Split) -> Split:
-    """Returns a split whose documents have only the zones of a proposer."""
     stage = dataclasses.replace(
       proposer_stage(self.run, number), checks_zones=False
     )
@@ -299,11 +254,6 @@ class Lessons:
     return stage.corpus(Corpus(*parts)).splits[TRAIN]
 
   def _read(self, n: int, path: pathlib.Path) -> ProposedLists:
-    """Reads the lists of a fold.
-
-    Raises:
-      DataError: the file is missing or damaged.
-    """
     arrays = Arrays.read(path)
     ids = arrays.take('ids', np.int32, (2, n, None))
     scores = arrays.take('scores', np.float32, ids.shape)
@@ -318,16 +268,9 @@ class Lessons:
     lists: Sequence[ProposedLists],
     gold: Ragged,
     labels: LabelFacts,
-    judged: np.ndarray,
+    judged: np.ndarray,  # bool [L], labels whose pairs the ranker learns from
   ) -> Iterator[RankerData]:
-    """Yields the pairs of documents, some documents at a time.
-
-    Args:
-      lists: the lists of each proposer.
-      gold: gold labels of the documents.
-      labels: facts of the labels.
-      judged: bool [L], the labels whose pairs the ranker learns from.
-    """
+    """Yields the pairs of documents, some documents at a time."""
     features: PairFeatures = self.run.config.model.features
     proposers = [
       Proposer(None, x.depth, x.scored, self._reads_names(x))
@@ -351,7 +294,6 @@ class Lessons:
 
 
 def _keys(gold: Ragged, rows: np.ndarray, n_labels: int) -> np.ndarray:
-  """Returns the pairs of documents and their gold labels."""
   part = gold.take(rows)
   document = np.repeat(np.arange(len(rows)), part.lengths)
   labels = part.values.astype(np.int64)

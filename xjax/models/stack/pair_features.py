@@ -46,23 +46,15 @@ class PairFeatures(ConfigPart):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelFacts:
-  """Holds what the features say about L labels.
+  """Holds what the features say about L labels and relatives among them."""
 
-  Attributes:
-    documents: int [L], training documents per label; 0 if it is not trained.
-    words: int [L], words of the label's name; 0 if it has no name.
-    parents: for each label, those of its parents that are among the L labels.
-    children: for each label, its children among the L labels.
-  """
-
-  documents: np.ndarray
-  words: np.ndarray
+  documents: np.ndarray  # int [L], training documents; 0 if not trained
+  words: np.ndarray  # int [L], words of the label's name; 0 if it has no name
   parents: Ragged
   children: Ragged
 
   @classmethod
   def of(cls, space: LabelSpace, n_labels: int) -> 'LabelFacts':
-    """Returns the facts of the first n_labels labels of a space."""
     labels = space.labels[:n_labels]
     rows = labels.ids.row_of
     parents = []
@@ -87,21 +79,15 @@ class LabelFacts:
 class ScoreLists:
   """Holds the scores that a proposer gives to labels of B documents.
 
-  Attributes:
-    keys: int64 [cells], the pairs with a score, ascending.
-    scores: float32 [cells].
-    ranks: float32 [cells], the place on the list over all labels, from 0; NaN
-      for labels that are only on other lists.
-    best: float32 [B], the best score over all labels; NaN without any label.
-    fifth: float32 [B], the fifth best score; NaN if the list is shorter.
-    n_labels: int, L.
+  The best and fifth score are over all labels, and NaN if the list is shorter.
+  Ranks are from 0, on the list over all labels; NaN for labels only on others.
   """
 
-  keys: np.ndarray
-  scores: np.ndarray
-  ranks: np.ndarray
-  best: np.ndarray
-  fifth: np.ndarray
+  keys: np.ndarray  # int64 [cells], the pairs with a score, ascending
+  scores: np.ndarray  # float32 [cells]
+  ranks: np.ndarray  # float32 [cells]
+  best: np.ndarray  # float32 [B]
+  fifth: np.ndarray  # float32 [B]
   n_labels: int
 
   @classmethod
@@ -111,13 +97,7 @@ class ScoreLists:
     scores_GBK: Float32[np.ndarray, 'G B K'],
     n_labels: int,
   ) -> 'ScoreLists':
-    """Reads the lists of a proposer; list 0 is over all labels.
-
-    Args:
-      ids_GBK: labels, best first, with PAD after the last label of a list.
-      scores_GBK: the scores of these labels.
-      n_labels: L.
-    """
+    """Reads the lists of a proposer, best first; list 0 is over all labels."""
     at = list_, document, place = np.nonzero(ids_GBK != PAD)
     keys = document * np.int64(n_labels) + ids_GBK[at]
     keys, first = np.unique(keys, return_index=True)
@@ -155,16 +135,7 @@ class ScoreLists:
 def feature_names(
   features: PairFeatures, proposers: Sequence[str]
 ) -> tuple[str, ...]:
-  """Returns the names of the features of a pair.
-
-  Args:
-    features: the chosen groups.
-    proposers: names of the proposers.
-
-  Returns:
-    F names such as 'tree:score'; features of the label alone have names such as
-    'label:documents'.
-  """
+  """Returns the names of F features, such as tree:score, label:documents."""
   own = ['score'] * features.scores + ['rank'] * features.ranks
   own += ['over best', 'over fifth', 'best'] * features.gaps
   own += ['parent', 'child', 'sibling'] * features.relatives
@@ -188,12 +159,6 @@ def pair_features(
   exist, such as the score of a label that a proposer does not list, is NONE,
   which is smaller than all numbers. So a ranker judges it like a very small
   number, even if it has learned from no pair without the feature.
-
-  Args:
-    keys: X pairs.
-    lists: the scores of each proposer.
-    labels: facts of the labels.
-    features: the chosen groups.
   """
   document, label = np.divmod(keys, len(labels.words))
   columns: list[np.ndarray] = []
@@ -259,19 +224,12 @@ def _best(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Families:
-  """Holds the two best listed children of each parent, by document.
+  """Holds the two best listed children of each parent, by document."""
 
-  Attributes:
-    keys: int64 [families], document * L + parent, ascending.
-    child: int64 [families], the best child.
-    best, second: float32 [families], scores of the two best children; second is
-      NaN if only one child is listed.
-  """
-
-  keys: np.ndarray
-  child: np.ndarray
-  best: np.ndarray
-  second: np.ndarray
+  keys: np.ndarray  # int64 [families], document * L + parent, ascending
+  child: np.ndarray  # int64 [families], the best child
+  best: np.ndarray  # float32 [families], its score
+  second: np.ndarray  # float32 [families]; NaN if only one child is listed
 
   @classmethod
   def of(cls, lists: ScoreLists, parents: Ragged) -> '_Families':
@@ -301,7 +259,6 @@ class _Families:
 
 
 def _starts(sorted_keys: np.ndarray) -> Int64[np.ndarray, ' groups']:
-  """Returns where each group of equal keys starts."""
   new: Bool[np.ndarray, ' Y'] = np.ones(len(sorted_keys), bool)
   new[1:] = sorted_keys[1:] != sorted_keys[:-1]
   return np.flatnonzero(new)

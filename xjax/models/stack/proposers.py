@@ -25,10 +25,7 @@ _ALL_WORDS = 1_000_000  # more words than any document has
 
 @dataclasses.dataclass
 class ProposerConfig(StageConfig):
-  """Configures a model that proposes labels for a stack.
-
-  The model is a stage of the run.
-  """
+  """Configures a stage, a model that proposes labels for a stack."""
 
   name: str = field('', 'Name of the proposer, in small letters.')
   depth: int = field(
@@ -50,13 +47,7 @@ class ProposerConfig(StageConfig):
   )
 
   def run_config(self, config: Config) -> Config:
-    """Returns the config of the proposer's own run.
-
-    An encoder without a folder gets the folder that the stack names.
-
-    Args:
-      config: config of the run that the stack belongs to.
-    """
+    """Returns the config of its run; the stack may name the encoder."""
     own, folder = super().run_config(config), config.model.encoder
     data, model = own.data, own.model
     if self.lacks_folder and isinstance(data.tokens, TextVectorsConfig):
@@ -125,11 +116,7 @@ def vector_proposers(
   """Returns proposers that compare vectors of texts of a pretrained encoder.
 
   They are the nearest training documents, the names of labels, and the
-  centroids of labels.
-
-  Args:
-    zones: zones of the text.
-    max_tokens: number of pieces that are read from the start of a text.
+  centroids of labels. `max_tokens` pieces are read from the start of a text.
   """
   tokens = TextVectorsConfig(max_tokens=max_tokens)
   names = PrototypesModel(centroids=False)
@@ -170,13 +157,10 @@ def text_proposers() -> tuple[ProposerConfig, ...]:
 def text_and_title_proposers(
   text: tuple[str, ...], title: tuple[str, ...]
 ) -> tuple[ProposerConfig, ...]:
-  """Returns trees, neighbours and names, each by text and by title.
+  """Returns trees, neighbours and names, each by zones of text and of title.
 
   Titles are short, so three trees over them take less time than one over texts.
-
-  Args:
-    text: zones of the text.
-    title: zones of the title, which may be zones of the text too.
+  A zone of the title may also be one of the text.
   """
   return (
     tree_proposer('tree', text),

@@ -16,18 +16,13 @@ from xjax.core.config_part import ConfigPart
 class RankerData:
   """Holds the pairs that a ranker learns from.
 
-  Attributes:
-    features_XF: float32, the features of X pairs (pair_features). The pairs of
-      a document are next to each other.
-    gold_X: bool, True if the label is gold for the document.
-    lengths_N: int, number of pairs of each of N documents.
-    names: names of the F features.
+  The pairs of a document are next to each other; see pair_features.
   """
 
   features_XF: Float32[np.ndarray, 'X F']
-  gold_X: Bool[np.ndarray, ' X']
-  lengths_N: Int[np.ndarray, ' N']
-  names: Sequence[str]
+  gold_X: Bool[np.ndarray, ' X']  # whether the label is gold for the document
+  lengths_N: Int[np.ndarray, ' N']  # number of pairs of each document
+  names: Sequence[str]  # of the F features
 
 
 class PairRanker(abc.ABC):
@@ -62,24 +57,15 @@ class RankerConfig(ConfigPart, abstract=True):
   def fit(
     self, data: RankerData, seed: int, workers: int, between: Callable[[], Any]
   ) -> PairRanker:
-    """Trains a ranker.
+    """Trains a ranker, which must not depend on the number of threads.
 
-    Args:
-      data: the pairs.
-      seed: decides all random choices.
-      workers: number of threads. The ranker does not depend on it.
-      between: function that is called from time to time. An exception that it
-        raises stops the training.
+    `between` is called from time to time. An error that it raises stops the
+    training.
     """
 
   @abc.abstractmethod
   def load(self, path: pathlib.Path, names: Sequence[str]) -> PairRanker:
     """Reads the file that PairRanker.save wrote.
 
-    Args:
-      path: the file.
-      names: names of the features.
-
-    Raises:
-      DataError: the file is missing, damaged, or has other features.
+    A file that is missing, damaged or has other features raises a DataError.
     """

@@ -25,20 +25,14 @@ from xjax.models.stack.stack_pairs import StackPairs
 
 @dataclasses.dataclass(frozen=True)
 class RunWords:
-  """Reads the words of the zones that a run reads (explanations.WordReader).
-
-  Attributes:
-    data: config of the data, with the zones.
-  """
+  """Reads the words of the zones that a run reads (explanations.WordReader)."""
 
   data: DataConfig
 
   def document(self, document: str | Document) -> Document:
-    """Returns a document with only the zones that the run reads."""
     return read_zones(document, self.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
-    """Returns the words of a document that the run reads, in reading order."""
     return document_words(self.document(document))
 
 
@@ -46,17 +40,10 @@ def feature_shares(
   pairs: StackPairs,
   ranker: PairRanker,
   documents: Documents,
-  ids_NK: np.ndarray,
+  ids_NK: np.ndarray,  # PAD after the last label of a document
   block: int,
 ) -> FeatureShares:
-  """Computes how much each feature adds to the scores of listed labels.
-
-  Args:
-    pairs, ranker: the parts of the stack.
-    documents: N documents.
-    ids_NK: int32, the labels of each document, PAD after the last label.
-    block: number of documents that are ranked at a time.
-  """
+  """Computes how much each feature adds to the scores of listed labels."""
   names = pairs.names
   values = np.full((*ids_NK.shape, len(names)), np.nan, np.float32)
   is_rank = np.array([name.endswith(':rank') for name in names])
@@ -82,16 +69,10 @@ def feature_shares(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StackWords:
-  """Finds the words that explain labels best, in the proposer that adds most.
+  """Finds the words that explain labels, in the proposer that adds most."""
 
-  Attributes:
-    members: the proposers whose labels words can explain, by name.
-    shares: the shares of all features.
-    reader: reads the words of documents.
-  """
-
-  members: Mapping[str, Scorer]
-  shares: FeatureShares
+  members: Mapping[str, Scorer]  # by name, those whose labels words can explain
+  shares: FeatureShares  # of all features
   reader: RunWords
 
   def explanations(
@@ -101,15 +82,6 @@ class StackWords:
     words: int,
     n_first: int,
   ) -> LabelExplanations:
-    """Returns the words and the features that explain the labels.
-
-    Args:
-      documents: N documents.
-      ids_NK: int32, the labels of each document, PAD after the last label.
-      words: int, how many words to list for each label.
-      n_first: int. For the first n_first documents, the weights of all words
-        are kept.
-    """
     places = [_places(self.reader.words(x)) for x in documents]
     at_NKW = np.full((*ids_NK.shape, words), BEYOND, np.int32)
     weights_NKW = np.zeros(at_NKW.shape, np.float32)
@@ -154,7 +126,6 @@ class StackWords:
 
 
 def _places(words: Sequence[WordPlace]) -> dict[tuple[str, int], int]:
-  """Returns the number of each word, by its zone and its start."""
   return {(word.zone, word.start): at for at, word in enumerate(words)}
 
 

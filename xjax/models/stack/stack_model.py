@@ -155,12 +155,6 @@ class StackModel(Model):
     return super().about_unseen(config)
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks that the proposers can be trained, and the ranker has documents.
-
-    Raises:
-      ConfigError, DataError: there are several processes, a proposer cannot be
-        trained, or there are not enough documents.
-    """
     check_one_process(run.config)
     if self.lacks_encoder(run.config):
       raise ConfigError(f"config.model.encoder='': {GIVE_ENCODER}")
@@ -182,7 +176,6 @@ class StackModel(Model):
       )
 
   def _check_lesson(self, corpus: Corpus) -> None:
-    """Checks that there are documents from which the ranker can learn."""
     if self.lesson is Lesson.DEV:
       if DEV not in corpus.splits:
         raise ConfigError(
@@ -202,7 +195,6 @@ class StackModel(Model):
       )
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Trains the proposers and the ranker that are not trained yet."""
     corpus = _remembering(corpus)
     numbers = run.made.get(_CHOSEN, range(len(self.proposers)))
     members: dict[str, Scorer] = {}

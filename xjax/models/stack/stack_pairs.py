@@ -28,20 +28,12 @@ DEPTH_OF_SLICES = 10
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Proposer:
-  """Holds a model that proposes labels.
+  """Holds a model that proposes labels."""
 
-  Attributes:
-    scorer: the model; None if its lists are given (StackPairs.of_lists).
-    depth: number of labels that it proposes for a document.
-    scored: number of labels whose scores the ranker sees, at least depth.
-    describes: whether it scores labels without training documents by name.
-    name: name of the proposer.
-  """
-
-  scorer: Scorer | None
-  depth: int
-  scored: int
-  describes: bool
+  scorer: Scorer | None  # None if its lists are given (StackPairs.of_lists)
+  depth: int  # number of labels that it proposes for a document
+  scored: int  # number of labels whose scores the ranker sees, at least depth
+  describes: bool  # whether it scores labels without documents by name
   name: str = ''
 
 
@@ -49,52 +41,35 @@ class Proposer:
 class ProposedPairs:
   """Holds the pairs of some documents that proposers propose, and features.
 
-  Attributes:
-    keys: int64 [X], document * L + label, ascending; see pair_features.
-    usual: bool [X], whether the pair is proposed among all labels, among the
-      labels without training documents, or among all allowed labels. The other
-      pairs are only on lists of slices.
-    features: float32 [X, F].
+  Usual pairs are proposed among all labels, among the labels without training
+  documents, or among all allowed labels. The others are only on lists of
+  slices.
   """
 
-  keys: np.ndarray
-  usual: np.ndarray
-  features: np.ndarray
+  keys: np.ndarray  # int64 [X], document * L + label, ascending
+  usual: np.ndarray  # bool [X]
+  features: np.ndarray  # float32 [X, F]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StackPairs:
-  """Computes the pairs of documents, and what the ranker sees of them.
+  """Computes the pairs of documents, and what the ranker sees of them."""
 
-  Attributes:
-    proposers: the models that propose labels. They give the same numbers to the
-      same labels.
-    labels: facts of the L labels.
-    chosen: the groups of features.
-    listed_L: bool [L or more], the labels that proposers list; None for all.
-  """
-
-  proposers: Sequence[Proposer]
-  labels: LabelFacts
+  proposers: Sequence[Proposer]  # all give the same numbers to labels
+  labels: LabelFacts  # facts of the L labels
   chosen: PairFeatures
-  listed_L: np.ndarray | None = None
+  listed_L: np.ndarray | None = None  # bool [L or more]; None lists all
 
   @property
   def n_labels(self) -> int:
-    """Returns the number L of labels."""
     return len(self.labels.words)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """Returns the names of the features."""
     return feature_names(self.chosen, [x.name for x in self.proposers])
 
   def with_labels(self, space: LabelSpace) -> 'StackPairs':
-    """Returns the pairs of proposers that know more labels, if they read names.
-
-    Args:
-      space: the labels.
-    """
+    """Returns pairs with more labels, for proposers that read names."""
     proposers = [
       dataclasses.replace(x, scorer=x.scorer.with_labels(space))
       if x.describes
@@ -126,13 +101,8 @@ class StackPairs:
     A pair that is proposed among all labels has features that depend only on
     the lists over all labels. So it has one score, whatever lists are asked
     for. Slices do not change the features of pairs that are proposed among all
-    allowed labels either.
-
-    Args:
-      documents: the documents.
-      slices: masks of labels. The best labels of each mask are proposed too.
-      allowed: labels that may be selected. If it is given, the best allowed
-        labels are proposed too.
+    allowed labels either. The best labels of each slice, a mask, are proposed
+    too, and so are the best allowed labels.
     """
     lists = self._all_lists(documents, tuple(slices), allowed)
     return self.of_lists(lists, 2 if allowed is None else 3)
@@ -150,14 +120,7 @@ class StackPairs:
     allowed: np.ndarray | None = None,
     unseen: bool = True,
   ) -> Query:
-    """Returns what a proposer is asked.
-
-    Args:
-      proposer: a proposer.
-      slices, allowed: as in `of`.
-      unseen: whether to ask for labels without training documents first, if the
-        proposer scores such labels.
-    """
+    """Returns a query, whose first slice may be labels without documents."""
     size = list_length(proposer.scored, proposer.scorer.n_labels)
     if unseen and proposer.describes:
       slices = self._unseen_L, *slices
@@ -169,7 +132,6 @@ class StackPairs:
     slices: tuple[np.ndarray, ...],
     allowed: np.ndarray | None,
   ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns the lists of each proposer; see _lists."""
     return [
       self._lists(proposer, documents, slices, allowed)
       for proposer in self.proposers
@@ -180,11 +142,9 @@ class StackPairs:
   ) -> ProposedPairs:
     """Returns the pairs that the lists of the proposers propose.
 
-    Args:
-      lists: for each proposer, ids_GNK and scores_GNK. List 0 is over all
-        labels, and list 1 over the labels without training documents.
-      n_usual: the number of lists that are not over slices: 3 if list 2 is over
-        all allowed labels, else 2.
+    Each proposer has ids_GNK and scores_GNK. List 0 is over all labels, and
+    list 1 over the labels without training documents. List 2 may be over all
+    allowed labels; n_usual is 3 then. The other lists are of slices.
     """
     # Scores of labels that a proposer has not learned say nothing.
     lists = [
@@ -234,22 +194,15 @@ class StackPairs:
 
   @functools.cached_property
   def _unseen_L(self) -> Bool[np.ndarray, ' L']:
-    """The labels without training documents."""
     return self.labels.documents == 0
 
   def _proposed(
     self,
     lists: Sequence[tuple[np.ndarray, np.ndarray]],
-    which: slice,
-    most: int | None = None,
+    which: slice,  # the lists that propose
+    most: int | None = None,  # of each list; None for `depth`
   ) -> Int64[np.ndarray, ' X']:
-    """Returns the pairs that some lists propose, ascending.
-
-    Args:
-      lists: the lists of each proposer.
-      which: the lists that propose.
-      most: the largest number of labels from each list; None for `depth`.
-    """
+    """Returns the pairs that some lists propose, ascending."""
     parts = [np.zeros(0, np.int64)]
     for proposer, (ids_GNK, _) in zip(self.proposers, lists, strict=True):
       depth = min(proposer.depth, most or proposer.depth)
@@ -270,14 +223,7 @@ class StackPairs:
 def with_empty_list(
   ids_GNK: Int32[np.ndarray, 'G N K'], scores_GNK: Float32[np.ndarray, 'G N K']
 ) -> tuple[Int32[np.ndarray, 'H N K'], Float32[np.ndarray, 'H N K']]:
-  """Inserts an empty list 1, for labels without training documents.
-
-  Args:
-    ids_GNK, scores_GNK: the other lists of a proposer.
-
-  Returns:
-    ids_HNK, scores_HNK: one list more, with PAD and -inf in list 1.
-  """
+  """Inserts an empty list 1, for labels without training documents."""
   ids = np.insert(ids_GNK, 1, PAD, axis=0)
   return ids, np.insert(scores_GNK, 1, -np.inf, axis=0)
 

@@ -21,14 +21,7 @@ from xjax.models.stack.stack_pairs import DEPTH_OF_SLICES, StackPairs
 
 
 class StackScorer(Scorer):
-  """Ranks proposed labels by a ranker.
-
-  Attributes:
-    pairs: computes the pairs of documents and proposed labels.
-    ranker: scores the pairs.
-    reader: reads the words of documents.
-    block: number of documents that are ranked at a time.
-  """
+  """Ranks proposed labels by a ranker; weights do not change the proposals."""
 
   score_kind = ScoreKind.LOGIT
 
@@ -75,16 +68,10 @@ class StackScorer(Scorer):
     return size
 
   def rank(self, documents: Documents, query: Query) -> Lists:
-    """Returns the best labels; see models.scorer.Scorer.
-
-    Only proposed labels are ranked. Weights do not change which labels are
-    proposed.
-    """
     query = query.for_labels(self.n_labels)
     return rank_blocks(documents, query, self.block, self._rank)
 
   def _rank(self, documents: Documents, query: Query) -> Lists:
-    """Ranks a block of documents."""
     allowed, k = query.allowed, query.k
     if query.measures(documents.gold):
       k = max(k, self.union_size)
@@ -116,7 +103,7 @@ class StackScorer(Scorer):
     """Finds which proposers, features and words explain labels.
 
     The words of a label are those of the proposer that adds most to its score
-    and reads words. See models.scorer.Scorer.
+    and reads words.
     """
     if self.unexplained:
       raise ConfigError(self.unexplained)
@@ -128,7 +115,6 @@ class StackScorer(Scorer):
     return found.explanations(documents, ids_NK, words, n_first)
 
   def with_labels(self, space: LabelSpace) -> 'StackScorer':
-    """Returns a scorer whose proposers that read names know the new labels."""
     if self.fixed_labels:
       raise ConfigError(self.fixed_labels)
     pairs = self.pairs.with_labels(space)

@@ -63,7 +63,6 @@ class SparseModel(Model, abstract=True):
       labels below it. If so, the search misses none of the best labels.
     chained: whether a label's score combines its own classifier with the
       classifiers of the nodes above it.
-    n_trees: number of trees of the ensemble; each tree has a file of its own.
   """
 
   reads = (TfidfConfig, GivenFeaturesConfig, TextVectorsConfig)
@@ -79,11 +78,8 @@ class SparseModel(Model, abstract=True):
   ) -> tuple[LabelTree, BlockWeights]:
     """Trains the contents of one model file: a tree and its weights.
 
-    Args:
-      number: number of the file.
-      data: training data.
-      parts: files of finished parts; these parts are read, not trained again.
-      run: the run. Its preemption is asked after each part.
+    Finished parts are read, not trained again. The run's preemption is to be
+    asked after each part.
     """
 
   def summary(self, tree: LabelTree) -> str:
@@ -96,13 +92,6 @@ class SparseModel(Model, abstract=True):
     return False
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks the number of processes, the features, and the labels.
-
-    Raises:
-      ConfigError, DataError: there are several processes, but the model can
-        only be trained by one process; or an encoder of texts is missing or has
-        a fault; or no label has training documents.
-    """
     if process_count() > 1 and not self.trained_together(run.config):
       raise ConfigError(
         f'this {type(self).__name__} can only be trained by one process: start '
@@ -117,19 +106,10 @@ class SparseModel(Model, abstract=True):
     return fit_featuriser(corpus.splits[TRAIN], run)
 
   def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
-    """Returns the featuriser of a fitted run, from the files of its workdir.
-
-    Args:
-      run: the run.
-      n_features: number of features, if documents already have features.
-
-    Raises:
-      DataError: a file is missing or damaged.
-    """
+    """Returns the featuriser of a fitted run, from the files of its workdir."""
     return open_featuriser(run, n_features)
 
   def fit(self, corpus: Corpus, run: Run) -> None:
-    """Trains the parts of the model that are not trained yet."""
     featuriser = self.fit_featuriser(corpus, run)
     files = self.files(run.folder)
     if not all(path.exists() for path in files):
@@ -145,18 +125,9 @@ class SparseModel(Model, abstract=True):
     self.record_search(run)
 
   def record_search(self, run: Run) -> None:
-    """Records the search settings of the model in the workdir.
-
-    If the search settings have changed, the model will be judged again. For
-    models without search settings, the method does nothing.
-    """
+    """Records search settings; if they change, the model is judged again."""
 
   def open(self, run: Run) -> Scorer:
-    """Returns the trained model; only files of the workdir are read.
-
-    Raises:
-      DataError: a file of the workdir is missing or damaged.
-    """
     searches, space = self._searches(run), run.folder.label_space()
     n_features = searches[0].weights.n_features
     featuriser = self.open_featuriser(run, n_features)
@@ -171,13 +142,7 @@ class SparseModel(Model, abstract=True):
   def scorer(
     self, searches: list[TreeSearch], featuriser: Featuriser, run: Run
   ) -> Scorer:
-    """Returns the scorer of a run.
-
-    Args:
-      searches: the searches of its model files.
-      featuriser: the featuriser of the run.
-      run: the run.
-    """
+    """Returns the scorer of a run, from the searches of its model files."""
     return TreeScorer(
       searches,
       self.score_kind(run.config),
@@ -199,14 +164,12 @@ class SparseModel(Model, abstract=True):
     return [folder.model / f'{name}.npz' for name in names]
 
   def link(self, config: Config) -> Link:
-    """Returns the link of the tree's nodes."""
     if not self.chained:
       return Link.NONE
     logistic = config.train.loss is Loss.LOGISTIC
     return Link.SIGMOID if logistic else Link.L3_HINGE
 
   def score_kind(self, config: Config) -> ScoreKind:
-    """Returns the kind of the scores of the classifiers."""
     logistic = config.train.loss is Loss.LOGISTIC
     return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
 
@@ -245,7 +208,6 @@ class SparseModel(Model, abstract=True):
 
 
 def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeData:
-  """Computes the features of the split train."""
   split, space = corpus.splits[TRAIN], corpus.label_space
   documents = Documents.of(split.documents)
   rows = featuriser.in_chunks(documents, f'features of {split.name}')
@@ -255,7 +217,6 @@ def _tree_data(corpus: Corpus, featuriser: Featuriser) -> TreeData:
 
 
 def _parts_of(path: pathlib.Path) -> pathlib.Path:
-  """Returns the folder with the finished parts of a file."""
   return path.with_suffix('.parts')
 
 
@@ -265,7 +226,6 @@ def _check_sizes(
   featuriser: Featuriser,
   space: LabelSpace,
 ) -> None:
-  """Checks that files have as many labels and features as the run."""
   run_sizes = space.n_trained, featuriser.n_features
   for path, search in zip(files, searches, strict=True):
     sizes = search.tree.n_labels, search.weights.n_features
@@ -284,11 +244,7 @@ def _sizes_text(sizes: tuple[int, int]) -> str:
 def save_tree(
   path: str | os.PathLike, tree: LabelTree, weights: BlockWeights
 ) -> None:
-  """Writes a tree and its classifiers to a compressed .npz file.
-
-  Raises:
-    WriteError: the file cannot be written.
-  """
+  """Writes a tree and its classifiers to a compressed .npz file."""
   parts = {_TREE: tree.arrays(), _WEIGHTS: weights.arrays()}
   arrays = {
     f'{part}/{name}': array
@@ -299,11 +255,7 @@ def save_tree(
 
 
 def load_tree(path: str | os.PathLike) -> tuple[LabelTree, BlockWeights]:
-  """Reads a tree and its classifiers from a file that save_tree wrote.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
+  """Reads a tree and its classifiers from a file that save_tree wrote."""
   arrays = Arrays.read(path)
   tree = LabelTree.take(arrays, _TREE)
   weights = BlockWeights.take(arrays, _WEIGHTS, tree.columns)

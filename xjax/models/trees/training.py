@@ -36,15 +36,9 @@ Matcher = Callable[[sparse.csr_array, LabelTree, BlockWeights, int], np.ndarray]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GivenClusters:
-  """Gives the clusters that another model proposes, as a Matcher.
+  """Gives the proposed clusters of LabelTree.of_clusters, as a Matcher."""
 
-  The tree is LabelTree.of_clusters.
-
-  Attributes:
-    nodes_NK: int32 clusters of each document, PAD after the last one.
-  """
-
-  nodes_NK: np.ndarray
+  nodes_NK: np.ndarray  # int32, PAD after the last cluster of a document
 
   def __call__(
     self,
@@ -81,7 +75,6 @@ class Blocks(SolverConfig):
     return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ONLY}
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """Trains all labels as children of one root (see SolverConfig.fit)."""
     n_labels = problem.n_labels
     return fit_tree(
       problem.rows,
@@ -98,30 +91,24 @@ class Blocks(SolverConfig):
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-  """Describes a few classifiers of one block that are trained together.
+  """Describes a few classifiers of one block that are trained together."""
 
-  Attributes:
-    parent: the node whose children the classifiers distinguish.
-    first: the first of these children.
-    last: one more than the last of these children.
-  """
-
-  parent: int
-  first: int
-  last: int
+  parent: int  # whose children the classifiers distinguish
+  first: int  # of these children
+  last: int  # one more than the last of these children
 
 
 def fit_tree(
-  rows: sparse.csr_array,
-  gold: Ragged,
+  rows: sparse.csr_array,  # float32 [N, D] with sorted indices
+  gold: Ragged,  # N rows; labels that are not in the tree are ignored
   tree: LabelTree,
   solver: Solver,
   *,
   seed: int,
-  threshold: float,
-  workers: int,
+  threshold: float,  # weights with a smaller absolute value become 0
+  workers: int,  # does not change the result
   parts: PartFiles,
-  between: Callable[[], None],
+  between: Callable[[], None],  # called after each part; may end training
   matcher: Matcher | None = None,
   above: bool = True,
 ) -> BlockWeights:
@@ -136,17 +123,6 @@ def fit_tree(
   (Classifiers.with_last).
 
   Args:
-    rows: float32 [N, D] with sorted indices.
-    gold: N rows of labels. Labels that are not in the tree are ignored.
-    tree: the tree over labels.
-    solver: the objective and the stopping rule.
-    seed: decides the order in which documents are visited.
-    threshold: weights with a smaller absolute value become 0.
-    workers: number of threads. The result does not depend on this number.
-    parts: the files of finished parts. This function makes the key of the files
-      also depend on the arguments that decide the result.
-    between: a function that is called after each part. Training ends if this
-      function raises an error.
     matcher: finds the nodes that the trained part of the tree predicts for each
       document, among the parents of the deepest nodes. The deepest nodes then
       also learn from the documents for which their parent is predicted
@@ -158,9 +134,6 @@ def fit_tree(
 
   Returns:
     The classifiers, one block per inner node.
-
-  Raises:
-    UserError: the file of a part was removed or damaged during training.
   """
   extra = [] if matcher is None else [matcher]  # keys of earlier versions
   extra += [] if above else ['deepest']
@@ -208,23 +181,11 @@ def _laid_out(
   names: Sequence[str],
   parts: PartFiles,
   tree: LabelTree,
-  lowest: Sequence[np.ndarray],
-  n_weights: int,
-  documents: Ragged,
+  lowest: Sequence[np.ndarray],  # score of each node but the root, by part
+  n_weights: int,  # of all classifiers
+  documents: Ragged,  # the positive ones of each node, or of more nodes
 ) -> BlockWeights:
-  """Returns the classifiers of saved parts in the layout of a search.
-
-  Args:
-    names: names of the parts, which have all classifiers of the tree.
-    parts: files of the parts.
-    tree: the tree.
-    lowest: the lowest score of each node except the root, by part.
-    n_weights: number of weights of all classifiers.
-    documents: the positive documents of each node; later nodes are ignored.
-
-  Raises:
-    UserError: the file of a part was removed or damaged.
-  """
+  """Returns the classifiers of saved parts in the layout of a search."""
   whole = _whole_blocks(names, parts, tree.columns)
   with Progress('laying out weights'):
     weights = BlockWeights.of(whole, tree.columns, n_weights)
@@ -234,10 +195,7 @@ def _laid_out(
 
 
 def _tree_above(tree: LabelTree) -> LabelTree:
-  """Returns the tree without its deepest nodes.
-
-  The leaves of the new tree have their own numbers as labels.
-  """
+  """Returns the tree without its deepest nodes; leaves are their own labels."""
   n = int(tree.levels[-2])
   first_child = np.minimum(tree.first_child[: n + 1], n)
   nodes = np.arange(n, dtype=np.int32)
@@ -248,16 +206,9 @@ def _tree_above(tree: LabelTree) -> LabelTree:
 def _with_matched(
   documents: Ragged, tree: LabelTree, nodes_NK: np.ndarray
 ) -> Ragged:
-  """Adds documents to the nodes that are predicted for them.
+  """Adds documents to the nodes in nodes_NK that are predicted for them.
 
-  Args:
-    documents: the positive documents of each node, ascending.
-    tree: the tree.
-    nodes_NK: int, nodes predicted for each document, or PAD.
-
-  Returns:
-    One row per node: its positive documents, and the documents for which it is
-    predicted, ascending.
+  Documents of a node ascend, also in the result. Nodes may be PAD.
   """
   document, place = np.nonzero(nodes_NK != PAD)
   positive = np.repeat(np.arange(len(tree)), documents.lengths)
@@ -272,13 +223,7 @@ def _with_matched(
 def _whole_blocks(
   names: Sequence[str], parts: PartFiles, columns: np.ndarray
 ) -> Iterator[Classifiers]:
-  """Yields the classifiers of saved parts, in groups of complete blocks.
-
-  If a block is longer than a part, the parts of the block are joined.
-
-  Raises:
-    UserError: the file of a part was removed or damaged.
-  """
+  """Yields classifiers of complete blocks, joining parts of long blocks."""
   pending, done = [], 0
   for name in names:
     arrays = parts.load(name)
@@ -334,7 +279,6 @@ def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
 
 
 def _tasks(tree: LabelTree) -> Iterator[_Task]:
-  """Yields all tasks in the order of nodes."""
   for parent in tree.inner.tolist():
     last = int(tree.first_child[parent + 1])
     for first in range(int(tree.first_child[parent]), last, WIDTH):
@@ -342,7 +286,6 @@ def _tasks(tree: LabelTree) -> Iterator[_Task]:
 
 
 def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
-  """Returns the positive documents of each node, one row per node."""
   labels, nodes = tree.positive()
   ones = np.ones
   above = sparse.csr_array(
@@ -372,7 +315,6 @@ def _solve(
   threshold: float,
   workspace: Workspace,
 ) -> Classifiers:
-  """Trains the classifiers of a task."""
   of_parent = seen_by[task.parent]
   width = task.last - task.first
   positive = np.zeros((len(of_parent), width), bool)

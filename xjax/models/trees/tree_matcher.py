@@ -17,14 +17,9 @@ _DOCUMENTS = 4096  # documents that are searched at a time
 
 @dataclasses.dataclass(frozen=True)
 class TreeMatcher:
-  """Finds the leaves that a tree predicts for training documents.
+  """Finds the leaves that a tree predicts for training documents."""
 
-  Attributes:
-    k: number of leaves for each document. It is also the width of the beam.
-    link: the link of the tree's nodes.
-  """
-
-  k: int
+  k: int  # leaves of a document, and the width of the beam
   link: Link
 
   def __call__(
@@ -32,19 +27,9 @@ class TreeMatcher:
     rows: sparse.csr_array,
     tree: LabelTree,
     weights: BlockWeights,
-    workers: int,
+    workers: int,  # does not change the result
   ) -> Int32[np.ndarray, 'N K']:
-    """Returns the labels of the k best leaves of each document.
-
-    Args:
-      rows: float32 [N, D], the features of the documents.
-      tree: the tree.
-      weights: the classifiers of the tree.
-      workers: number of threads. The result does not depend on this number.
-
-    Returns:
-      ids_NK: PAD at the end of shorter lists.
-    """
+    """Returns the labels of the k best leaves of each document, and PAD."""
     search = TreeSearch(tree, weights, self.link)
     n = rows.shape[0]
 

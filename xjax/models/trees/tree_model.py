@@ -30,10 +30,7 @@ from xjax.train.train_config import TrainConfig
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
-  """Configures the training of label trees.
-
-  A node of a tree has one classifier for each of its children.
-  """
+  """Configures the training of label trees, with a classifier per child."""
 
   loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
@@ -73,7 +70,6 @@ class TreeTrain(TrainConfig):
 
   @property
   def solver(self) -> Solver:
-    """Returns the objective of the classifiers, and when training stops."""
     stop = self.eps, self.max_epochs
     return Solver(self.loss, self.c, *stop, self.positive_weight)
 
@@ -123,13 +119,6 @@ class TreeModel(NodesModel):
   )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks that the tree can be built, and the encoder can be trained.
-
-    Raises:
-      ConfigError, DataError: as in SparseModel.check; or the kind of tree
-        cannot be built for these labels; or the run whose vectors are used is
-        missing or not finished; or the stage of the encoder cannot be trained.
-    """
     super().check(corpus, run)
     self.tree.check_labels(corpus.label_space)
     self.vectors.check(corpus, run)
@@ -140,7 +129,6 @@ class TreeModel(NodesModel):
     return self.vectors.joined(texts, self.vectors.fitted(corpus, run))
 
   def open_featuriser(self, run: Run, n_features: int) -> Featuriser:
-    """Returns the featuriser, with vectors if the run has them."""
     texts = super().open_featuriser(run, n_features)
     encoder = run.open_stage(ENCODER) if self.vectors.stages else None
     return self.vectors.joined(texts, encoder)
@@ -162,7 +150,6 @@ class TreeModel(NodesModel):
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run
   ) -> tuple[LabelTree, BlockWeights]:
-    """Builds a label tree and trains its classifiers."""
     config = run.config
     train, seed = config.train, config.seed * 1000 + number
     data = dataclasses.replace(data, seed=seed, workers=train.workers)

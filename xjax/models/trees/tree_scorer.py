@@ -30,34 +30,19 @@ class TreeScorer(Scorer):
   trees and logistic one-vs-all, else margins. For margins, assigned_above is
   the score of a label if the label's own classifier gives 0 and the nodes above
   the label add 0 to the score (see tree_search.Link).
-
-  Attributes:
-    featuriser: turns documents into the features that the trees read.
   """
 
   def __init__(
     self,
-    searches: Sequence[TreeSearch],
+    searches: Sequence[TreeSearch],  # all with the same link
     kind: ScoreKind,
     featuriser: Featuriser,
     *,
-    beam: int,
-    exact: bool,
-    workers: int,
-    block: int,
+    beam: int,  # nodes to open at each depth; ignored if exact
+    exact: bool,  # whether to open all nodes that may have one of the best
+    workers: int,  # threads that share a block
+    block: int,  # documents that are ranked at a time
   ):
-    """Makes a scorer and its thread pool.
-
-    Args:
-      searches: the searches of one or more trees, all with the same link.
-      kind: the kind of the scores.
-      featuriser: turns documents into features.
-      beam: number of nodes to open at each depth. Ignored if `exact` is True.
-      exact: whether to open all nodes that may have one of the best labels.
-      workers: number of threads. The documents of a block are divided among the
-        threads.
-      block: number of documents that are ranked at a time.
-    """
     self._searches, self.featuriser = searches, featuriser
     self._beam, self._exact = beam, exact
     self.selected_by = f'beam={beam}'
@@ -108,7 +93,6 @@ class TreeScorer(Scorer):
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Finds the words that add most to the scores of labels; see Scorer."""
     if self.unexplained:
       raise ConfigError(self.unexplained)
     return contributions_of(
@@ -116,7 +100,6 @@ class TreeScorer(Scorer):
     )
 
   def warmup(self, query: Query, explain: bool = False) -> None:
-    """Compiles the search, and what computes features; see Scorer."""
     del explain
     self.featuriser.warmup()
     self.rank(self.featuriser.example(), query)
@@ -124,11 +107,7 @@ class TreeScorer(Scorer):
   def feature_weights(
     self, features: np.ndarray, labels: np.ndarray
   ) -> Float64[np.ndarray, 'D K']:
-    """Returns the weights of features in labels, averaged over the trees.
-
-    Args:
-      features, labels: see TreeSearch.feature_weights.
-    """
+    """Returns the weights of features in labels, averaged over the trees."""
     parts = [s.feature_weights(features, labels) for s in self._searches]
     return np.mean(parts, axis=0)
 
@@ -158,16 +137,11 @@ class TreeScorer(Scorer):
   def _only(
     self, log_weights_L: np.ndarray | None, mask: np.ndarray
   ) -> np.ndarray:
-    """Returns log weights that are -inf where the mask is False."""
     inside = 0.0 if log_weights_L is None else log_weights_L
     return np.where(mask, inside, -np.inf)
 
   def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
-    """Returns the function that turns scores into log probabilities.
-
-    The result is None for probabilistic trees, because their scores are log
-    probabilities already.
-    """
+    """Returns what turns scores into log probabilities; None if they are."""
     if self._link is Link.SIGMOID:
       return None
     return Squash(
@@ -181,7 +155,6 @@ class TreeScorer(Scorer):
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
   ) -> list[SearchResult]:
-    """Searches all trees once for each array of log weights."""
     depth = k if len(self._searches) == 1 else _DEEPER * k
     trees = [
       self._search_tree(search, rows, depth, logs, squash)
@@ -212,11 +185,11 @@ class TreeScorer(Scorer):
 
 
 def combine_trees(
-  lists: Sequence[Sequence[SearchResult]],
+  lists: Sequence[Sequence[SearchResult]],  # by logs, and then by tree
   k: int,
   n_labels: int,
-  logs: Sequence[Float64[np.ndarray, ' L'] | None],
-  squash: Squash | None,
+  logs: Sequence[Float64[np.ndarray, ' L'] | None],  # added to combined scores
+  squash: Squash | None,  # applied to combined scores before logs are added
 ) -> list[SearchResult]:
   """Combines the results of several trees into lists of the k best labels.
 
@@ -228,19 +201,6 @@ def combine_trees(
   - If a tree lists the label in the first search, the score comes only from the
     results of the first search.
   - If not, the score comes from the results of all other searches.
-
-  Args:
-    lists: for each array of log weights, the result of each tree for the same N
-      documents.
-    k: length of the combined lists.
-    n_labels: L.
-    logs: arrays float64 [L] of log weights, which are added to combined scores.
-      None stands for log weights of 0.
-    squash: a function that is applied to combined scores before log weights are
-      added, or None.
-
-  Returns:
-    A result for each array of log weights.
   """
   first, *others = lists
   scores = _Scores.of([[result] for result in first], n_labels)
@@ -259,17 +219,11 @@ class _Scores:
   """Holds the scores that are combined from several trees.
 
   A cell is a pair of a document and a label. All cells are different.
-
-  Attributes:
-    documents: int64 [cells], the document of each cell.
-    labels: int32 [cells], the label of each cell.
-    means: float64 [cells], the combined scores (see combine_trees).
-    n_labels: L.
   """
 
-  documents: np.ndarray
-  labels: np.ndarray
-  means: np.ndarray
+  documents: np.ndarray  # int64 [cells]
+  labels: np.ndarray  # int32 [cells]
+  means: np.ndarray  # float64 [cells], the combined scores (see combine_trees)
   n_labels: int
 
   @classmethod
@@ -295,7 +249,6 @@ class _Scores:
 
   @property
   def _cells(self) -> Int64[np.ndarray, ' cells']:
-    """Returns a number for each cell: document * n_labels + label."""
     return self.documents * self.n_labels + self.labels
 
   def best(
@@ -305,7 +258,6 @@ class _Scores:
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
   ) -> SearchResult:
-    """Returns the k best labels of n documents."""
     keys = squash(self.means) if squash else self.means
     if log_weights_L is not None:
       keys = log_weights_L[self.labels] + keys

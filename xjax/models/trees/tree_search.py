@@ -47,17 +47,13 @@ class Link(enum.Enum):
 
   The score of a label is the sum of the links of the nodes on the label's path.
   Except for NONE, a link is at most 0, so that no label below a node has a
-  better score than the node.
-
-  NONE: z, for one-vs-all classifiers, whose tree has one level below the root.
-  SIGMOID: log sigmoid(z), for logistic loss. Scores are log probabilities.
-  L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS"). PECOS
-  ranks labels by the exponential of the sum.
+  better score than the node. PECOS ranks labels by the exponential of the sum
+  of L3_HINGE (Yu et al. 2022).
   """
 
-  NONE = 'none'
-  SIGMOID = 'sigmoid'
-  L3_HINGE = 'l3_hinge'
+  NONE = 'none'  # z, for one-vs-all classifiers, one level below the root
+  SIGMOID = 'sigmoid'  # log sigmoid(z), for logistic loss: log probabilities
+  L3_HINGE = 'l3_hinge'  # -max(0, 1 - z)^3, for squared hinge
 
 
 _LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
@@ -69,29 +65,20 @@ _ALL_NODES = 2**31 - 1  # beam width that opens all nodes of a depth
 class SearchResult:
   """Holds the best labels of N documents.
 
-  Attributes:
-    ids: int32 [N, K], labels sorted by descending key, then by ascending label,
-      with PAD where labels run out.
-    keys: float64 [N, K], the values by which labels are ranked, -inf where ids
-      are PAD.
-    scores: float64 [N, K], the sums of links without weights, -inf where ids
-      are PAD.
-    opened: int64 [N], number of nodes whose children the search has seen. Exact
-      search counts the nodes of its first beam twice. The children of nodes
-      that an earlier search has opened were not scored again (OpenNodes).
+  Labels are sorted by descending key, then by ascending label. Where labels run
+  out, ids are PAD, and keys and scores are -inf. Exact search counts the nodes
+  of its first beam twice in `opened`. The children of nodes that an earlier
+  search has opened were not scored again (OpenNodes).
   """
 
-  ids: np.ndarray
-  keys: np.ndarray
-  scores: np.ndarray
-  opened: np.ndarray
+  ids: np.ndarray  # int32 [N, K]
+  keys: np.ndarray  # float64 [N, K], the values by which labels are ranked
+  scores: np.ndarray  # float64 [N, K], the sums of links without weights
+  opened: np.ndarray  # int64 [N], nodes whose children the search has seen
 
   @classmethod
   def none(cls, n: int, k: int) -> Self:
-    """Returns the result of a search that found no labels.
-
-    Each of the n lists has k entries, and all entries are padding.
-    """
+    """Returns n lists of k entries of padding, which have no labels."""
     return cls(
       np.full((n, k), PAD, np.int32),
       np.full((n, k), -np.inf),
@@ -101,7 +88,6 @@ class SearchResult:
 
   @classmethod
   def concatenate(cls, parts: Sequence['SearchResult']) -> Self:
-    """Returns the lists of the documents of all parts, in order."""
     fields = ('ids', 'keys', 'scores', 'opened')
     return cls(
       *(np.concatenate([getattr(p, f) for p in parts]) for f in fields)
@@ -110,20 +96,14 @@ class SearchResult:
 
 @dataclasses.dataclass(frozen=True)
 class Squash:
-  """Turns scores into log probabilities, log sigmoid(a * score + b).
+  """Turns scores into log probabilities, log sigmoid(a * score + b)."""
 
-  Attributes:
-    a: a number above 0.
-    b: any number.
-  """
-
-  a: float
+  a: float  # above 0
   b: float
 
   def __call__(
     self, scores: Float[np.ndarray, '...']
   ) -> Float[np.ndarray, '...']:
-    """Returns the log probabilities of scores."""
     return -np.logaddexp(0, -self.a * scores - self.b)
 
 
@@ -133,11 +113,7 @@ _UNUSED_SQUASH = Squash(1.0, 0.0)
 class TreeSearch:
   """Searches one label tree for the best labels of documents.
 
-  Attributes:
-    tree: the tree.
-    weights: the classifiers' weights, with a block for each inner node, in the
-      order of the nodes.
-    link: the link of all nodes.
+  The weights have a block for each inner node, in the order of the nodes.
   """
 
   def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
@@ -161,23 +137,13 @@ class TreeSearch:
 
   def lists(
     self,
-    rows: sparse.csr_array,
+    rows: sparse.csr_array,  # float32 [N, D]
     k: int,
-    logs: Sequence[Float64[np.ndarray, ' L'] | None],
-    squash: Squash | None,
-    width: int | None,
+    logs: Sequence[Float64[np.ndarray, ' L'] | None],  # -inf excludes a label
+    squash: Squash | None,  # applied to scores before logs are added
+    width: int | None,  # of the beam; None for an exact search
   ) -> list[SearchResult]:
-    """Returns the best labels of each document, for each array of log weights.
-
-    Args:
-      rows: float32 [N, D], the documents' features.
-      k: length of the lists.
-      logs: arrays float64 [L] of log weights, -inf for labels that must not be
-        listed. None stands for log weights of 0.
-      squash: turns scores into log probabilities before weights are added, or
-        None to leave scores as they are.
-      width: width of the beam, or None for an exact search.
-    """
+    """Returns the best labels of documents, for each array of log weights."""
     search = self.exact
     if width is not None:
       search = functools.partial(self.beam, width=width)
@@ -197,11 +163,7 @@ class TreeSearch:
     label is exactly the sum of these weights times the document's features,
     plus the bias of the label. With a link, this sum only approximates how
     features influence the score: a link ascends with its classifier's score,
-    but is not linear.
-
-    Args:
-      features: int [D], columns of features.
-      labels: int [K]. A label without a node, or PAD, has weights 0.
+    but is not linear. PAD and labels without a node have weights 0.
     """
     node_of, parent = self._nodes
     nodes, places = node_of[labels], np.arange(len(labels))
@@ -232,22 +194,16 @@ class TreeSearch:
     self,
     rows: sparse.csr_array,
     k: int,
-    width: int,
+    width: int,  # nodes to open at each depth
     log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
     nodes: 'OpenNodes | None' = None,
   ) -> SearchResult:
-    """Returns the best labels by beam search.
+    """Returns the best labels by opening the best nodes of each depth.
 
-    Beam search opens only the best nodes of each depth.
-
-    Args:
-      rows, k, squash: as in lists.
-      width: width of the beam, the number of nodes to open at each depth.
-      log_weights_L: float64, log weights, -inf for labels that must not be
-        listed. None stands for log weights of 0.
-      nodes: the nodes of the same rows where the search starts, and those that
-        earlier searches have opened. None to start at the root.
+    The nodes are those of the same rows where the search starts, and those that
+    earlier searches have opened; None starts at the root. Log weights are -inf
+    for labels that must not be listed.
     """
     floors = np.full(rows.shape[0], -np.inf)
     nodes = nodes or OpenNodes.root(self, rows)
@@ -275,20 +231,13 @@ class TreeSearch:
   def _run(
     self,
     k: int,
-    width: int,
-    floors: np.ndarray,
+    width: int,  # the most nodes that are opened at each depth
+    floors: np.ndarray,  # no node with a lower bound is opened
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
     nodes: 'OpenNodes',
   ) -> SearchResult:
-    """Opens nodes depth by depth, and returns the best labels.
-
-    Args:
-      k, log_weights_L, squash, nodes: as in beam.
-      width: largest number of nodes that are opened at each depth.
-      floors: float64 [N]. Nodes whose bound is below the document's floor are
-        not opened.
-    """
+    """Opens nodes depth by depth, and returns the best labels."""
     tree = self.tree
     weights = self._even
     if log_weights_L is not None:
@@ -318,12 +267,7 @@ class TreeSearch:
   ) -> Float64[np.ndarray, ' children']:
     """Returns the scores of all children of some nodes, one after another.
 
-    Args:
-      rows: float32 [N, D], the documents' features.
-      document: the document of each node. The nodes of one document are
-        consecutive.
-      node: the nodes.
-      score: the scores of the nodes.
+    The nodes of one document must be consecutive.
     """
     ends = np.append(0, np.cumsum(self.tree.degree[node])).astype(np.int64)
     children = np.empty(ends[-1])
@@ -347,28 +291,17 @@ class OpenNodes:
 
   Searches that share this object need not score the same children again. The
   scores of all children are kept, in 8 bytes each. Threads must not share this
-  object.
-
-  Attributes:
-    first: the nodes where searches start, which have the score 0, as `open`
-      returns them.
+  object. `first` are the nodes where searches start, as `open` returns them.
   """
 
   def __init__(
     self,
     search: TreeSearch,
     rows: sparse.csr_array,
-    document: np.ndarray,
-    node: np.ndarray,
+    document: np.ndarray,  # of each node, ascending
+    node: np.ndarray,  # different ones for each document
   ):
-    """Opens the nodes where searches start.
-
-    Args:
-      search: the search.
-      rows: float32 [N, D], the documents' features.
-      document: the document of each node, ascending.
-      node: the nodes, different ones for each document.
-    """
+    """Opens the nodes where searches start, with the score 0."""
     self._search, self._rows = search, rows
     self._keys = self._starts = np.zeros(0, np.int64)  # sorted by key
     self._children = np.zeros(0)
@@ -378,7 +311,6 @@ class OpenNodes:
 
   @classmethod
   def root(cls, search: TreeSearch, rows: sparse.csr_array) -> Self:
-    """Opens the root for each document."""
     documents = np.arange(rows.shape[0])
     return cls(search, rows, documents, np.zeros_like(documents))
 
@@ -387,18 +319,10 @@ class OpenNodes:
   ) -> tuple[np.ndarray, ...]:
     """Opens nodes, and scores the children of those that are new.
 
-    Args:
-      document: int64, the document of each node. The nodes of one document are
-        consecutive.
-      node: int32, the nodes, different ones for each document.
-      score: float64, the scores of the nodes.
-
-    Returns:
-      document, node, score: the arguments.
-      starts: int64 [nodes]. The scores of the children of node[i] start at
-        children[starts[i]].
-      children: float64, the scores of the children of all nodes that have been
-        opened.
+    Returns the arguments, and int64 `starts` and float64 `children`. The scores
+    of the children of node[i] start at children[starts[i]], among those of all
+    nodes that have been opened. The nodes (int32) of one document (int64) are
+    consecutive and different.
     """
     keys = document * len(self._search.tree) + node
     new = ~np.isin(keys, self._keys, assume_unique=True)

@@ -28,27 +28,17 @@ _FEW = 2  # with at most this many documents at a node, a table is too slow
 def score_children(
   documents: tuple,
   blocks: tuple,
-  link: int,
-  new: tuple,
-  order: np.ndarray,
-  places: np.ndarray,
+  link: int,  # 0 for no link, 1 for log sigmoid, 2 for L3 hinge
+  new: tuple,  # document, node and score of each new node, and int64 `ends`
+  order: np.ndarray,  # indices that sort these nodes by node
+  places: np.ndarray,  # int32 [D]; zeros, and again zeros at the end
   children: np.ndarray,
 ) -> None:
-  """Scores all children of opened nodes.
+  """Scores all children of opened nodes, and writes the scores to `children`.
 
+  The scores of the children of node p go to ends[p], ..., ends[p + 1] - 1.
   Documents that open the same node are scored one after another, so that they
   can share a look-up table.
-
-  Args:
-    documents, blocks: see the module's docstring.
-    link: 0 for no link, 1 for log sigmoid, 2 for L3 hinge.
-    new: document, node and score of each node that is opened, and int64 `ends`.
-      The scores of the children of node p are written to the positions ends[p],
-      ..., ends[p + 1] - 1 of `children`.
-    order: indices that sort these nodes by node.
-    places: int32 [D], working memory, with an entry per feature. All entries
-      must be 0. The function changes entries, and sets them to 0 at the end.
-    children: float64, the scores of children.
   """
   document_of, nodes, scores, ends = new
   at = 0
@@ -75,10 +65,7 @@ def score_children(
 
 @njit(**_JIT)
 def _mark(blocks, block, places, on):
-  """Stores the row number of each feature of a block in `places`.
-
-  Row numbers start at 1. If `on` is 0, zeros are stored instead.
-  """
+  """Stores the row number of each feature of a block, or 0, in `places`."""
   first, features = blocks[2][block], blocks[3]
   for row in range(first, blocks[2][block + 1]):
     places[features[row]] = on * (row + 1 - first)
@@ -86,7 +73,6 @@ def _mark(blocks, block, places, on):
 
 @njit(**_JIT)
 def _add_looked_up(rows, blocks, block, document, places, out):
-  """Computes the classifiers' scores of a document, with a look-up table."""
   indptr, indices, values = rows
   first = blocks[2][block]
   _set_bias(blocks, block, out)
@@ -98,7 +84,6 @@ def _add_looked_up(rows, blocks, block, document, places, out):
 
 @njit(**_JIT)
 def _add_searched(rows, blocks, block, document, out):
-  """Computes the classifiers' scores of a document, with binary search."""
   indptr, indices, values = rows
   low, last = blocks[2][block], blocks[2][block + 1]
   features = blocks[3]
@@ -118,13 +103,11 @@ def _add_searched(rows, blocks, block, document, out):
 
 @njit(**_JIT)
 def _set_bias(blocks, block, out):
-  """Sets the scores to the biases of a block's classifiers."""
   out[:] = blocks[7][blocks[1][block] : blocks[1][block + 1]]
 
 
 @njit(**_JIT)
 def _add_row(blocks, row, value, out):
-  """Adds a feature's weights, times its value, to the scores."""
   entries, places, values = blocks[4], blocks[5], blocks[6]
   for e in range(entries[row], entries[row + 1]):
     out[places[e]] += value * values[e]
@@ -132,10 +115,7 @@ def _add_row(blocks, row, value, out):
 
 @njit(**_JIT)
 def _add_links(scores, above, link):
-  """Replaces classifiers' scores by link(score) plus the parent's score.
-
-  Without a link, the scores do not change.
-  """
+  """Replaces scores by link(score) plus the parent's, if there is a link."""
   for i in range(len(scores)):
     if link == 1:
       scores[i] = above + _log_sigmoid(scores[i])
@@ -146,7 +126,7 @@ def _add_links(scores, above, link):
 
 @njit(**_JIT)
 def _log_sigmoid(z):
-  """Returns log sigmoid(z), without overflow."""
+  # math.exp must not overflow.
   if z >= 0:
     return -math.log1p(math.exp(-z))
   return z - math.log1p(math.exp(z))
@@ -154,29 +134,18 @@ def _log_sigmoid(z):
 
 @njit(**_JIT)
 def open_next(
-  tree: tuple,
-  weights: tuple,
-  squash: tuple,
-  limits: tuple,
-  opened: tuple,
-  lists: tuple,
+  tree: tuple,  # first_child, label, whether a node has children
+  weights: tuple,  # logs of labels, and the largest below each node
+  squash: tuple,  # whether to squash, and the numbers a and b of Squash
+  limits: tuple,  # the most nodes per document, and float64 [N] floors
+  opened: tuple,  # see the module's docstring; `children` is the last array
+  lists: tuple,  # the arrays of SearchResult
 ) -> tuple:
-  """Adds labels of children to the lists, and chooses the nodes to open next.
+  """Adds labels of children to the lists, and chooses nodes to open next.
 
-  Args:
-    tree: first_child, label, whether a node has children.
-    weights: log weights of labels, and the largest log weight below each node.
-    squash: whether scores are turned into log probabilities, and the numbers a
-      and b of Squash.
-    limits: the largest number of nodes to open per document, and float64 [N],
-      the floor of each document. A node whose bound is below the floor is not
-      opened.
-    opened: see the module's docstring. `children` is the last array.
-    lists: the arrays of SearchResult, to which labels are added. Each list is a
-      heap (see _insert_label) until sort_lists sorts it.
-
-  Returns:
-    Document, node and score of each node to open, sorted by document.
+  Document, node and score of each node to open are returned, sorted by
+  document. Each list is a heap (see _insert_label) until sort_lists sorts it. A
+  node whose bound is below the floor of the document is not opened.
   """
   first_child, label, inner = tree
   log_weights, bounds = weights
@@ -219,15 +188,12 @@ def open_next(
 
 @njit(**_JIT)
 def _add_node(best, n_best, node, bound, score):
-  """Adds a node to the best nodes, and returns how many there are now.
-
-  If there is no room, the node replaces the worst node, but only if the new
-  node has the higher bound.
-  """
+  """Adds a node to the best nodes, and returns how many there are now."""
   nodes, bounds, scores = best
   if n_best < len(nodes):
     nodes[n_best], bounds[n_best], scores[n_best] = node, bound, score
     return n_best + 1
+  # There is no room: the node replaces the worst one, if it is better.
   worst = 0
   for i in range(1, n_best):  # if bounds are equal, the last node is the worst
     if bounds[i] <= bounds[worst]:
@@ -241,8 +207,7 @@ def _add_node(best, n_best, node, bound, score):
 def _insert_label(ids, keys, scores, label, key, score):
   """Puts a label in the place of the worst listed label, if it is better.
 
-  Lists are heaps: entry i is not better than entries 2 i + 1 and 2 i + 2, and
-  entry 0 is the worst one. Padding has the key -inf.
+  Lists are heaps: entry i is not better than entries 2 i + 1 and 2 i + 2.
   """
   if not len(ids) or key == -np.inf:
     return
@@ -258,7 +223,6 @@ def _is_worse(key, label, other_key, other):
 
 @njit(**_JIT)
 def _sift(ids, keys, scores, label, key, score):
-  """Replaces the worst entry of a heap."""
   at, child = 0, 1
   while child < len(ids):
     right = child + 1
@@ -274,11 +238,7 @@ def _sift(ids, keys, scores, label, key, score):
 
 @njit(**_JIT)
 def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
-  """Sorts lists that are heaps, best label first, with padding at the end.
-
-  Args:
-    ids, keys, scores: arrays of SearchResult.
-  """
+  """Sorts lists that are heaps, best label first, with padding at the end."""
   for ids_K, keys_K, scores_K in zip(ids, keys, scores):
     for end in range(len(ids_K) - 1, 0, -1):
       label, key, score = ids_K[end], keys_K[end], scores_K[end]
@@ -289,28 +249,16 @@ def sort_lists(ids: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
 
 @njit(**_JIT)
 def mean_scores(
-  ids: np.ndarray,
-  scores: np.ndarray,
-  trees: np.ndarray,
+  ids: np.ndarray,  # int32 [N, K], all lists side by side, PAD for no label
+  scores: np.ndarray,  # float64 [N, K]
+  trees: np.ndarray,  # int64 [K], the tree of each entry, ascending from 0
   n_trees: int,
   n_labels: int,
 ) -> tuple:
-  """Returns the labels that trees list for documents, and combined scores.
+  """Returns documents, which ascend, labels and combined scores of trees.
 
-  The combined score is described in tree_scorer.combine_trees.
-
-  Args:
-    ids: int32 [N, K], all lists of a document side by side, PAD for no label.
-    scores: float64 [N, K], the scores of these labels.
-    trees: int64 [K], the number of the tree of each entry, ascending from 0. If
-      a tree lists a label more than once, always with the same score, it counts
-      once.
-    n_trees: number of trees.
-    n_labels: number of labels.
-
-  Returns:
-    document int64, label int32 and score float64 of each label. Documents
-    ascend.
+  The combined score is described in tree_scorer.combine_trees. If a tree lists
+  a label more than once, always with the same score, it counts once.
   """
   size = (ids != PAD).sum()
   documents, labels = np.empty(size, np.int64), np.empty(size, np.int32)
@@ -348,15 +296,9 @@ def fill_lists(
   labels: np.ndarray,
   keys: np.ndarray,
   scores: np.ndarray,
-  lists: tuple,
+  lists: tuple,  # ids, keys and scores
 ) -> None:
-  """Lists the best labels of documents.
-
-  Args:
-    documents, labels, keys, scores: document, label, key and score of each
-      label that may be listed.
-    lists: the arrays ids, keys and scores of SearchResult.none.
-  """
+  """Lists the best labels of documents, in arrays of SearchResult.none."""
   for i in range(len(documents)):
     d = documents[i]
     _insert_label(

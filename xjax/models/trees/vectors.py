@@ -39,15 +39,9 @@ _STAGE = 'config.model.vectors.stage'
 
 @dataclasses.dataclass
 class VectorsConfig(ConfigPart, abstract=True):
-  """Chooses the vectors that are joined to the sparse features of documents.
+  """Chooses the vectors that are joined to the sparse features of documents."""
 
-  Attributes:
-    stages: the names of the stages that compute the vectors.
-    weight: length of the vector of a document. The TF-IDF features have
-      length 1.
-  """
-
-  stages: ClassVar[tuple[str, ...]] = (ENCODER,)
+  stages: ClassVar[tuple[str, ...]] = (ENCODER,)  # that compute the vectors
 
   weight: float = field(
     1.0,
@@ -64,37 +58,17 @@ class VectorsConfig(ConfigPart, abstract=True):
       )
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks that the encoder can be trained or copied.
-
-    Args:
-      corpus: corpus of the run.
-      run: a run whose config has these vectors.
-
-    Raises:
-      ConfigError, DataError: the encoder cannot be trained or copied.
-    """
+    """Raises a ConfigError or DataError if the encoder cannot be made."""
 
   def fitted(self, corpus: Corpus, run: Run) -> Scorer | None:
-    """Returns the neural model that computes the vectors; None for no vectors.
-
-    The encoder is trained or copied first, if this was not done.
-
-    Args:
-      corpus, run: as in `check`.
-    """
+    """Returns the neural model of the vectors, if any, trained if absent."""
 
   def trained_stages(self, config: Config) -> tuple[TrainedStage, ...]:
-    """Returns the stages of a run with these vectors; see Model."""
     del config
     return ()
 
   def joined(self, texts: Featuriser, encoder: Scorer | None) -> Featuriser:
-    """Returns features that also have the vectors of documents.
-
-    Args:
-      texts: computes the TF-IDF features of documents.
-      encoder: the neural model that computes the vectors; None for no vectors.
-    """
+    """Returns features that also have the vectors of documents, if any."""
     if encoder is None:
       return texts
     return JoinedFeaturiser(texts, DocumentVectors(encoder, self.weight))
@@ -137,11 +111,7 @@ class RunVectors(VectorsConfig):
     return StageVectors(weight=self.weight).tiny()
 
   def check(self, corpus: Corpus, run: Run) -> None:
-    """Checks the other run. A run that was copied is not needed any more.
-
-    Raises:
-      ConfigError: there is no run, or its model has no encoder.
-    """
+    """Checks the other run. A run that was copied is not needed any more."""
     if run.folder.stage(ENCODER).config.exists():
       return
     source, _ = check_run(self.workdir, _FIELD)
@@ -218,19 +188,13 @@ def _levels_of(model: Model) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DocumentVectors:
-  """Computes the vectors of documents with the encoder of a neural model.
-
-  Attributes:
-    encoder: the neural model.
-    weight: length of each vector.
-  """
+  """Computes the vectors of documents with the encoder of a neural model."""
 
   encoder: Scorer
-  weight: float
+  weight: float  # length of each vector
 
   @property
   def dim(self) -> int:
-    """Returns the size D of a vector."""
     return self.encoder.vector_dim
 
   def __call__(self, documents: Documents) -> Float32[np.ndarray, 'N D']:
@@ -246,10 +210,6 @@ class JoinedFeaturiser(Featuriser):
 
   The columns of the vector come after the columns of the TF-IDF features. Words
   explain only the TF-IDF features.
-
-  Attributes:
-    texts: computes the TF-IDF features.
-    vectors: computes the vectors of documents.
   """
 
   texts: TextFeaturiser
@@ -265,7 +225,6 @@ class JoinedFeaturiser(Featuriser):
 
   @property
   def featurise(self) -> TextFeatures:
-    """Returns what computes the TF-IDF features of other texts."""
     return self.texts.featurise
 
   @property
@@ -283,15 +242,12 @@ class JoinedFeaturiser(Featuriser):
     self.vectors.encoder.warmup_vectors()
 
   def document(self, document: str | Document) -> Document:
-    """Returns a document with only the zones that the run reads."""
     return self.texts.document(document)
 
   def words(self, document: str | Document) -> list[WordPlace]:
-    """Returns the words of a document that the run reads, in reading order."""
     return self.texts.words(document)
 
   def word_shares(self, document: str | Document) -> WordShares:
-    """Divides the TF-IDF features of a document among its words."""
     return self.texts.word_shares(document)
 
 
@@ -300,12 +256,7 @@ def join(
 ) -> sparse.csr_array:
   """Returns sparse rows with a dense vector at the end of each row.
 
-  Args:
-    rows: float32 [N, F] with sorted columns.
-    vectors_ND: the vectors of the same N documents.
-
-  Returns:
-    float32 [N, F + D] with sorted int32 columns.
+  Columns are int32, and must be and stay sorted.
   """
   joined = sparse.hstack([rows, sparse.csr_array(vectors_ND)], format='csr')
   joined.sort_indices()
@@ -322,7 +273,7 @@ class ClustersStage(Stage):
 
   @functools.cached_property
   def _labels_run(self) -> Run:
-    """The run, with the config of the level of labels, which is not trained."""
+    """Returns a run with the config of the labels, which are not trained."""
     config = self.settings.run_config(self.run.config)
     return dataclasses.replace(self.run, config=config)
 
@@ -337,13 +288,11 @@ class ClustersStage(Stage):
 
   @functools.cached_property
   def config(self) -> Config:
-    """Returns the config of the level above the labels."""
     from xjax.models.neural.level_stages import level_config
 
     return level_config(self._labels_run.config)
 
   def check(self, corpus: Corpus) -> None:
-    """Checks that the levels can be built and trained; see Stage."""
     from xjax.models.neural.level_stages import level_corpus, level_run
 
     cut = self.corpus(corpus)
@@ -355,7 +304,6 @@ class ClustersStage(Stage):
       run.config.model.check(clusters, run)
 
   def train(self, corpus: Corpus) -> Scorer:
-    """Trains the levels of clusters; see Stage."""
     from xjax.models.neural.level_stages import train_level
 
     cut = self.corpus(corpus)
