@@ -42,7 +42,7 @@ class RowScorer:
 
 
 class PlaceScorer(RowScorer):
-  """Ranks label (place mod L) first, the document's place in what it is given."""
+  """Ranks label (place mod L) first, by places in what it is given."""
 
   def rank(self, documents, query):
     places = [str(place) for place in range(len(documents))]

@@ -10,14 +10,18 @@ import pytest
 
 from tests.fixtures.kills import assert_same_dev, kill_training
 from tests.fixtures.kinds import EXACT, KINDS, MEMBERS, NEURAL
+from tests.fixtures.sparse_runs import contents
 import xjax
-from xjax.core.errors import ConfigError, Preempted
+from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import AS_LOGITS, PAD, ScoreKind
 from xjax.data.documents import Documents
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
+from xjax.judge.predictions import Predictions
 from xjax.report.page import served
+from xjax.report.terminal.fitted import run_summary
+from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
 from xjax.run.serve.service import Service
@@ -147,6 +151,63 @@ def test_blocks_and_parts_change_nothing(kind, opened):
     else:
       np.testing.assert_array_equal(part.ids_GNK, want_ids)
       np.testing.assert_array_equal(part.scores_GNK, want)
+
+
+@EVERY
+def test_what_was_judged_is_predicted_and_judged_again(kind, fitted, opened):
+  result, (run, documents) = fitted(kind), opened(kind)
+  path = result.paths['dev']
+  judged = Predictions.load(path / 'predictions.npz').lists['all']
+  lists = run.lists(documents, judged.ids.shape[1])
+  some = judged.scores[: len(documents)]
+  if kind in NEURAL:
+    np.testing.assert_allclose(lists.scores, some, rtol=1e-4, atol=1e-4)
+  else:
+    np.testing.assert_array_equal(lists.ids, judged.ids[: len(documents)])
+    np.testing.assert_array_equal(lists.scores, some)
+  texts = [document.text() for document in documents]
+  assert run.predict(texts, 3) == run.predict(list(documents), 3)
+  assert run.predict([], 3) == []
+  assert len(run.predict(['', '?'], 3)) == 2
+  before = (path / 'metrics.json').read_bytes()
+  (path / 'metrics.json').unlink()
+  evaluate_split(result.workdir, 'dev')
+  assert (path / 'metrics.json').read_bytes() == before
+
+
+@EVERY
+def test_a_second_start_changes_nothing(kind, fitted):
+  result = fitted(kind)
+  before = contents(result.workdir)
+  config = xjax.load(result.workdir).config
+  again = fit(config, result.workdir)
+  assert contents(result.workdir) == before
+  assert again.metrics == result.metrics
+  assert run_summary(again) == run_summary(result)
+  with pytest.raises(ConfigError, match='seed: 0 -> 1'):
+    fit(dataclasses.replace(config, seed=1), result.workdir)
+  assert contents(result.workdir) == before
+
+
+@EVERY
+def test_damaged_and_missing_files_are_named(kind, fitted, tmp_path):
+  xjax.load(fitted(kind).workdir).save(tmp_path / 'run')
+  paths = [
+    tmp_path / 'run' / path
+    for path in contents(tmp_path / 'run')
+    if {'features', 'model'} & set(path.parts[:-1])
+  ]
+  for path in paths:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=path.name):
+      open_run(tmp_path / 'run')
+    path.unlink()
+    with pytest.raises(DataError, match=path.name):
+      open_run(tmp_path / 'run')
+    path.write_bytes(whole)
+  assert paths or kind == 'exact_match'
+  open_run(tmp_path / 'run')
 
 
 @EVERY

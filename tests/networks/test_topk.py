@@ -4,11 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import AS_LOGITS, PAD
 from xjax.networks.heads.head import Head
 from xjax.networks.heads.ova import OneVsAll
-from xjax.networks.topk import dense_topk, head_topk, narrowed_topk
+from xjax.networks.topk import head_topk, narrowed_topk
 
 B, L, K = 8, 300, 7
 MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]

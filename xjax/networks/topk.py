@@ -1,4 +1,4 @@
-"""Selects the k best labels of a head, or of an array of all logits."""
+"""Selects the k best labels of a head, on its devices."""
 
 from collections.abc import Mapping, Sequence
 import functools
@@ -120,25 +120,6 @@ def narrowed_topk(
     lists.append(head_topk(head, chosen, k, **filters))
   ids, scores = (jnp.concatenate(x) for x in zip(*lists))
   return ids, scores
-
-
-def dense_topk(
-  scores_BL: Float[Array, 'B L'],
-  k: int,
-  *,
-  weights: Float[Array, ' L_or_more'] | None = None,
-  slices: Sequence[Bool[Array, ' L_or_more']] = (),
-  allowed: Bool[Array, '*documents L_or_more'] | None = None,
-  sigmoid: tuple[float, float] = AS_LOGITS,
-) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """Returns the k best labels of each document from an array of logits."""
-  documents, n_labels = scores_BL.shape
-  filters = _filters(n_labels, weights, slices, allowed)
-  filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
-  best = Best.none(1 + len(slices), documents, k)
-  real_L = jnp.ones(n_labels, bool)
-  best = _with_chunk(best, scores_BL, jnp.int32(0), real_L, filters, sigmoid)
-  return tuple(best)
 
 
 def _filter_spec(name: str, axes: tuple[str, ...]) -> P:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.dense_lists import dense_topk
 from xjax.core.errors import DataError
 from xjax.core.ranking import Query, RankWeights
 from xjax.core.types import PAD, ScoreKind
@@ -21,7 +22,6 @@ from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.words import split_words
 from xjax.models.features import RowFeaturiser, TextFeaturiser
 from xjax.models.lookup.exact_match import DescriptorMatcher, MatchedLabels
-from xjax.networks.topk import dense_topk
 
 PLENTY = 10_000
 

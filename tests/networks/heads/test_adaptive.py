@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
@@ -33,7 +34,7 @@ from xjax.networks.heads.ova import OneVsAllConfig
 from xjax.networks.heads.streaming import head_loss
 from xjax.networks.pooling import NoPooling, SelfAttentionConfig
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.topk import dense_topk, head_topk
+from xjax.networks.topk import head_topk
 from xjax.train.neural_train import NeuralTrain
 
 B, D, L = 8, 8, 300

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import lost_positives
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD, Ragged
@@ -19,7 +20,6 @@ from xjax.networks.heads import cascade
 from xjax.networks.heads.cascade import CascadeConfig, Chain
 from xjax.networks.heads.cascade_level import first_biases
 from xjax.networks.heads.head import HeadInputs
-from xjax.networks.heads.shortlist import lost_positives
 from xjax.networks.topk import narrowed_topk
 
 B, L, D, K = 8, 61, 6, 5

@@ -23,7 +23,6 @@ from xjax.networks.heads.head import TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttention
 from xjax.networks.heads.ova import OneVsAll
 from xjax.networks.heads.shortlist import (
-  lost_positives,
   shortlist_logits,
   shortlist_loss,
 )
@@ -394,14 +393,3 @@ def test_an_excess_of_logits_is_never_there():
     )
   assert f'{B}x5x{D}x' in text.as_text()
   assert f'{B}x{A}x{D}x' not in text.as_text()
-
-
-def test_lost_positives_are_counted():
-  ids_BA = np.array([[4, 7, PAD], [1, PAD, 2]], np.int32)
-  gold_BA = np.array([[True, True, True], [False, True, True]])
-  shortlist = Shortlist(*map(jnp.asarray, (ids_BA, gold_BA)))
-  kept = jnp.array([[7, 4, 7, PAD], [2, 2, PAD, PAD]])
-  assert int(lost_positives(shortlist, kept, 50)) == 0
-  # Label 1 is there, but not as gold; label 9 occurs twice; 50 is no label.
-  lost = jnp.array([[9, 4, 9, PAD], [1, 2, 50, PAD]])
-  assert int(lost_positives(shortlist, lost, 50)) == 2

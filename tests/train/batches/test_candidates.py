@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import lost_positives
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged
-from xjax.networks.heads.shortlist import lost_positives
 from xjax.train.batches.candidates import Candidates, TrainShortlists
 from xjax.train.batches.dense import TrainBatches
 

@@ -20,13 +20,12 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL
-from xjax.core.types import PAD
 from xjax.losses.loss import ChunkLoss, LabelWeights, Reduction
 from xjax.networks.batch import Shortlist
 from xjax.networks.heads import chunks
 from xjax.networks.heads.chunks import HeadParts, row_spec, split_head
 from xjax.networks.heads.head import Head
-from xjax.networks.heads.loss_terms import Normaliser, gold_of, slot_loss
+from xjax.networks.heads.loss_terms import Normaliser, slot_loss
 from xjax.networks.heads.streaming import split_floats
 
 
@@ -68,22 +67,6 @@ def shortlist_loss(
   static = Structure.of(head)
   batch = shortlist, mask_B
   return _loss((static, loss), rows, shared, features, weights, batch)
-
-
-def lost_positives(
-  shortlist: Shortlist, positives_BP: Int32[Array, 'B P'], n_labels: int
-) -> Int32[Array, '']:
-  """Counts the gold labels that are not marked as gold on a shortlist.
-
-  In training this number must be 0, because a lost gold label is never learnt.
-  Repeated labels count once, and labels from n_labels on are not counted.
-  """
-  mask_B = jnp.ones(len(positives_BP), bool)
-  positives_BP = gold_of(positives_BP, mask_B).positives_BP
-  gold_BA = jnp.where(shortlist.gold_BA, shortlist.ids_BA, PAD)
-  kept_BP = (positives_BP[:, :, None] == gold_BA[:, None, :]).any(axis=2)
-  scored_BP = (positives_BP != PAD) & (positives_BP < n_labels)
-  return (scored_BP & ~kept_BP).sum(dtype=jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.dense_lists import dense_topk
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
@@ -31,7 +32,7 @@ from xjax.networks.heads.head import HeadInputs, TokenFeatures
 from xjax.networks.heads.label_attention import LabelAttentionConfig
 from xjax.networks.pooling import MeanConfig
 from xjax.networks.rows.update import FusedSGD
-from xjax.networks.topk import dense_topk, head_topk
+from xjax.networks.topk import head_topk
 from xjax.train.neural_train import NeuralTrain
 
 B, T, D, L = 8, 6, 16, 11
