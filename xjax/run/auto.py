@@ -46,42 +46,24 @@ _READS = TfidfConfig, GivenFeaturesConfig  # what linear models read
 
 @dataclasses.dataclass(frozen=True)
 class _Choice:
-  """Holds a config, and three texts that explain it.
-
-  Attributes:
-    config: the config.
-    what: names the model.
-    why: says why it fits.
-    other: what else could be tried; '' if there is no advice.
-  """
+  """Holds a config, and three texts that explain it."""
 
   config: Config
-  what: str
-  why: str
-  other: str = ''
+  what: str  # names the model
+  why: str  # says why it fits
+  other: str = ''  # what else could be tried; '' if there is no advice
 
 
 def resolve(
   config: Config, workdir: Workdir | None, accelerator: bool | None = None
 ) -> tuple[Config, Corpus | None]:
-  """Replaces AutoModel in a config by a model that suits the corpus.
+  """Replaces AutoModel in a config; also returns the corpus if it was read.
 
   If the workdir has a run, its model is taken. The fields that the config sets
-  stay, so that the run refuses those that differ. Without a run, the corpus is
-  read, and up to three lines are logged: the model, the reason, and what else
-  could be tried.
-
-  Args:
-    config: config of the run.
-    workdir: folder of the run, if there is one.
-    accelerator: whether the run has a GPU or a TPU; None: whether this machine
-      has one.
-
-  Returns:
-    The config without AutoModel, and the corpus if it was read.
-
-  Raises:
-    ConfigError, DataError: the corpus or the workdir has a fault.
+  stay, so that the run refuses those that differ. Without a run, a model that
+  suits the corpus is chosen, and up to three lines are logged: the model, the
+  reason, and what else could be tried. `accelerator` says whether the run has a
+  GPU or a TPU; None: whether this machine has one.
   """
   if not config.model.chooses:
     return config, None
@@ -103,13 +85,7 @@ def resolve(
 
 
 def choose(config: Config, space: LabelSpace, accelerator: bool) -> _Choice:
-  """Chooses a model by sizes and devices; see resolve.
-
-  Args:
-    config: config with AutoModel.
-    space: labels of the corpus, with their training counts.
-    accelerator: whether a GPU or a TPU is there.
-  """
+  """Chooses a model by sizes and devices (GPU or TPU); see resolve."""
   has = f'{space.n_train} training documents, {space.n_trained} labels'
   device = 'an accelerator' if accelerator else 'no accelerator'
   sparse, encoder = config.data.sparse, config.model.encoder
@@ -150,16 +126,7 @@ def _resumed(config: Config, saved: Config) -> Config:
 def linear_parts(
   n_train: int, n_labels: int, tokens: TokensConfig
 ) -> tuple[Model, TrainConfig, TokensConfig]:
-  """Returns a linear model, or a label tree if there are many labels.
-
-  Args:
-    n_train: number of training documents.
-    n_labels: number of labels.
-    tokens: the form in which the config reads documents.
-
-  Returns:
-    The model, its training, and the form in which it reads documents.
-  """
+  """Returns a linear model, or a label tree if there are many labels."""
   if not isinstance(tokens, _READS):
     auto = tokens if isinstance(tokens, AutoTfidfConfig) else AutoTfidfConfig()
     tokens = auto.completed(2 if n_train >= _PAIRS_FROM else 1)
@@ -217,7 +184,6 @@ def _fits_stack(config: Config, space: LabelSpace) -> bool:
 def _stack(
   config: Config, tokens: TfidfConfig, reads: str, why: str
 ) -> _Choice:
-  """Chooses the stack of the config own_best."""
   proposers = tuple(
     dataclasses.replace(proposer, tokens=tokens)
     if isinstance(proposer.tokens, TfidfConfig)
@@ -302,6 +268,5 @@ def _with(
   train: TrainConfig,
   tokens: TokensConfig,
 ) -> Config:
-  """Returns a config with another model."""
   data = dataclasses.replace(config.data, tokens=tokens)
   return dataclasses.replace(config, data=data, model=model, train=train)

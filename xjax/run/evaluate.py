@@ -55,17 +55,14 @@ _LEAVE_OUT = 'leave_out'  # the flag, and the end of a folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """Holds the results of judging a split.
+  """Holds the results of judging a split; `predictions` have gold.
 
   Attributes:
-    predictions: the predictions, with gold.
-    criteria: the criteria of the metrics.
-    metrics: metrics of the model.
     prior: metrics of the popularity prior. None for files without training
       counts, and for files whose held-out labels do not directly follow the
       trained labels.
     folder: folder that was written; None if nothing was written.
-    calibration: calibration of the scores; None for uncalibrated scores.
+    calibration: None for uncalibrated scores.
   """
 
   predictions: Predictions
@@ -96,10 +93,10 @@ def evaluate_split(
   - If `step` is not the best checkpoint, or if it is not known which checkpoint
     is the best, `.step_<step>` is added to the folder's name.
   - If `leave_out` has labels that the run does not leave out,
-    `.leave_out@<digest>` is added to the folder's name. The digest is that of
-    all ids that are left out.
-  - If a strategy chooses the labels, `.<strategy>` is added to the folder's
-    name, and the folder also has strategy.json.
+    `.leave_out@<digest>` is added. The digest is that of all ids that are left
+    out.
+  - If a strategy chooses the labels, `.<strategy>` is added, and the folder
+    also has strategy.json.
 
   Args:
     workdir: folder of the run.
@@ -108,25 +105,16 @@ def evaluate_split(
     data_dir: folder of the data, if it is not the folder in the run's config.
     request: criteria of the returned metrics; None for the run's criteria. The
       files that are written always use the run's criteria.
-    strategy: how labels are chosen; None chooses the eval.depth labels with the
-      highest scores.
-    step: int, step of the checkpoint to judge; None for the best checkpoint.
+    strategy: None chooses the eval.depth labels with the highest scores.
+    step: step of the checkpoint to judge; None for the best checkpoint.
     leave_out: file with the ids of labels that are left out of judging, besides
       those that the run leaves out; '' if there are none.
 
-  Returns:
-    The predictions, their metrics and the folder that was written.
-
   Raises:
-    ConfigError: for one of these reasons:
-      - another process uses the workdir;
-      - data_dir is set, but the corpus is not read from files;
-      - the strategy needs probabilities, but the run has no probabilities;
-      - a cut-off is larger than the number of chosen labels;
-      - there is no file `leave_out`.
-    DataError: there is no such split, or the data or the workdir has a fault,
-      such as a damaged checkpoint; or `leave_out` has none of the labels, or
-      all of them.
+    ConfigError: another process uses the workdir, or an argument does not fit
+      the run, such as a strategy that needs probabilities if there are none.
+    DataError: the data or the workdir has a fault, such as a damaged
+      checkpoint; or `leave_out` has none of the labels, or all.
   """
   if request and strategy:
     strategy.check_cut_offs(request.ks)
@@ -145,7 +133,6 @@ def _judge_in(
   step: int | None,
   leave_out: str,
 ) -> Evaluation:
-  """Judges a split of a run whose workdir is locked; see evaluate_split."""
   predictor = open_run(home.path, step)
   config = predictor.config.eval
   data = moved_data(predictor.config.data, data_dir)
@@ -207,10 +194,7 @@ def _without(leave_out: str, space: LabelSpace, data: DataConfig) -> LabelSpace:
 
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
-  """Returns the name of a split's folder.
-
-  If the documents are not those of the run, the name contains their digest.
-  """
+  """Returns a split's folder, with a digest if the split is not the run's."""
   # If the run was started without this split, it has no digest of the split. In
   # this case the split counts as the run's own, unless data_dir is given.
   unknown = '' if data_dir else split.digest
@@ -265,16 +249,7 @@ def _judge_chosen(
 
 
 def moved_data(data: DataConfig, data_dir: str) -> DataConfig:
-  """Returns the config of a run's data, which may have moved since training.
-
-  Args:
-    data: the config of the data when the run was trained.
-    data_dir: the new folder of the data; '' if it has not moved.
-
-  Raises:
-    ConfigError: data_dir is set, but the corpus is not read from files.
-    DataError: there are no files at this path.
-  """
+  """Returns the config of a run's data, read from data_dir unless it is ''."""
   if data_dir and data.generated:
     raise ConfigError(
       '--data_dir: the corpus of this run is generated, not read from files'
@@ -293,14 +268,7 @@ def moved_data(data: DataConfig, data_dir: str) -> DataConfig:
 
 @enough_memory('choose a smaller --depth, or smaller cut-offs in --ks')
 def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
-  """Judges files of predictions of any origin, and writes nothing.
-
-  Args:
-    files: the files; one of the files has gold.
-    request: criteria to judge by.
-
-  Returns:
-    The predictions and their metrics.
+  """Judges files of predictions of any origin, one with gold; writes nothing.
 
   Raises:
     ConfigError: a criterion is unknown, or needs a file that is not given.
@@ -333,10 +301,7 @@ def prior_criteria(criteria: Criteria) -> Criteria:
 
 
 def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
-  """Judges the popularity prior on the documents of predictions.
-
-  The function returns None if the prior is not known.
-  """
+  """Returns the metrics of the popularity prior, or None if it is not known."""
   space = _space_of(predictions)
   if space is None or not predictions.n_train:
     return None
@@ -348,11 +313,8 @@ def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
   """Returns the threshold that was tuned when dev was judged.
 
-  The function returns None if the run has no dev split. If the dev split was
-  not judged at this checkpoint, the function logs a line and returns None.
-
-  Raises:
-    DataError: the metrics of dev are damaged, or the workdir was moved.
+  Returns None if the run has no dev split, or, with a line in the log, if dev
+  was not judged at this checkpoint.
   """
   workdir.check_still_has_run()
   digest = workdir.digests().get(DEV)
@@ -385,49 +347,27 @@ TUNED = 'tuned'  # stands for the threshold that is best on dev
 def keep_assigned(
   lists: LabelLists, predictor: OpenRun, threshold: str | float
 ) -> LabelLists:
-  """Removes the listed labels that a threshold does not assign.
-
-  Args:
-    lists: lists of the predictor, with scores before calibration.
-    predictor: model of the run.
-    threshold: as in Threshold.of.
-
-  Returns:
-    The lists, with PAD after the last assigned label.
-
-  Raises:
-    ConfigError, DataError: as in Threshold.of.
-  """
+  """Puts PAD after the last label that a threshold (Threshold.of) assigns."""
   return Threshold.of(threshold, predictor).keep(lists, predictor)
 
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-  """Assigns the labels whose score is at least a number.
-
-  Attributes:
-    least: the number.
-    is_raw: whether the number is compared with the scores of the model before
-      calibration, instead of with probabilities.
-  """
+  """Assigns the labels whose score is at least a number."""
 
   least: float
-  is_raw: bool
+  is_raw: bool  # of scores before calibration, not of probabilities
 
   @classmethod
   def of(cls, threshold: str | float, predictor: OpenRun) -> Self:
-    """Returns a threshold for the lists of a predictor.
+    """Returns a threshold for the lists, before calibration, of a predictor.
 
-    Args:
-      threshold: 'tuned', or a probability from 0 to 1, as a number or text. A
-        label is assigned if its probability is at least this number; 'tuned'
-        stands for the threshold with the best micro-F1 on dev.
-      predictor: model of the run.
+    A label is assigned if its probability is at least `threshold`, from 0 to 1,
+    a number or text. 'tuned' is the threshold with the best micro-F1 on dev.
 
     Raises:
-      ConfigError: the threshold is no such number, the run has no tuned
-        threshold, or its scores are not probabilities.
-      DataError: the metrics of dev are damaged.
+      ConfigError: it is no such number, the run has no tuned threshold, or its
+        scores are not probabilities.
     """
     if threshold == TUNED:
       least = saved_threshold(predictor.workdir, predictor.step)
@@ -459,7 +399,6 @@ class Threshold:
     )
 
   def keep(self, lists: LabelLists, predictor: OpenRun) -> LabelLists:
-    """Returns lists with PAD after the last assigned label (keep_assigned)."""
     scores_NK = lists.scores
     if not self.is_raw:
       scores_NK = predictor.readable(lists.ids, lists.scores)
@@ -474,7 +413,6 @@ class Threshold:
 
 
 def _probability(threshold: str | float) -> float:
-  """Returns the number of a threshold, from 0 to 1."""
   is_flag = isinstance(threshold, bool | np.bool_)
   with contextlib.suppress(ValueError, TypeError):
     if not is_flag and 0 <= (probability := float(threshold)) <= 1:
@@ -485,10 +423,7 @@ def _probability(threshold: str | float) -> float:
 
 
 def _space_of(predictions: Predictions) -> LabelSpace | None:
-  """Returns the label space; None if held-out labels are out of order.
-
-  Held-out labels must follow the trained labels directly.
-  """
+  """Returns the labels; None if held-out ones do not follow trained ones."""
   held_out = predictions.held_out
   first = int(held_out[0]) if len(held_out) else predictions.n_scored
   if not np.array_equal(held_out, first + np.arange(len(held_out))):

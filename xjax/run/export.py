@@ -31,29 +31,17 @@ def export_encoder(
 ) -> tuple[Run, Scorer]:
   """Writes the encoder of a run to a folder that transformers can load.
 
-  The folder has config.json, model.safetensors and the files of the tokenizer.
-  The weights are those of a checkpoint. A trained pooler is written as
-  well. If there is no trained pooler, transformers warns that the pooler is
-  newly initialized. For XLNet, it warns so about mask_emb, which encodes no
-  text.
+  The folder, which must not exist, gets config.json, model.safetensors and the
+  files of the tokenizer. The weights are those of a checkpoint, with a trained
+  pooler, if any. Without one, transformers warns that the pooler is newly
+  initialized. For XLNet, it warns so about mask_emb, which encodes no text.
 
-  If the model of the run has no pretrained encoder, but one of its stages has
-  one, the encoder of this stage is written.
-
-  Args:
-    workdir: folder of the run.
-    output: folder to write; it must not exist.
-    step: int, step of the checkpoint; None for the best checkpoint.
+  If the model of the run has no pretrained encoder, but just one of its stages
+  has one, the encoder of this stage is written. Step None is the best
+  checkpoint.
 
   Returns:
     The run and the model whose encoder is written.
-
-  Raises:
-    ConfigError: the run has no pretrained encoder, or several of its stages
-      have one.
-    DataError: the workdir has no run, or a file of the run is missing or
-      damaged.
-    WriteError: the output folder exists or cannot be written.
   """
   opened = open_run(workdir, step)
   run, scorer = _only_encoder(opened.run, opened.scorer)
@@ -75,11 +63,7 @@ def export_encoder(
 
 
 def _only_encoder(run: Run, scorer: Scorer) -> tuple[Run, Scorer]:
-  """Returns the model with the pretrained encoder of a run.
-
-  Raises:
-    ConfigError: there is no such model, or there are several.
-  """
+  """Returns the only model with a pretrained encoder of a run."""
   models = _encoders(run, scorer)
   if not models:
     raise ConfigError(
@@ -109,15 +93,7 @@ def _encoders(run: Run, scorer: Scorer) -> list[tuple[Run, Scorer]]:
 def tokenizer_files(
   tokenizer: Subwords, architecture: Architecture
 ) -> dict[str, str]:
-  """Returns the contents of the files that transformers' tokenizer needs.
-
-  Args:
-    tokenizer: tokenizer of the run.
-    architecture: sizes of the encoder, such as the length of the longest text.
-
-  Returns:
-    File name -> content.
-  """
+  """Returns the files that transformers' tokenizer needs, by name."""
   settings = json.loads(tokenizer.text)
   tokens = {token['id']: token['content'] for token in settings['added_tokens']}
   cls, sep = tokenizer.before[:1], tokenizer.after[-1:]

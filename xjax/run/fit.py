@@ -30,28 +30,16 @@ from xjax.train.writers import write_results
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-  """Holds the results of a finished run.
-
-  Attributes:
-    workdir: folder of the run.
-    steps: int, number of optimizer steps; 0 for a model without such steps.
-    best_step: int, step of the checkpoint that was judged.
-    metrics: split -> metrics of the judged checkpoint.
-    prior: split -> metrics of the popularity prior.
-    paths: split -> folder with the predictions and metrics.
-    corpus: corpus that the model was trained and judged on.
-    calibration: calibration of the judged checkpoint's scores; None for
-      uncalibrated scores.
-  """
+  """Holds the results of a finished run."""
 
   workdir: pathlib.Path
-  steps: int
-  best_step: int
-  metrics: dict[str, Metrics]
-  prior: dict[str, Metrics]
-  paths: dict[str, pathlib.Path]
+  steps: int  # of the optimizer; 0 for a model without such steps
+  best_step: int  # of the checkpoint that was judged
+  metrics: dict[str, Metrics]  # of the judged checkpoint, by split
+  prior: dict[str, Metrics]  # of the popularity prior, by split
+  paths: dict[str, pathlib.Path]  # folders with the predictions and metrics
   corpus: Corpus
-  calibration: Calibration | None
+  calibration: Calibration | None  # None for uncalibrated scores
 
 
 @enough_memory(
@@ -68,15 +56,8 @@ def fit(
   constant, and train.steps is increased, training continues. All processes of a
   run call this function with the same arguments.
 
-  Args:
-    config: config of the run.
-    workdir: folder of the run, which is created if absent.
-    profile: first and last step that jax.profiler traces; the first step of a
-      run is step 1. The traces are written to profile/ in the workdir. If
-      `profile` is None, no step is traced.
-
-  Returns:
-    The metrics of the run and the paths of its files.
+  `profile` has the first and last step that jax.profiler traces to profile/ in
+  the workdir; the first step of a run is step 1. None traces no step.
 
   Raises:
     ConfigError: a field is wrong, the workdir has another config, or another

@@ -36,16 +36,9 @@ def calibrate_run(
   step: int,
   digest: str,
 ) -> None:
-  """Calibrates scores on dev and writes calibration.json.
+  """Calibrates scores on dev and writes calibration.json, on host 0 only.
 
-  The function does nothing if the method is NONE. Only host 0 calls it.
-
-  Args:
-    predictions: predictions for the run's dev split.
-    workdir: folder of the run.
-    method: the config's method of calibration.
-    step: int, step of the checkpoint that made the predictions.
-    digest: digest of the dev split.
+  Does nothing if the method is NONE. `digest` is that of the dev split.
   """
   if method is Method.NONE:
     return
@@ -75,22 +68,10 @@ def judge_split(
   calibration: Calibration | None = None,
   slices: Sequence[np.ndarray] = (),
 ) -> tuple[Predictions, Metrics]:
-  """Judges a split and writes eval/<name>/.
+  """Judges a split and writes eval/<name>/, for dev also calibration.json.
 
-  If the name is dev, calibration.json is written too.
-
-  Args:
-    model: model of the run.
-    split: documents to judge.
-    name: name of the folder below eval/.
-    threshold: float, threshold of micro-F1-tuned; None for no threshold. If
-      tunes_threshold(name), the argument is ignored, because this function
-      tunes the threshold.
-    calibration: the calibration of the run. For dev, the argument is ignored.
-    slices: as in predict_split.
-
-  Returns:
-    The predictions and metrics of the split.
+  For dev (tunes_threshold), `calibration` and `threshold` (of micro-F1-tuned)
+  are ignored, because they are fitted here. See predict_split for `slices`.
   """
   config, workdir = model.config.eval, model.workdir
   predictions = predict_split(model, split, slices)
@@ -113,10 +94,7 @@ def predict_split(
 ) -> Predictions:
   """Predicts a split, and measures what the search for labels loses.
 
-  Args:
-    model: model of the run.
-    split: documents with gold labels.
-    slices: bool [L], further slices that get lists (Predictions.requested).
+  `slices`, bool [L], get lists too (Predictions.requested).
   """
   depth = model.config.eval.depth
   return predict(model.scorer, split, model.space, depth, slices, measured=True)
@@ -131,17 +109,9 @@ def judged_probabilities(
   """Returns the probabilities by which the calibration of a run is judged.
 
   On dev, which the run's calibration was fitted to, they are from calibrations
-  that did not see the documents (see cross_fitted). On other splits, they are
-  those of the run's calibration.
-
-  Args:
-    predictions: predictions for the split.
-    name: name of the folder below eval/.
-    method: the config's method of calibration.
-    calibration: the calibration of the run.
-
-  Returns:
-    float64 [N, K]; None if the scores are margins without a calibration.
+  that did not see the documents (see cross_fitted). On other splits (`name`
+  below eval/), they are those of the run's calibration. Returns None if the
+  scores are margins without a calibration.
   """
   if name == DEV or (calibration and tunes_threshold(name)):
     return cross_fitted(predictions, method)
@@ -168,14 +138,7 @@ def write_judged(
 ) -> None:
   """Writes an evaluation as one set; all processes must call this function.
 
-  Args:
-    workdir: folder of the run.
-    name: name of the folder below eval/.
-    predictions: the predictions that were judged.
-    metrics: the metrics of the predictions.
-    step: int, step of the checkpoint that was judged.
-    digest: digest of the documents.
-    others: further JSON files of the set, by name.
+  `digest` is that of the documents. `others` are further JSON files, by name.
   """
   if is_host0():
     folder, facts = workdir.evaluation(name), _facts(step, digest)
@@ -187,13 +150,10 @@ def write_judged(
 
 
 def judge_splits(model: OpenRun, corpus: Corpus) -> dict[str, Metrics]:
-  """Judges the splits dev and test, if the corpus has them.
+  """Judges the splits dev and test, if any; returns the metrics by split.
 
   The threshold of micro-F1-tuned and the calibration are fitted on dev and also
   used on test. Without a dev split there is neither.
-
-  Returns:
-    The metrics by split.
   """
   barrier('xjax:read')  # wait until no process reads the files
   metrics = {}
@@ -214,12 +174,10 @@ def judge_splits(model: OpenRun, corpus: Corpus) -> dict[str, Metrics]:
 def read_splits(
   corpus: Corpus, workdir: Workdir, step: int
 ) -> dict[str, Metrics] | None:
-  """Reads the metrics that judge_splits wrote.
+  """Reads the metrics by split that judge_splits wrote.
 
-  Returns:
-    The metrics by split; None if the metrics of a split are missing or damaged,
-    or were computed for another checkpoint or for other documents. If they are
-    damaged, a warning is logged.
+  Returns None if those of a split are missing, damaged (with a warning), or of
+  another checkpoint or other documents.
   """
   try:
     metrics = {
@@ -239,14 +197,9 @@ def _present(corpus: Corpus) -> dict[str, Split]:
 def read_metrics(
   workdir: Workdir, name: str, step: int, digest: str
 ) -> Metrics | None:
-  """Reads the metrics of eval/<name>/.
+  """Reads eval/<name>/; None if missing, or of another step or documents.
 
-  Returns:
-    The metrics; None if they are missing, or were computed for another
-    checkpoint or for other documents.
-
-  Raises:
-    DataError: a file of the folder is damaged or missing.
+  Raises DataError if a file of the folder is damaged or missing.
   """
   mark = workdir.judged(name)
   if not mark.is_file():

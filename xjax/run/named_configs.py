@@ -29,15 +29,8 @@ def config_names() -> list[str]:
 def config_file(name: str) -> str:
   """Returns the path of the file of a config.
 
-  Args:
-    name: the name of a config of xjax, such as `quickstart`, or a path of a
-      Python file. Both may end in `:VARIANT`.
-
-  Returns:
-    The path of the file; it ends in `:VARIANT` if the name does.
-
-  Raises:
-    ConfigError: there is no such config and no such file.
+  `name` is the name of a config of xjax, such as `quickstart`, or a path of a
+  Python file. If it ends in `:VARIANT`, so does the result.
   """
   stem, colon, variant = name.partition(':')
   if stem in config_names():
@@ -57,8 +50,7 @@ def config_file(name: str) -> str:
 def named_config(name: str) -> 'Config':
   """Returns the config of xjax, or of a Python file, that a name stands for.
 
-  Args:
-    name: as for config_file, such as `eurlex57k_xr_linear:large` or `mine.py`.
+  Examples are `eurlex57k_xr_linear:large` and `mine.py`.
 
   Raises:
     ConfigError: there is no such config and no such file, the config has no

@@ -30,12 +30,8 @@ Texts = Documents | Sequence[str | Document]
 class Prediction(NamedTuple):
   """Holds a label predicted for a document.
 
-  Attributes:
-    id: id of the label.
-    name: name of the label.
-    score: float, the probability of the label, calibrated if the run has a
-      calibration. If the model computes margins and the run has no calibration,
-      the score is the margin of the label.
+  The score is the calibrated probability of the label if the run has a
+  calibration. Otherwise, it is the model's probability or margin.
   """
 
   id: str
@@ -47,16 +43,14 @@ class ExplainedPrediction(NamedTuple):
   """Holds a label predicted for a document, and the words that explain it.
 
   Attributes:
-    id, name, score: as in Prediction.
-    why: the words that explain the label, largest weight first. The weight of
-      a word is the label's attention to the word, or, if the model is linear,
-      the contribution of the word to the label's score (see
-      contributions_of). In a label tree, contributions add up to the scores of
-      the classifiers on the label's path, which only approximate the score. In
-      a stack, the words are those of the proposer that adds most to the score.
+    why: the words that explain the label, largest weight first. The weight is
+      the label's attention to the word, or, in a linear model, the word's
+      contribution to the label's score (see contributions_of). In a label tree,
+      contributions add up to the scores of the classifiers on the label's path,
+      which only approximate the score. In a stack, the words are those of the
+      proposer that adds most to the score.
     features: in a stack, all features of the document and the label, largest
-      share first. Their weights add up to the score before calibration. ()
-      in other models.
+      share first. Their weights add up to the score before calibration.
   """
 
   id: str
@@ -70,12 +64,8 @@ class ExplainedPrediction(NamedTuple):
 class OpenRun:
   """Predicts labels of documents with the trained model of a run.
 
-  Attributes:
-    run: the run.
-    space: label space; new labels may follow those of the run.
-    scorer: the trained model.
-    calibration: calibration of the scores that predict returns; None for
-      uncalibrated scores. The scores of `rank` are never calibrated.
+  New labels may follow those of the run in `space`. `calibration` is that of
+  the scores of predict, or None. Scores of `rank` are never calibrated.
   """
 
   run: Run
@@ -97,7 +87,6 @@ class OpenRun:
 
   @property
   def score_kind(self) -> ScoreKind:
-    """Returns the kind of the scores that `rank` computes."""
     return self.scorer.score_kind
 
   @property
@@ -115,7 +104,6 @@ class OpenRun:
 
   @property
   def stages(self) -> dict[str, Scorer]:
-    """Returns the models that this model uses, by the name of their stage."""
     return self.scorer.stages
 
   def has_probabilities(self) -> bool:
@@ -124,18 +112,11 @@ class OpenRun:
     return bool(calibrated) or self.score_kind is not ScoreKind.MARGIN
 
   def rank(self, documents: Documents, query: Query) -> Lists:
-    """Returns the best labels of each document; see models.scorer.Scorer.
-
-    Labels that the run leaves out are in no list.
-    """
+    """Ranks labels (see Scorer), without those that the run leaves out."""
     return self.scorer.rank(documents, query.only(self.space.allowed))
 
   def leaving_out(self, ids: Sequence[str]) -> Self:
-    """Returns a run that leaves out these labels, and no other labels.
-
-    Args:
-      ids: label ids. Ids that are not labels of the run are ignored.
-    """
+    """Returns a run that leaves out these ids only; unknown ids are ignored."""
     space = dataclasses.replace(self.space, left_out_ids=ids)
     return dataclasses.replace(self, space=space)
 
@@ -145,22 +126,11 @@ class OpenRun:
     k: int = 20,
     features: Sequence[np.ndarray] | None = None,
   ) -> list[list[Prediction]]:
-    """Returns the k best labels of each document.
+    """Returns the k best labels of each document, best label first.
 
-    Args:
-      documents: texts, or documents whose zones are read as in training.
-      k: length of the lists; if the run has fewer labels, the lists are
-        shorter.
-      features: an array per document, float [D] or [tokens, D]; None if the run
-        does not read vectors.
-
-    Returns:
-      A list of labels for each document, best label first.
-
-    Raises:
-      ConfigError: features are missing, have a wrong size, or are not read by
-        the run.
-      DataError: features have a fault, such as another number of documents.
+    Zones of documents are read as in training. `features` has an array per
+    document, [D] or [tokens, D], only if the run reads vectors; else
+    ConfigError. With fewer than k labels, the lists are shorter.
     """
     vectors = self.vectors(features, len(documents))
     return self.predictions(self.lists(documents, k, vectors))
@@ -168,10 +138,7 @@ class OpenRun:
   def vectors(
     self, features: Sequence[np.ndarray] | None, n: int
   ) -> FeatureRows | None:
-    """Returns the vectors of n documents; None if there are no features.
-
-    The arguments and errors are those of `predict`.
-    """
+    """Returns the vectors of n documents, checked as by predict, or None."""
     if features is None:
       return None
     self.check_reads_features()
@@ -180,11 +147,6 @@ class OpenRun:
     return FeatureRows.from_arrays('features', ids, features, size)
 
   def check_reads_features(self) -> None:
-    """Checks that the run reads vectors of an outside encoder.
-
-    Raises:
-      ConfigError: the run reads words.
-    """
     if not self.config.data.tokens.dense:
       raise ConfigError(
         'this run reads the words of documents; do not give it features'
@@ -193,18 +155,7 @@ class OpenRun:
   def explain(
     self, documents: Texts, k: int = 20, words: int = 5
   ) -> list[list[ExplainedPrediction]]:
-    """Predicts labels, and finds the words that explain each label best.
-
-    Args:
-      documents, k: as in predict.
-      words: maximum number of words for each label.
-
-    Returns:
-      A list of labels with words for each document, best label first.
-
-    Raises:
-      ConfigError: the labels of this run cannot be explained by words.
-    """
+    """Predicts labels, each with at most `words` words that explain it best."""
     self.check_explains()
     lists = self.lists(documents, k)
     shown = self.explanations(documents, lists.ids, words)
@@ -216,11 +167,6 @@ class OpenRun:
     return explained
 
   def check_explains(self) -> None:
-    """Checks that words can explain the labels of the run.
-
-    Raises:
-      ConfigError: they cannot; the message says why.
-    """
     if self.scorer.unexplained:
       raise ConfigError(self.scorer.unexplained)
 
@@ -234,12 +180,8 @@ class OpenRun:
   def with_labels(self, labels: Sequence[Label]) -> Self:
     """Returns a run that scores new labels too, by their names.
 
-    Args:
-      labels: labels with names, and with ids that the run does not score yet.
-
-    Raises:
-      ConfigError: the model of this run does not read label names.
-      DataError: an id, a name or a parent has a fault.
+    The ids must be new. Raises ConfigError if the model reads no names, and
+    DataError if an id, a name or a parent has a fault.
     """
     self.check_reads_names()
     space = add_new_labels(self.space, labels)
@@ -247,11 +189,6 @@ class OpenRun:
     return dataclasses.replace(self, space=space, scorer=scorer)
 
   def check_reads_names(self) -> None:
-    """Checks that the model can score new labels by their names.
-
-    Raises:
-      ConfigError: it cannot; the message says why.
-    """
     if self.scorer.fixed_labels:
       raise ConfigError(self.scorer.fixed_labels)
 
@@ -261,15 +198,6 @@ class OpenRun:
     """Returns the k best labels of each document, with uncalibrated scores.
 
     If the run has fewer than k labels, the lists are shorter than k.
-
-    Args:
-      documents: texts, or documents whose zones are read as in training.
-      k: length of the lists.
-      features: vectors of the documents, if the run reads vectors.
-
-    Raises:
-      ConfigError: the run does not read such documents.
-      DataError: a score is not finite.
     """
     k = min(k, self.space.n_inside)
     documents = Documents.of(documents, features)
@@ -279,15 +207,7 @@ class OpenRun:
     return LabelLists(ids[0], scores[0])
 
   def warmup(self, explain: bool = False) -> None:
-    """Compiles all programs that predict needs, so that no later call compiles.
-
-    Args:
-      explain: whether to compile the programs of `explain` too. Models without
-        programs have none to compile.
-
-    Raises:
-      ConfigError: explain is True, but the labels cannot be explained.
-    """
+    """Compiles all programs of predict, and of `explain` if it is True."""
     if explain:
       self.check_explains()
     self.scorer.warmup(Query(1).only(self.space.allowed), explain)
@@ -311,12 +231,7 @@ class OpenRun:
     ]
 
   def readable(self, ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns the scores that users see; see calibration.readable_scores.
-
-    Args:
-      ids: int, labels; any number where there is PAD.
-      scores: float, scores of these labels, with the same shape.
-    """
+    """Returns the scores that users see; ids may be any number for PAD."""
     counts = np.asarray(self.space.train_counts)[ids]
     return readable_scores(scores, self.score_kind, self.calibration, counts)
 
@@ -324,9 +239,7 @@ class OpenRun:
 def open_run(workdir: str | os.PathLike, step: int | None = None) -> OpenRun:
   """Opens the model of a run; only files of the workdir are read.
 
-  Args:
-    workdir: folder of the run.
-    step: step of the checkpoint to open; None for the best checkpoint.
+  `step` None is the best checkpoint.
 
   Raises:
     ConfigError: `step` is set, but the model has no optimizer steps.
@@ -348,8 +261,6 @@ def load_calibration(
 
   A warning says why scores are not calibrated, unless `method` is NONE, or
   there is no calibration because the run has no dev split or is a stage.
-
-  The arguments and errors are those of saved_calibration.
   """
   calibration, why = saved_calibration(folder, method, step, kind)
   if why and not folder.is_stage:

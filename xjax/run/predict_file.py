@@ -48,39 +48,25 @@ if typing.TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictedDocuments:
-  """Holds documents and the labels that are written for them.
+  """Holds documents and the labels that are written for them."""
 
-  Attributes:
-    run: the run that has predicted the labels.
-    lists: the labels, with the model's scores before calibration.
-    split: the documents.
-    space: label space of the lists.
-  """
-
-  run: OpenRun
-  lists: LabelLists
+  run: OpenRun  # that has predicted the labels
+  lists: LabelLists  # with the model's scores before calibration
   split: Split
-  space: LabelSpace
+  space: LabelSpace  # of the lists
 
   @property
   def size(self) -> str:
-    """Returns the numbers of documents and labels, as text."""
     documents = plural(len(self.split), 'document')
     return f'{documents}, {plural(int(self.lists.lengths.sum()), "label")}'
 
   def explanations(self, words: int, n_first: int) -> LabelExplanations:
-    """Computes which words explain the labels (Scorer.explain)."""
     return self.run.explanations(
       self.split.documents, self.lists.ids, words, n_first
     )
 
   def lines(self, explanations: LabelExplanations | None) -> Iterator[str]:
-    """Yields a JSON line per document.
-
-    Args:
-      explanations: result of the method `explanations`. The lines then show the
-        words that explain each label. If None, the lines show no words.
-    """
+    """Yields a JSON line per document, with words if there are explanations."""
     for row, id_ in enumerate(self.split.ids):
       whys, features, shown = None, (), 0
       if explanations is not None:
@@ -100,11 +86,9 @@ class PredictedDocuments:
   def explained(
     self, explanations: LabelExplanations, row: int
   ) -> ExplainedDocument:
-    """Returns a document in the form that a page shows.
+    """Returns a document as a page shows it.
 
-    Args:
-      explanations: explanations of the documents' labels.
-      row: a document for which `explanations` has the weights of all words.
+    `explanations` must have the weights of all words of the document.
     """
     document, words = explanations.read(row)
     is_word_T = np.array([word.start < word.end for word in words], bool)
@@ -156,46 +140,42 @@ def predict_file(
   The workdir of the run is needed, but not the run's corpus. If the output is
   X.jsonl, further files are written with it, as one set:
 
-  - X.npz has the lists of all slices, with scores before calibration. The lists
-    are at least eval.depth long. X.npz has gold labels only if the gold labels
-    of all documents are known, because X.npz cannot mark unknown gold labels.
-  - X.metrics.json has the metrics of the documents with known gold labels. If
-    there is no such document, the file is not written.
+  - X.npz has the lists of all slices, at least eval.depth long, with scores
+    before calibration. It has gold labels only if the gold labels of all
+    documents are known, because X.npz cannot mark unknown gold labels.
+  - X.metrics.json judges the documents with known gold labels, if there are
+    any.
   - X.html explains the labels, if `explain` and `page` are set.
   - X.judged.json has the digests of the other files. So readers notice if the
     files are not from one command.
 
   Args:
     workdir: folder of the run.
-    source: path of the documents, in the format of the run's corpus or as
-      JSON lines; '-' is standard input.
+    source: path of the documents, in the format of the run's corpus or as JSON
+      lines; '-' is standard input.
     output: path X.jsonl; '-' is standard output.
-    k: int, length of the lists.
+    k: length of the lists.
     labels: path of further labels to score (read_new_labels); '' if none.
-    explain: int, number of words to show for each label; 0 shows no words.
+    explain: number of words to show for each label.
     features: path, without its suffix, of the documents' vectors
       (read_features); '' if there are none.
-    strategy: how the labels are chosen, and how many; if None, the k labels of
-      highest score are chosen. The chosen labels are written in the strategy's
-      order. X.npz holds the chosen labels as its lists over all labels, and
-      X.metrics.json has the metrics of these lists.
-    step: int, step of the checkpoint to use; None for the best checkpoint.
-    page: function that returns the HTML of X.html; None writes no page.
+    strategy: how the labels are chosen, and how many, in place of the k labels
+      of highest score. They are written in the strategy's order, and are the
+      lists over all labels of X.npz, which X.metrics.json judges.
+    step: step of the checkpoint to use; None for the best checkpoint.
+    page: returns the HTML of X.html.
     threshold: 'tuned' or a probability. Only the labels that the threshold
       assigns are written, at most k (see evaluate.keep_assigned). X.npz does
       not depend on it. '' writes all k labels.
     skip_bad_lines: whether faulty lines are left out; see read_input.
 
   Returns:
-    The contents of a page next to X.jsonl that explains the labels. The result
-    is None if `explain` is 0 or the output is '-'.
+    The contents of a page next to X.jsonl that explains the labels; None if
+    `explain` is 0 or the output is '-'.
 
   Raises:
-    ConfigError: the value of output, k or explain is impossible; the model
-      cannot explain labels or score further labels; the strategy or the
-      threshold needs probabilities, but the run has none; or both a strategy
-      and a threshold are given.
-    DataError: the documents, the labels or the workdir have a fault.
+    ConfigError: an argument is impossible, or does not fit the model, such as a
+      threshold without probabilities, or together with a strategy.
     WriteError: a file cannot be written, or a file beside the output is not of
       an earlier call.
   """
@@ -247,14 +227,7 @@ def predict_file(
 def open_with_labels(
   workdir: str | os.PathLike, labels: str = '', step: int | None = None
 ) -> OpenRun:
-  """Opens the model of a run, and adds new labels to it.
-
-  Args:
-    workdir, labels, step: as in predict_file.
-
-  Raises:
-    ConfigError, DataError: as in predict_file.
-  """
+  """Opens the model of a run, and adds the new labels of a file, if any."""
   run = open_run(workdir, step)
   if not labels:
     return run
@@ -301,12 +274,7 @@ def _save_beside(
 ) -> None:
   """Writes X.npz and X.metrics.json next to X.jsonl.
 
-  Args:
-    path: X.jsonl.
-    predictions: predictions for N documents.
-    labelled: bool [N], True for documents whose gold labels are known.
-    run: the run.
-    strategy: how the labels were chosen; None if they were chosen by score.
+  `labelled` [N] says whose gold labels are known.
   """
   if labelled.any():
     from xjax.judge.judge import judge
@@ -355,14 +323,7 @@ def _check_beside(path: pathlib.Path, has_page: bool) -> None:
 def _gold_of(
   documents: Sequence[Document], space: LabelSpace
 ) -> tuple[Split, LabelSpace, np.ndarray]:
-  """Returns the documents as a split with gold labels.
-
-  Returns:
-    split: the documents. If the labels of a document are not known, the
-      document has no gold labels.
-    space: the label space, to which missing labels are appended.
-    labelled: bool [N], True for documents whose labels are known.
-  """
+  """Returns documents as a split, all labels, and bool [N]: is gold known?"""
   labels = [document.labels for document in documents]
   split, space = labelled_split(documents, labels, space)
   return split, space, np.array([ids is not None for ids in labels])
@@ -373,15 +334,9 @@ def labelled_split(
   labels: Sequence[Sequence[str] | None],
   space: LabelSpace,
 ) -> tuple[Split, LabelSpace]:
-  """Returns documents as a split with gold labels.
+  """Returns documents as a split, and the label space with missing labels.
 
-  Args:
-    documents: N documents.
-    labels: label ids of the documents; None if they are not known.
-    space: label space of a model.
-
-  Returns:
-    The split, and the label space with the labels that it lacked at its end.
+  Those come last. Label ids of None are not known, and give no gold labels.
   """
   records = [(doc.id, ids) for doc, ids in zip(documents, labels, strict=True)]
   used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())

@@ -54,10 +54,8 @@ class VectorSource:
   Attributes:
     name: the encoder and its settings, for messages.
     digest: hex digest of all that decides the vectors of a text.
-    dim: int, size D of a vector.
-    documents: function that returns the vectors of N documents.
-    names: function that returns the vectors of N names; None if names have no
-      vectors.
+    dim: size D of a vector.
+    names: None if names have no vectors.
   """
 
   name: str
@@ -81,25 +79,19 @@ def embed_corpus(
   output: str | os.PathLike,
   splits: Sequence[str] = (),
 ) -> list[str]:
-  """Writes vectors of a corpus by a pretrained encoder that is not trained.
+  """Writes vectors by an encoder that is not trained; returns a line per file.
 
   A vector is the mean of the encoder's last states, scaled to length 1.
 
   Args:
     config: config whose corpus is read; its model and data.tokens are not used.
-    encoder: the encoder, and the number of tokens that are read of a text.
+    encoder: the pretrained encoder, and how many tokens of a text are read.
     output: the folder to write.
-    splits: names of the splits; () stands for those of train, dev and test that
-      exist.
-
-  Returns:
-    A line of text about each file of vectors.
+    splits: () stands for those of train, dev and test that exist.
 
   Raises:
     ConfigError: the encoder cannot read so many tokens, the corpus has no text,
       there are several processes, or the folder has other files.
-    DataError: the encoder or the corpus has a fault.
-    WriteError: the folder cannot be written.
   """
   _check_one_process()
   if config.data.sparse:
@@ -128,26 +120,22 @@ def embed_run(
   data_dir: str = '',
   splits: Sequence[str] = (),
 ) -> list[str]:
-  """Writes vectors of a run's corpus by the encoder of the run.
+  """Writes vectors of a run's corpus by its encoder; returns a line per file.
 
-  The vector of a document is the result of the pooling, or the mean over
-  tokens if there is no pooling. If the encoder is pretrained, the vector of a
-  label is the mean of the encoder's last states for its name, scaled to length
-  1. Otherwise, labels get no vectors.
+  The vector of a document is the result of the pooling, or the mean over tokens
+  if there is no pooling. If the encoder is pretrained, the vector of a label is
+  the mean of the encoder's last states for its name, scaled to length 1.
+  Otherwise, labels get no vectors.
 
   Args:
     workdir: WORKDIR[@step] of a neural run; by default the best checkpoint.
-    output, splits: as in embed_corpus.
+    output: the folder to write.
     data_dir: folder of the data, if it is not the folder in the run's config.
-
-  Returns:
-    A line of text about each file of vectors.
+    splits: () stands for those of train, dev and test that exist.
 
   Raises:
     ConfigError: the run has no encoder of texts, there are several processes,
       or the folder has other files.
-    DataError: there is no run, or the run or the corpus has a fault.
-    WriteError: the folder cannot be written.
   """
   _check_one_process()
   path, step = split_step(workdir)
@@ -163,11 +151,6 @@ def embed_run(
 
 
 def _check_one_process() -> None:
-  """Checks that there is only one process.
-
-  Raises:
-    ConfigError: there are several processes.
-  """
   if process_count() > 1:
     raise ConfigError(
       'xjax embed can only be used by one process; start it on one host'
@@ -175,11 +158,6 @@ def _check_one_process() -> None:
 
 
 def _check_encoder(config: Config, workdir: str) -> None:
-  """Checks that the model of a run has an encoder of texts.
-
-  Raises:
-    ConfigError: it has none.
-  """
   if not config.model.has_steps:
     raise ConfigError(
       f'--workdir={workdir}: is a {type(config.model).__name__}, which has no '
@@ -194,7 +172,6 @@ def _check_encoder(config: Config, workdir: str) -> None:
 
 
 def _run_source(run: OpenRun) -> VectorSource:
-  """Returns the vectors of a neural run that reads text."""
   config, folder, scorer, names = run.config, run.workdir, run.scorer, None
   pretrained = config.data.tokens.pretrained
   vocab = folder.subwords() if pretrained else folder.vocabulary()
@@ -252,7 +229,6 @@ def _write_files(
 
 
 def _digest(labels: Labels) -> str:
-  """Returns the hex digest of the ids and names of labels."""
   digest = hashlib.sha256()
   for label in labels:
     digest.update(json.dumps([label.id, label.name]).encode())
@@ -261,27 +237,17 @@ def _digest(labels: Labels) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Files:
-  """Writes files of vectors to a folder, and notes them in embed.json.
-
-  Attributes:
-    folder: the folder, which is locked.
-    source: computes the vectors.
-    done: stem -> digest of the documents or labels whose vectors are complete;
-      None if the files of this stem are being written.
-  """
+  """Writes files of vectors to a locked folder; embed.json notes them."""
 
   folder: pathlib.Path
   source: VectorSource
+  # Stem -> digest of the documents or labels whose vectors are complete; None
+  # while the files of this stem are written.
   done: dict[str, str | None]
 
   @classmethod
   def open(cls, folder: pathlib.Path, source: VectorSource) -> '_Files':
-    """Reads embed.json, if there is one.
-
-    Raises:
-      ConfigError: the vectors in the folder are from another encoder.
-      DataError: embed.json is damaged.
-    """
+    """Reads embed.json, if any; ConfigError if it is from another encoder."""
     path = folder / _RECORD
     if not path.exists():
       return cls(folder, source, {})
@@ -305,21 +271,10 @@ class _Files:
     items: Sequence[Any],
     vectors: Callable[[Sequence[Any]], Vectors],
   ) -> str:
-    """Writes the vectors of N documents or labels, unless they are complete.
+    """Writes N vectors, unless they are complete; returns a line about them.
 
-    Args:
-      stem: the name of the files without their endings.
-      digest: digest of the documents or labels.
-      ids: N ids.
-      items: N documents or labels.
-      vectors: computes the vectors of some of them.
-
-    Returns:
-      A line about the file.
-
-    Raises:
-      ConfigError: there are files that this command has not written, or that
-        have vectors of other documents.
+    Raises ConfigError for files that this command has not written, or that have
+    another `digest`. `stem` is the name of the files without their endings.
     """
     path = self.folder / f'{stem}.npy'
     ids_path = path.with_suffix('.ids.txt')
@@ -374,7 +329,6 @@ class _Files:
         shown.update(len(rows))
 
   def _note(self, stem: str, digest: str | None) -> None:
-    """Notes in embed.json which files are complete."""
     self.done[stem] = digest
     record = {
       'encoder': self.source.name,
@@ -385,6 +339,5 @@ class _Files:
 
 
 def _chunks(n: int) -> Iterator[range]:
-  """Divides 0 to n - 1 into chunks."""
   for start in range(0, n, _CHUNK):
     yield range(start, min(start + _CHUNK, n))

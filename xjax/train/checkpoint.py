@@ -81,11 +81,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     """Opens a folder, and removes incomplete checkpoints of a killed run.
 
     If the newest checkpoints are damaged, they are moved to damaged/, with a
-    warning. Checkpoints before the newest intact checkpoint are not verified.
-
-    Args:
-      folder: folder of all checkpoints; created if absent.
-      keep: int, number of newest checkpoints to keep, in addition to the best.
+    warning. Checkpoints before the newest intact one are not verified. `keep`
+    is the number of newest checkpoints to keep, besides the best.
     """
     self._folder = pathlib.Path(folder).absolute()
     self._policy = _NewestAndBest(keep)
@@ -125,7 +122,6 @@ class Checkpoints(contextlib.AbstractContextManager):
 
   @property
   def steps(self) -> list[int]:
-    """Returns the steps of the checkpoints, in ascending order."""
     return sorted(self._manager.all_steps())
 
   def save(
@@ -139,18 +135,17 @@ class Checkpoints(contextlib.AbstractContextManager):
     """Starts to write a checkpoint; all hosts must call this method.
 
     The method waits only until the previous checkpoint is written, and until
-    the arrays are copied from the device. If the step is saved already, only
-    meta is replaced, because all other items depend only on the step.
+    the arrays are copied from the device, so the caller can then donate the
+    state. If the step is saved already, only meta is replaced, because all
+    other items depend only on the step. Raises WriteError if this checkpoint or
+    the previous one cannot be written.
 
     Args:
-      state: state of this step. After the call, the caller can donate it.
-      step: int, optimizer steps taken.
+      state: state of this step.
+      step: optimizer steps taken.
       iterator: iterator of batches, which has yielded `step` batches.
       meta: the position of the loop, as JSON values.
-      best: int, step whose checkpoint must not be deleted, or None.
-
-    Raises:
-      WriteError: this checkpoint or the previous one cannot be written.
+      best: step whose checkpoint must not be deleted, or None.
     """
     with saving(self._folder):
       self._save(state, step, iterator, meta, best)
@@ -193,16 +188,10 @@ class Checkpoints(contextlib.AbstractContextManager):
   def restore(
     self, step: int, like: TrainState, iterator: grain.DatasetIterator
   ) -> tuple[TrainState, dict[str, Any]]:
-    """Reads a checkpoint, and sets the iterator to the saved position.
+    """Reads the state and meta, and sets the iterator to the saved position.
 
-    Args:
-      step: int, one of `steps`.
-      like: abstract state. The restored arrays get the shardings of `like`.
-      iterator: iterator to set. All processes saved the same position, so the
-        number of processes can differ from the number at the save.
-
-    Returns:
-      The state and meta.
+    The restored arrays get the shardings of `like`. All processes saved the
+    same position, so their number can differ from the number at the save.
 
     Raises:
       DataError: the parameters or their means do not have the names and shapes
@@ -238,11 +227,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     return state, read_meta(self._folder, step)
 
   def wait(self) -> None:
-    """Waits until all checkpoints are completely written.
-
-    Raises:
-      WriteError: a checkpoint cannot be written.
-    """
+    """Waits until all checkpoints are written; WriteError if one cannot be."""
     with saving(self._folder):
       self._manager.wait_until_finished()
 
@@ -250,11 +235,9 @@ class Checkpoints(contextlib.AbstractContextManager):
     """Writes files.json on host 0, in the background, after all other files.
 
     Orbax calls this function just before it gives the temporary folder its
-    final name. So a folder with a final name always has files.json.
-
-    If a version of Orbax renames the folder first, the function still works.
-    But with such a version, a process that is killed right after the renaming
-    leaves a folder without files.json.
+    final name. So a folder with a final name always has files.json. With a
+    version of Orbax that renames first, a process that is killed right after
+    the renaming leaves a folder without files.json.
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
@@ -281,13 +264,9 @@ def intact_steps(
 ) -> list[int]:
   """Returns the steps of intact checkpoints, in ascending order.
 
-  Every file of a checkpoint is read to verify it. All hosts must call this
+  Every file of a checkpoint is read to verify it, starting with the newest,
+  until `newest` intact ones are found (None: all). All hosts must call this
   function, and get the same answer.
-
-  Args:
-    folder: folder of all checkpoints.
-    newest: int, number of intact checkpoints to find, starting with the newest;
-      None means all.
   """
   steps = reversed(complete_steps(folder))
   intact = (step for step in steps if not fault_of(folder, step))
@@ -297,8 +276,7 @@ def intact_steps(
 def fault_of(folder: str | os.PathLike, step: int) -> str:
   """Returns the fault of a step's checkpoint, or '' if it is intact.
 
-  Host 0 reads every file of the checkpoint. All hosts must call this function,
-  and agree on whether there is a fault.
+  Host 0 reads every file. All hosts must call this function.
   """
   path = pathlib.Path(folder) / str(step)
   fault = first_fault(path) if is_host0() else ''
@@ -307,14 +285,9 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
 
 
 def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
-  """Records another best step in the newest checkpoint.
+  """Records another best step in the newest checkpoint, `step`.
 
-  All hosts must call this function.
-
-  Args:
-    folder: folder of all checkpoints.
-    step: int, step of the newest checkpoint, which must be intact.
-    best: int, the step that counts as the best from now on.
+  It must be intact. All hosts must call this function.
   """
   if is_host0():
     meta = read_meta(folder, step) | {'best_step': best}
@@ -323,13 +296,9 @@ def record_best(folder: str | os.PathLike, step: int, best: int) -> None:
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
-  """Moves the checkpoint of a step to damaged/ if the checkpoint is damaged.
+  """Moves a step's checkpoint to damaged/ if it is damaged; returns whether.
 
-  Host 0 reads every file of the checkpoint, and logs a warning if it moves the
-  checkpoint. All hosts must call this function, and get the same answer.
-
-  Returns:
-    bool, whether the checkpoint is damaged.
+  Host 0 reads every file, and warns of a move. All hosts must call this.
   """
   fault = fault_of(folder, step)
   if fault and is_host0():
@@ -339,10 +308,7 @@ def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
 
 
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
-  """Returns the meta of an intact checkpoint.
-
-  If meta was replaced after the checkpoint was written, returns the new meta.
-  """
+  """Returns the meta of an intact checkpoint, or what has replaced it."""
   path = pathlib.Path(folder).absolute() / str(step)
   if _JUDGED in json.loads((path / FILES).read_text('utf-8')):
     return json.loads((path / _JUDGED).read_text('utf-8'))
@@ -356,18 +322,11 @@ def read_params(
   *,
   verified: bool = False,
 ) -> dict[str, Any]:
-  """Reads the parameters of a step, or their means if means are saved.
+  """Reads the parameters of a step by path, or their means if means are saved.
 
-  All hosts must call this function.
-
-  Args:
-    folder: folder of all checkpoints.
-    step: int, step to read.
-    like: abstract parameters with shardings, or None for NumPy arrays.
-    verified: bool; True skips the check that the checkpoint is intact.
-
-  Returns:
-    The parameters by path.
+  All hosts must call this function. `like` has abstract parameters with
+  shardings; with None, the result has NumPy arrays. `verified` skips the check
+  that the checkpoint is intact.
 
   Raises:
     DataError: the checkpoint is damaged or does not exist, or its parameters do
@@ -386,10 +345,7 @@ def read_params(
 def saved_params(
   folder: str | os.PathLike, step: int
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes of a step's parameters by path.
-
-  The checkpoint must be intact.
-  """
+  """Returns the shapes of an intact checkpoint's parameters by path."""
   leaves = _saved(pathlib.Path(folder).absolute() / str(step), 'params')
   return {
     name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
@@ -404,19 +360,10 @@ def read_some(
 ) -> dict[str, Any]:
   """Reads some parameters of a step, or their means if means are saved.
 
-  All hosts must call this function. Arrays are read with Orbax's handlers, not
-  with Orbax's manager. The manager might change the folder while another
-  process trains the run.
-
-  Args:
-    folder: folder of all checkpoints.
-    step: int, step of an intact checkpoint.
-    wanted: shapes by path. If a shape has a sharding, the parameter is read
-      onto the devices of the sharding. Otherwise, every host reads the full
-      parameter as a NumPy array.
-
-  Returns:
-    The parameters by path.
+  A parameter whose shape in `wanted` has a sharding is read onto its devices.
+  Otherwise, every host reads the full parameter as a NumPy array. All hosts
+  must call this function. Orbax's handlers read the arrays, because its manager
+  might change the folder while another process trains the run.
   """
   path = pathlib.Path(folder).absolute() / str(step)
   target = {
@@ -436,15 +383,10 @@ def read_some(
 def copy_for_loading(
   folder: str | os.PathLike, step: int, target: str | os.PathLike
 ) -> None:
-  """Copies from an intact checkpoint only what loading a model needs.
+  """Copies an intact checkpoint to another folder of checkpoints, for loading.
 
   The optimizer and the position of the batch iterator are left out. The copy
   says that its own step is the best.
-
-  Args:
-    folder: folder of all checkpoints.
-    step: int, step to copy.
-    target: another folder of checkpoints.
   """
   source = pathlib.Path(folder).absolute() / str(step)
   copy = pathlib.Path(target).absolute() / str(step)
@@ -488,7 +430,6 @@ def _shapes(leaves: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
-  """Returns the arrays of a state by item and path."""
   leaves = {
     'params': by_path(state.params),
     'optimizer': {
@@ -511,10 +452,7 @@ def _complete(folder: pathlib.Path) -> list[int]:
 
 
 def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
-  """Replaces the meta of a complete checkpoint.
-
-  If the process is killed in this function, the checkpoint stays complete.
-  """
+  """Replaces meta; if killed here, the checkpoint stays complete."""
   write_json(folder / _JUDGED, meta)
   listed = json.loads((folder / FILES).read_text('utf-8'))
   listed[_JUDGED] = size_and_crc(folder / _JUDGED)
@@ -524,8 +462,7 @@ def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
 def _sweep(folder: pathlib.Path) -> None:
   """Removes incomplete checkpoints, and moves damaged ones to damaged/.
 
-  Checkpoints are verified one by one, starting with the newest, until an intact
-  checkpoint is found.
+  Checkpoints are verified from the newest, until an intact one is found.
   """
   remove_unfinished(folder, FILES, _ITEMS)
   for step in reversed(_complete(folder)):

@@ -40,16 +40,10 @@ def is_step(name: str) -> bool:
 def remove_unfinished(
   folder: pathlib.Path, last: str, items: Sequence[str]
 ) -> None:
-  """Removes checkpoints that a killed run has not completed, and nothing else.
+  """Removes checkpoints that a killed run has not completed.
 
-  Args:
-    folder: folder of all checkpoints.
-    last: name of the file of a checkpoint that is written last.
-    items: names of the folders in a checkpoint.
-
-  Raises:
-    DataError: something else has the name of a checkpoint.
-    WriteError: a checkpoint cannot be removed.
+  Such a checkpoint lacks the file `last` and has only `items` and files of
+  Orbax. Raises DataError if something else has the name of a checkpoint.
   """
   for path in sorted(folder.iterdir()):
     is_folder = path.is_dir() and not path.is_symlink()
@@ -68,11 +62,7 @@ def remove_unfinished(
 
 @contextlib.contextmanager
 def saving(folder: pathlib.Path) -> Iterator[None]:
-  """Turns errors of the storage in this context into a WriteError.
-
-  Args:
-    folder: folder of all checkpoints.
-  """
+  """Turns errors of the storage in this context into a WriteError."""
   with writing(folder):
     try:
       yield
@@ -89,8 +79,8 @@ def saving(folder: pathlib.Path) -> Iterator[None]:
 def hide_tracebacks() -> None:
   """Hides tracebacks of Orbax's threads and tasks from now on.
 
-  Orbax raises the same errors in the main thread too. Some of its tasks print
-  a traceback only when Python exits, so the tracebacks stay hidden.
+  Orbax raises the same errors in the main thread too. Some of its tasks print a
+  traceback only when Python exits, so the tracebacks stay hidden.
   """
   for name in ('absl', 'asyncio'):
     logging.getLogger(name).addFilter(_is_shown)
@@ -103,12 +93,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 def _show(shown: Callable[[Any], object], error: Any) -> None:
-  """Shows an error that nothing can catch, unless it is one of Orbax.
-
-  Args:
-    shown: function that shows the error.
-    error: the argument of sys.unraisablehook.
-  """
+  """Shows an error that nothing can catch, unless it is one of Orbax."""
   closed = error.object is None and str(error.exc_value) == _CLOSED
   if not closed and 'async_serialize' not in repr(error.object):
     shown(error)
@@ -153,19 +138,14 @@ def first_fault(folder: pathlib.Path) -> str:
 def _lists_items(listed: Mapping[str, Any]) -> bool:
   """Returns whether a list of files has what every checkpoint has.
 
-  A checkpoint that was copied for loading has no optimizer and no data.
+  A copy for loading has no optimizer and no data.
   """
   items = {name.partition('/')[0] for name in listed}
   return items >= {'params', 'meta'}
 
 
 def _fault_of_files(folder: pathlib.Path, listed: Mapping[str, Any]) -> str:
-  """Returns the first fault of the files that files.json lists, or ''.
-
-  Args:
-    folder: the folder of a checkpoint.
-    listed: path in the folder -> the result of size_and_crc.
-  """
+  """Returns the first fault of the files that files.json lists, or ''."""
   for name in sorted(listed):
     try:
       if size_and_crc(folder / name) != listed[name]:

@@ -34,11 +34,10 @@ class FusedRows:
   """Holds the rule by which label rows change, and the rule's settings.
 
   Attributes:
-    rule: the rule, which turns gradients into changes of rows.
+    rule: turns gradients into changes of rows.
     rate: learning rate of label rows by step.
-    weight_decay: float, decoupled weight decay.
-    compensated: bool [L], True for the labels whose rounding errors
-      Storage.COMPENSATED keeps. Other storages ignore this array.
+    compensated: bool [L], the labels whose rounding errors Storage.COMPENSATED
+      keeps. Other storages ignore this array.
   """
 
   rule: RowRule
@@ -49,10 +48,9 @@ class FusedRows:
   def slots(self, head: Head) -> nnx.State:
     """Returns the slots (arrays kept between steps) for a new head's rows.
 
-    The slots are sharded like the rows. Storage.COMPENSATED adds two slots.
-    The first slot holds rounding errors. The second slot holds, for each label,
-    the index of the label's rounding errors. The indices are PAD until
-    with_label_start() sets them.
+    The slots are sharded like the rows. Storage.COMPENSATED adds two slots: the
+    rounding errors, and each label's index into them, PAD until
+    with_label_start() sets it.
     """
     labels, dim = row_shape(head)
     arrays = self.rule.slots(labels, dim)
@@ -74,9 +72,7 @@ class FusedRows:
   def pace(self, step: jax.Array, key: jax.Array) -> Pace:
     """Returns the learning rate, weight decay and random bits of a step.
 
-    Args:
-      step: int32, steps taken before this step.
-      key: random key, which is used only in this step.
+    `key` must be used only in this step.
     """
     return Pace(
       rate=jnp.float32(self.rate(step)),
@@ -94,9 +90,7 @@ def fused_rows(
 ) -> FusedRows | None:
   """Returns the rule for label rows, or None if the optimizer changes them.
 
-  Args:
-    config: config of training.
-    train_counts: int [L], number of training documents of each scored label.
+  train_counts [L] has the number of training documents of each scored label.
   """
   if not config.rows.fused:
     return None

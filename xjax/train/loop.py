@@ -28,37 +28,19 @@ from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-  """Holds the position of the loop, which is saved as the meta of a checkpoint.
+  """Holds the position of the loop, saved as the meta of a checkpoint."""
 
-  Attributes:
-    step: int, optimizer steps taken.
-    loss_sum: float, sum of the losses since the last log line.
-    loss_count: int, number of losses in loss_sum.
-    judged: int, step of the last judging (evaluation on dev).
-    best_step: step of the best judging so far; None before the first judging.
-    best_value: the metric at best_step. If the mean of the parameters is judged
-      at this step, best_value is the metric of the mean.
-    misses: int, number of judgings since the best judging.
-    stopped: bool, whether patience has run out.
-  """
-
-  step: int = 0
-  loss_sum: float = 0.0
-  loss_count: int = 0
-  judged: int = 0
-  best_step: int | None = None
-  best_value: float | None = None
-  misses: int = 0
-  stopped: bool = False
+  step: int = 0  # optimizer steps taken
+  loss_sum: float = 0.0  # of the losses since the last log line
+  loss_count: int = 0  # number of losses in loss_sum
+  judged: int = 0  # step of the last judging (evaluation on dev)
+  best_step: int | None = None  # None before the first judging
+  best_value: float | None = None  # of the parameters' mean, if it was judged
+  misses: int = 0  # number of judgings since the best one
+  stopped: bool = False  # whether patience has run out
 
   def after_judging(self, value: float, patience: int) -> 'Position':
-    """Returns the position after this step was judged.
-
-    Args:
-      value: the metric that decides which step is best.
-      patience: int, training stops after this number of judgings in a row
-        without a better value; 0 means that training does not stop early.
-    """
+    """Returns the position after judging; patience 0 never stops early."""
     if self.best_value is None or value > self.best_value:
       return dataclasses.replace(
         self, judged=self.step, best_step=self.step, best_value=value, misses=0
@@ -88,18 +70,11 @@ class Loop:
   killed and resumed writes the same records as an uninterrupted run.
 
   Attributes:
-    config: config of training.
-    train_step: function that takes one step.
-    mesh: the devices.
     key: random key of all steps.
     schedule: learning rate by step, for the log.
-    describe: function that takes a step and its doc_B, and returns a text about
-      the documents of the step.
-    judge: function that judges parameters on dev; None without a dev split.
-    checkpoints: saves the state.
-    writer: writes metrics.
-    progress: shows progress on the terminal.
-    profile: traces steps.
+    describe: takes a step and its doc_B, and returns a text about the documents
+      of the step.
+    judge: judges parameters on dev; None without a dev split.
     preemption: notices SIGTERM and Ctrl-C; its context has been entered.
   """
 
@@ -122,16 +97,10 @@ class Loop:
     iterator: grain.DatasetIterator,
     at: Position,
   ) -> tuple[TrainState, Position]:
-    """Trains until the last step, or until patience runs out.
+    """Trains from a state, which is donated, to the end or until patience ends.
 
-    Args:
-      state: state at a step; donated.
-      iterator: iterator of batches, which has yielded at.step batches. A batch
-        has only the rows of this process.
-      at: position of the state, new or restored.
-
-    Returns:
-      The state and the position at the end.
+    `iterator` has yielded at.step batches, each with the rows of this process
+    only. `at` is the position of the state, new or restored.
 
     Raises:
       UserError: the loss or a gradient is not finite.
@@ -176,7 +145,6 @@ class Loop:
     return state, at
 
   def _due(self, step: int) -> bool:
-    """Returns whether the step is logged, judged or saved."""
     config = self.config
     periods = (config.log_every, config.judge_every, config.checkpoint_every)
     return step >= config.steps or any(step % n == 0 for n in periods)
@@ -225,10 +193,7 @@ class Loop:
   def _judge_and_save(
     self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> Position:
-    """Judges and saves, if this step is due.
-
-    The time for judging and saving is left out of the speed in the log.
-    """
+    """Judges and saves, if due; the speed in the log leaves this out."""
     start = time.monotonic()
     last = at.step >= self.config.steps
     judging = last or at.step % self.config.judge_every == 0
@@ -262,7 +227,6 @@ class Loop:
   def _record_metrics(
     self, metrics: dict[str, SliceMetrics], at: Position, seconds: float
   ) -> Position:
-    """Writes and shows the metrics of a step; returns the new position."""
     slice_name, _, metric = self.config.best_metric.partition('/')
     value = metrics['metrics'][slice_name][metric]
     if value is None:

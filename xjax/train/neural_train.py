@@ -53,19 +53,12 @@ class Schedule(enum.Enum):
 
 
 class Dtype(enum.Enum):
-  """Names the floating-point types that training can compute in."""
-
   FLOAT32 = 'float32'
   BFLOAT16 = 'bfloat16'
 
 
 def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
-  """Yields a fault if a metric cannot choose the best checkpoint.
-
-  Args:
-    metric: 'slice/metric'.
-    ks: the cut-offs k that are computed.
-  """
+  """Yields a fault if a 'slice/metric' cannot choose the best checkpoint."""
   where = f'config.train.best_metric={metric!r}'
   slice_name, _, measure = metric.partition('/')
   kinds, kind = XJAX.simple_kinds, kind_of(measure)
@@ -251,10 +244,7 @@ class NeuralTrain(TrainConfig):
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Converts the fields of an earlier version.
-
-    In earlier versions, Adam's settings were fields of train.
-    """
+    """Converts an earlier version, which had Adam's settings in train."""
     rule = fields.get('optimizer', 'adam')
     if not isinstance(rule, str):
       return fields

@@ -13,13 +13,13 @@ from xjax.train.parameters import by_path, from_paths, rate_factors
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
   """Returns the learning rate by step: a warm-up, then a flat or falling rate.
 
-  - The warm-up is linear. With w steps of warm-up, step 0 has the rate
-    peak / (w + 1), so no step has rate 0. Only the slanted triangular schedule
-    starts with another rate.
+  - The warm-up is linear. With w steps of warm-up, step 0 has the rate peak /
+    (w + 1), so no step has rate 0. Only the slanted triangular schedule starts
+    with another rate.
   - Linear and cosine schedules reach 0 after the last step.
   - The slanted triangular schedule is Equation 3 of Howard & Ruder 2018, with
-    cut = warmup. This schedule starts at peak / ratio, or at the peak if there
-    is no warm-up. After the last step, the rate is peak / ratio.
+    cut = warmup. It starts at peak / ratio, or at the peak if there is no
+    warm-up. After the last step, the rate is peak / ratio.
   """
   peak, warmup = config.learning_rate, config.warmup
   first, rest = peak / (warmup + 1), max(1, config.steps - warmup)
@@ -42,15 +42,10 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   """Chains clipping, the optimizer's rule, weight decay and learning rates.
 
-  - First, gradients that are much larger than recent gradients are clipped.
-    Then each element of a gradient is clipped, and then the gradients are
-    clipped by their global norm. The norm does not include gradients of frozen
-    parameters.
+  - First, gradients that are much larger than recent gradients are clipped,
+    then each element, and then the global norm, without frozen parameters.
   - Vectors and scalars, such as biases, have no weight decay.
-  - The learning rate of a group of parameters also scales the weight decay of
-    the group.
-  - layer_decay is the learning rate of a layer, divided by the rate of the
-    layer above it. The highest trained layer has the full rate.
+  - The learning rate of a group of parameters also scales its weight decay.
   """
   chain = []
   if config.clip_outliers:
@@ -69,30 +64,22 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
 
 
 class RecentNorms(NamedTuple):
-  """Holds the global norms of recent gradients.
+  """Holds the global norms of recent gradients."""
 
-  Attributes:
-    norms: float32 [5], the newest last; infinite before the first steps.
-  """
-
-  norms: jax.Array
+  norms: jax.Array  # float32 [5], newest last; infinite before first steps
 
 
 def clip_outliers(factor: float) -> optax.GradientTransformation:
-  """Clips gradients whose norm is much larger than the recent norms.
+  """Clips gradients whose norm is above `factor` times the recent norms.
 
-  The largest norm of a gradient is the factor, times the largest of the recent
-  norms. A larger gradient is scaled down to this norm. The recent norms are
-  those of the last five gradients before clipping; each is counted as at most
-  twice the largest norm before it. So the first five gradients are not clipped,
-  and after a lasting growth of the norm, the limit follows.
+  A larger gradient is scaled down to this limit. The recent norms are those of
+  the last five gradients before clipping, of which the largest counts; each is
+  counted as at most twice the largest norm before it. So the first five
+  gradients are not clipped, and the limit follows a lasting growth of the norm.
 
   AttentionXML (You et al. 2019) trains with this rule and factor 5, in its
-  public code. There, a recent norm is counted as at most 1. The same limit,
-  5 x 1, is train.clip_norm=5 after this rule.
-
-  Args:
-    factor: largest norm, divided by the largest recent norm.
+  public code. There, a recent norm is counted as at most 1. The same limit, 5
+  times 1, is train.clip_norm=5 after this rule.
   """
 
   def init(params: Any) -> RecentNorms:

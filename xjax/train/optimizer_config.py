@@ -76,12 +76,8 @@ class AverageConfig(ConfigPart, abstract=True):
 
   Training keeps the mean in addition to the parameters, and judges both.
   best_metric chooses the best checkpoint by the metrics of the mean. A finished
-  run predicts, and is evaluated, with the mean. Up to the step `start`, the
-  mean is equal to the parameters.
-
-  Attributes:
-    averages: whether a mean is kept.
-    start: the step whose parameters are the first in the mean.
+  run predicts, and is evaluated, with the mean. Up to the step `start`, whose
+  parameters are the first in the mean, the mean is equal to the parameters.
   """
 
   averages: ClassVar[bool] = True
@@ -91,11 +87,7 @@ class AverageConfig(ConfigPart, abstract=True):
   def newest_share(self, step: jax.Array) -> jax.Array:
     """Returns the share of the newest parameters in the mean after a step.
 
-    Args:
-      step: int32 scalar, number of steps taken, at least 1.
-
-    Returns:
-      float32 scalar, which is 1 up to the step `start`.
+    The number of steps taken is at least 1. The share is 1 up to `start`.
     """
 
   def differs(self, step: int) -> bool:
@@ -140,10 +132,7 @@ class EMAConfig(AverageConfig):
 
 @dataclasses.dataclass
 class SWAConfig(AverageConfig):
-  """Keeps an unweighted mean of the parameters.
-
-  This is the stochastic weight averaging of Izmailov et al. 2018.
-  """
+  """Keeps an unweighted mean of the parameters (SWA, Izmailov et al. 2018)."""
 
   start: int = field(
     0,

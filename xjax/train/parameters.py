@@ -41,15 +41,7 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 
 def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
-  """Returns a tree with other leaves; the inverse of by_path.
-
-  Args:
-    like: tree with the structure of the result.
-    leaves: leaves by path.
-
-  Raises:
-    KeyError: `leaves` lacks a path of the tree.
-  """
+  """Returns a tree like `like` with leaves by path; the inverse of by_path."""
   paths, structure = jax.tree_util.tree_flatten_with_path(like)
   return structure.unflatten([leaves[_name(path)] for path, _ in paths])
 
@@ -63,16 +55,10 @@ def _name(path: tuple[Any, ...]) -> str:
 def replace_values(
   param: jax.Array, values: np.ndarray, mask: np.ndarray | bool = True
 ) -> jax.Array:
-  """Returns a parameter after some or all of its values are replaced.
+  """Returns a parameter after the values where `mask` is True are replaced.
 
-  The sharding of the parameter stays the same.
-
-  Args:
-    param: floats or integers, of any shape.
-    values: array of the shape of param, the same on every process. It is
-      converted to the dtype of param.
-    mask: bool, broadcast to the shape of param; True where a value of param is
-      replaced.
+  `values` have the shape of `param` and are the same on every process. `mask`
+  is broadcast. The sharding and the dtype of the parameter stay the same.
   """
   # Each process fills only the parts on its own devices.
   whole_mask, new = (
@@ -110,10 +96,7 @@ def parse_rate(entry: str) -> tuple[str, float] | None:
 
 
 def in_group(path: str, globs: Iterable[str]) -> bool:
-  """Returns whether a path matches any of the globs.
-
-  A * also matches slashes. Upper and lower case differ.
-  """
+  """Returns whether a path matches any glob; a * also matches slashes."""
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
@@ -123,15 +106,9 @@ def rate_factors(
   """Returns the factor of each parameter's learning rate, by path.
 
   Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): the highest
-  layer has the full rate. The rate of every other layer is layer_decay times
-  the rate of the layer above it. The rate of the embeddings is layer_decay
-  times the rate of the lowest layer.
-
-  Args:
-    config: the config of training. The result is the product of the factor from
-      `rates` and the factor from layer_decay.
-    paths: the paths of all parameters; the paths tell which layer is the
-      highest.
+  layer in `paths` has the full rate. The rate of every other layer is
+  layer_decay times the rate of the layer above it. The embeddings count as the
+  layer below the lowest. The factor from `rates` multiplies this one.
   """
   paths = list(paths)
   rates = [parse_rate(entry) for entry in config.rates]
@@ -152,16 +129,8 @@ def check_groups(
 ) -> None:
   """Checks that every glob has an effect, and that something is trained.
 
-  Args:
-    config: the config of training.
-    paths: the paths of all parameters of the model.
-    trained: the paths of parameters that the optimizer trains.
-    rows: the paths of label rows, which are trained by config.rows, not by the
-      optimizer.
-
-  Raises:
-    ConfigError: a glob has no effect, or nothing is trained; the message has
-      the field and similar paths.
+  `paths` are those of all parameters, `trained` those that the optimizer
+  trains, and `rows` those of label rows, which config.rows trains instead.
   """
   for glob in config.freeze:
     if not any(in_group(path, [glob]) for path in paths):
@@ -195,11 +164,9 @@ def check_groups(
 
 
 def _height(path: str, other: int) -> int:
-  """Returns a parameter's height in the encoder.
+  """Returns a height in the encoder: 0 for embeddings, 1 for the lowest layer.
 
-  The height is 0 for embeddings, 1 for the lowest layer, 2 for the layer above,
-  and so on. It is `other` for parameters that are neither embeddings nor in a
-  layer.
+  Parameters that are neither embeddings nor in a layer have `other`.
   """
   if path.startswith(_EMBEDDINGS):
     return 0
@@ -210,7 +177,6 @@ def _height(path: str, other: int) -> int:
 def _rate_fault(
   entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
 ) -> str:
-  """Returns a message that explains why an entry of rates has no effect."""
   if any(in_group(path, [glob]) for path in trained):
     return (
       f'{entry!r} has no effect, because earlier entries match all its '

@@ -87,9 +87,7 @@ class Preemption(contextlib.AbstractContextManager):
   def deferred(self) -> Iterator[None]:
     """Delays the stop until the code in this context has saved its work.
 
-    Raises:
-      Preempted: SIGTERM came; the error is raised when the context is left.
-      Interrupted: SIGINT came; otherwise as for SIGTERM.
+    Preempted or Interrupted is raised when the context is left.
     """
     self._deferred = True
     try:
@@ -113,12 +111,7 @@ class Preemption(contextlib.AbstractContextManager):
     return bool(self._agreed)
 
   def check(self) -> None:
-    """Raises an error if the run has to stop; all processes must call check.
-
-    Raises:
-      Preempted: SIGTERM came.
-      Interrupted: SIGINT came.
-    """
+    """Raises Preempted or Interrupted after a signal; all processes call it."""
     if self.reached():
       by = 'Ctrl-C' if self._agreed == signal.SIGINT else 'SIGTERM'
       self.leave(f'stopped by {by}; start the run again to resume')
@@ -139,11 +132,7 @@ class Preemption(contextlib.AbstractContextManager):
       self.check()
 
   def _watch(self, signals: Iterator[int]) -> None:
-    """Ends the process at the second SIGINT.
-
-    Args:
-      signals: waits for signals, and yields their numbers.
-    """
+    """Ends the process at the second SIGINT; `signals` waits for each."""
     first = None
     for number in signals:
       if number == signal.SIGINT and first is None:

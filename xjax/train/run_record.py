@@ -24,13 +24,10 @@ class RunRecord:
     seconds: time of fitting the model, summed over all starts of the run. The
       time since the last start is missing if that start was killed.
     peak_memory: the most memory of a process of the run, in bytes.
-    device_memory: the most memory in use on one accelerator, in bytes; None if
-      the device does not tell.
-    steps: number of optimizer steps taken.
-    model_bytes: size of the model: of the parameters of a neural model, or of
-      the files of another model.
-    finished: time at which the run was finished, as ISO 8601 in UTC; '' if it
-      is not finished.
+    device_memory: the same of an accelerator; None if the device does not tell.
+    model_bytes: size of the parameters of a neural model, or of the files of
+      another model.
+    finished: time of the end, as ISO 8601 in UTC; '' before the end.
     version: version of xjax that wrote the record.
   """
 
@@ -44,11 +41,7 @@ class RunRecord:
 
   @classmethod
   def read(cls, workdir: Workdir) -> 'RunRecord | None':
-    """Reads run.json; returns None if there is none, as in older workdirs.
-
-    Raises:
-      DataError: the file is damaged.
-    """
+    """Reads run.json; returns None if there is none, as in older workdirs."""
     path = workdir.record
     if not path.is_file():
       return None
@@ -91,7 +84,6 @@ class RunClock(contextlib.AbstractContextManager):
   """
 
   def __init__(self, workdir: Workdir) -> None:
-    """Reads the record of earlier starts of the run."""
     self._workdir = workdir
     saved = RunRecord.read(workdir)
     self._is_recorded = saved is not None
@@ -116,11 +108,9 @@ class RunClock(contextlib.AbstractContextManager):
   def is_new(self, steps: int, judged: bool) -> bool:
     """Returns whether the record lacks a run that has taken so many steps.
 
-    Args:
-      steps: number of optimizer steps taken.
-      judged: whether the run was judged before this start. If such a run has no
-        record, an earlier version of xjax fitted it, in an unknown time. So it
-        stays without a record.
+    `judged` says whether the run was judged before this start. If such a run
+    has no record, an earlier version of xjax fitted it, in an unknown time. So
+    it stays without a record.
     """
     if not self._is_recorded:
       return not judged
@@ -131,12 +121,6 @@ class RunClock(contextlib.AbstractContextManager):
     return dataclasses.replace(self._timed, finished='')
 
   def finished(self, steps: int, model_bytes: int) -> RunRecord:
-    """Returns the record of the finished run, after the block.
-
-    Args:
-      steps: number of optimizer steps taken.
-      model_bytes: size of the model.
-    """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     return dataclasses.replace(
       self._timed, steps=steps, model_bytes=model_bytes, finished=now
@@ -155,11 +139,7 @@ def peak_memory() -> int:
 
 
 def device_memory() -> int | None:
-  """Returns the most memory that was in use on one device, in bytes.
-
-  Returns:
-    The bytes; None if no device tells, as on a CPU.
-  """
+  """Returns the most memory in use on one device, in bytes; None on a CPU."""
   import jax  # label trees are loaded without it
 
   stats = [device.memory_stats() or {} for device in jax.local_devices()]

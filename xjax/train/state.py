@@ -28,13 +28,11 @@ class TrainState:
 
   Attributes:
     step: int32, optimizer steps taken.
-    params: all parameters of the model, including frozen parameters. The dtype
-      is float32, except for label rows with another storage
-      (networks.rows.storage).
-    opt_state: slots of the trained parameters. A slot has the sharding of its
-      parameter.
-    averages: mean over steps of each trained parameter, with the sharding of
-      the parameter; None if no means are kept.
+    params: all parameters, including frozen ones, in float32, except for label
+      rows with another storage (networks.rows.storage).
+    opt_state: slots of the trained parameters, with their shardings.
+    averages: mean over steps of each trained parameter, with its sharding; None
+      if no means are kept.
     row_slots: slots of label rows, sharded like label rows; None if the
       optimizer changes label rows.
   """
@@ -46,10 +44,7 @@ class TrainState:
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
-    """Returns the parameters, with means in place of trained parameters.
-
-    If no means are kept, returns the parameters.
-    """
+    """Returns the parameters, with means, if any, in place of trained ones."""
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
@@ -62,10 +57,9 @@ class StatePlan:
   Attributes:
     graphdef: graph of the model, to merge with parameters.
     abstract: TrainState of ShapeDtypeStructs that have shardings.
-    init: function that makes the initial state from a random key. Each array is
-      created on the devices of its sharding.
+    init: makes the initial state from a random key. Each array is created on
+      the devices of its sharding.
     freeze: globs over the paths of parameters that are not trained.
-    average: config of the means over steps.
     rows: the rule that changes label rows; None if the optimizer changes them.
   """
 
@@ -78,7 +72,6 @@ class StatePlan:
 
   @property
   def shardings(self) -> TrainState:
-    """Returns the shardings of the state, in a TrainState of NamedShardings."""
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
@@ -86,13 +79,7 @@ class StatePlan:
     return split_frozen(params, self.freeze, self.rows is not None)
 
   def start_averages(self, state: TrainState) -> TrainState:
-    """Returns an initial state whose means equal the trained parameters.
-
-    If no means are kept, returns the state unchanged.
-
-    Args:
-      state: initial state.
-    """
+    """Returns an initial state whose means, if any, equal the parameters."""
     if state.averages is None:
       return state
     trained, _ = self.split(state.params)
@@ -112,14 +99,10 @@ def plan_state(
 ) -> StatePlan:
   """Plans the state of a model and its optimizer on a mesh.
 
-  Args:
-    build: function that makes the model, whose parameters have partition specs.
-    optimizer: the optimizer. Each slot gets the spec of its parameter, because
-      jit alone would replicate the slots.
-    mesh: the devices.
-    freeze: globs over the paths of parameters that are not trained.
-    average: config of the means over steps; None means that no means are kept.
-    rows: the rule that changes label rows; None if the optimizer changes them.
+  `build` makes the model, whose parameters have partition specs. Each slot of
+  the optimizer gets the spec of its parameter, because jit alone would
+  replicate the slots. `average` None keeps no means. See StatePlan for `freeze`
+  and `rows`.
   """
   average = NoAverage() if average is None else average
 
@@ -158,12 +141,8 @@ def split_frozen(
 ) -> tuple[nnx.State, nnx.State]:
   """Returns the parameters that the optimizer changes, and all others.
 
-  Args:
-    params: parameters of a model.
-    freeze: globs over the paths of parameters that are not trained. Parameters
-      of type Frozen are never trained.
-    rows: bool, True if label rows are changed by their own rule, not by the
-      optimizer.
+  The others match a glob of `freeze`, have the type Frozen, or are label rows
+  that change by their own rule (`rows`).
   """
 
   def is_excluded(path: tuple[Any, ...], variable: Any) -> bool:
@@ -180,10 +159,7 @@ def _copied(params: nnx.State) -> nnx.State:
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Returns the sharding of each variable of a tree.
-
-  A variable without a partition spec is replicated.
-  """
+  """Returns the sharding of each variable; replicated if it has no spec."""
   return jax.tree.map(
     lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
     nnx.get_partition_spec(tree),
@@ -197,13 +173,7 @@ _KERNEL, BIASES = 'head/kernel', 'head/bias'
 def with_rows(
   state: TrainState, kernel_LD: np.ndarray, bias_L: np.ndarray
 ) -> TrainState:
-  """Returns a state whose one-vs-all head has the given label rows.
-
-  Args:
-    state: initial state.
-    kernel_LD: [L, D], the rows of the labels.
-    bias_L: [L], the biases of the labels.
-  """
+  """Returns a state whose one-vs-all head has the given label rows."""
   params = by_path(state.params)
   for name, values in ((_KERNEL, kernel_LD), (BIASES, bias_L)):
     rows = np.asarray(values, np.float32)
@@ -216,12 +186,7 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
 
   The place of a label says where the slot of rounding errors has the entry of
   this label (see kahan_places). Places are set only if there is such a slot.
-
-  Args:
-    plan: plan of the model. In its initial states, biases are 0 and places are
-      not set.
-    biases: [L] initial biases of the head; None leaves the biases at 0. A head
-      without biases ignores them.
+  Biases [L] of None leave the biases at 0. A head without biases ignores them.
   """
 
   def init(key: jax.Array) -> TrainState:

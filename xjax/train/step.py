@@ -24,12 +24,11 @@ from xjax.train.state import StatePlan, TrainState
 
 @struct.dataclass
 class StepMetrics:
-  """Holds the numbers that a step reports.
+  """Holds the numbers that a step reports, which show whether it has diverged.
 
-  The numbers show whether training has diverged. If a parameter that the
-  optimizer changes becomes infinite or NaN, the loss or the norm of that step
-  is not finite. If a label row that the optimizer does not change becomes
-  infinite or NaN, the loss of the next step is not finite.
+  If a parameter that the optimizer changes becomes infinite or NaN, the loss or
+  the norm of that step is not finite. If a label row that the optimizer does
+  not change does, the loss of the next step is not finite.
 
   Attributes:
     loss: float32, loss of the parameters before the step, summed over labels
@@ -59,22 +58,20 @@ def make_train_step(
   """Compiles the function that takes one training step.
 
   The function computes (state, batch, key) -> (state, metrics). The state is
-  donated.
+  donated. Its randomness depends only on the key and state.step. The step must
+  be called under jax.set_mesh(mesh).
 
   Args:
     plan: structure of the state.
     optimizer: the optimizer, whose slots are in the state.
     loss: training loss of a chunk of labels.
-    mesh: the devices; the step must be called under jax.set_mesh(mesh).
-    accumulate: int, number of micro-batches, which are computed one after the
-      other. The gradients of all micro-batches are summed, and divided by the
-      number of rows of the batch. So, without dropout, the result of a step
-      does not depend on the number of micro-batches.
+    mesh: the devices.
+    accumulate: number of micro-batches, which are computed one after the other.
+      Their gradients are summed, and divided by the number of rows of the
+      batch. So, without dropout, the result does not depend on the number of
+      micro-batches.
     weights: weights of the labels in the loss, from place_weights; None gives
       all labels the same weight.
-
-  Returns:
-    The jitted step. Its randomness depends only on the key and state.step.
   """
 
   def step(
@@ -127,8 +124,8 @@ def _batch_loss(
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
   """Returns the loss summed over documents, and the changed label rows.
 
-  The second value holds the label rows of the head, and the slots of these
-  rows, after the step. It is None if the optimizer changes label rows.
+  The second value has the rows and their slots after the step. It is None if
+  the optimizer changes label rows.
   """
   model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
   if rows is None:
@@ -139,10 +136,7 @@ def _batch_loss(
 def _row_step(
   plan: StatePlan, state: TrainState, key: jax.Array
 ) -> RowStep | None:
-  """Returns what a step needs to change label rows by their own rule.
-
-  Returns None if the optimizer changes label rows.
-  """
+  """Returns the step of the label rows' own rule; None if there is none."""
   if plan.rows is None:
     return None
   pace = plan.rows.pace(state.step, key)
@@ -152,7 +146,6 @@ def _row_step(
 def _with_rows(
   state: TrainState, changed: tuple[nnx.State, Slots] | None
 ) -> TrainState:
-  """Returns the state with changed label rows and slots, if there are any."""
   if changed is None:
     return state
   rows, slots = changed
@@ -168,7 +161,6 @@ def _apply_gradients(
   plan: StatePlan,
   optimizer: optax.GradientTransformation,
 ) -> TrainState:
-  """Returns the state after the optimizer has used the gradients."""
   trained, frozen = plan.split(state.params)
   updates, opt_state = optimizer.update(grads, state.opt_state, trained)
   trained = optax.apply_updates(trained, updates)
@@ -181,13 +173,8 @@ def _apply_gradients(
 
 
 def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
-  """Returns the mean of parameters after one more step.
-
-  Args:
-    mean, newest: pytrees of arrays with the same shapes.
-    share: float, weight of the newest parameters. If `share` is 1, the result
-      equals the newest parameters exactly.
-  """
+  """Returns the mean of parameters after one more step."""
+  # With share 1, the result must equal the newest parameters exactly.
   return jax.tree.map(
     lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
     mean,
@@ -202,10 +189,8 @@ def place_weights(
 ) -> LabelWeights | None:
   """Puts label weights on the mesh as float32, with label rows' sharding.
 
-  Args:
-    weights: NumPy [L], the same on every process. Padding labels get weight 0.
-    mesh: the devices.
-    axes: mesh axes of the head's label rows.
+  The NumPy weights [L] must be the same on every process. Padding labels get
+  weight 0. `axes` are the mesh axes of the head's label rows.
   """
   sharding = NamedSharding(mesh, row_spec(axes))
   return jax.tree.map(
@@ -217,10 +202,7 @@ def place_weights(
 def _accumulated(
   sum_and_grads: Callable, accumulate: int, mesh: jax.sharding.Mesh
 ) -> Callable:
-  """Returns a function that computes one micro-batch after the other.
-
-  The function returns the sum of the losses, and the sum of the gradients.
-  """
+  """Returns a function that sums losses and gradients of micro-batches."""
   rows = NamedSharding(mesh, P(None, DATA))
 
   def cut(array: jax.Array) -> jax.Array:

@@ -7,15 +7,12 @@ from xjax.core.config_part import ConfigPart
 
 @dataclasses.dataclass
 class TrainConfig(ConfigPart, abstract=True):
-  """Configures one way to train models.
+  """Configures one way to train models."""
 
-  Attributes:
-    steps: number of optimizer steps; 0 if training takes no such steps.
-    best_metric: the 'slice/metric' that chooses the best checkpoint; empty if
-      there is only one checkpoint.
-  """
-
+  # Number of optimizer steps; 0 if training takes no such steps.
   steps = 0
+  # The 'slice/metric' that chooses the best checkpoint; empty if there is only
+  # one.
   best_metric = ''
 
 

@@ -42,14 +42,7 @@ _REMEDY = 'Restore the file from a copy, or train in a new workdir'
 
 
 def split_step(source: str) -> tuple[str, int | None]:
-  """Returns the parts of WORKDIR[@step].
-
-  Args:
-    source: a folder, or a folder and the step of a checkpoint.
-
-  Returns:
-    The folder, and the step; None if there is no step.
-  """
+  """Returns the folder and the step, or None, of WORKDIR[@step]."""
   path, at, number = source.rpartition('@')
   if at and number.isdecimal():
     return path, int(number)
@@ -66,8 +59,7 @@ class Workdir:
   def at(cls, path: str | os.PathLike) -> 'Workdir':
     """Returns the workdir at a path, which need not exist.
 
-    Raises:
-      ConfigError: the path cannot be a folder, or cannot be read.
+    Raises ConfigError if the path cannot be a folder, or cannot be read.
     """
     workdir = cls(pathlib.Path(os.path.expanduser(path)).absolute())
     try:
@@ -79,22 +71,13 @@ class Workdir:
     return workdir
 
   def check_has_run(self) -> None:
-    """Checks that a run was started in the workdir.
-
-    Raises:
-      DataError: the folder has no run.
-    """
     if not self.config.exists():
       raise DataError(
         f'{self.path}: this folder has no run of xjax (no config.json)'
       )
 
   def check_still_has_run(self) -> None:
-    """Checks that the workdir of a loaded model is where it was.
-
-    Raises:
-      DataError: the folder has no run.
-    """
+    """Checks that the workdir of a loaded model is where it was."""
     if not self.config.exists():
       raise DataError(
         f'{self.path}: was moved or deleted after the model was loaded; load '
@@ -106,12 +89,8 @@ class Workdir:
     """Keeps other runs out of the workdir until the context is left.
 
     Host 0 holds the lock for all hosts. So all hosts must enter the context.
-    What a killed run has left of unfinished files is removed.
-
-    Raises:
-      ConfigError: another process uses the workdir, and the message says who;
-        or the workdir is a file.
-      WriteError: the workdir cannot be written.
+    What a killed run has left of unfinished files is removed. Raises
+    ConfigError if another process uses the workdir.
     """
     if self.path.exists() and not self.path.is_dir():
       raise ConfigError(
@@ -140,12 +119,12 @@ class Workdir:
 
   @property
   def concepts(self) -> pathlib.Path:
-    """Returns the path of the taxonomy's concepts that are not labels."""
+    # Concepts of the taxonomy that are not labels.
     return self.path / 'concepts.jsonl'
 
   @property
   def left_out(self) -> pathlib.Path:
-    """Returns the path of the ids of labels that are left out of judging."""
+    # Ids of labels that are left out of judging.
     return self.path / 'left_out.txt'
 
   @property
@@ -154,17 +133,17 @@ class Workdir:
 
   @property
   def word_vectors(self) -> pathlib.Path:
-    """Returns the path of the word vectors that embed label descriptors."""
+    # These embed label descriptors.
     return self.path / 'features' / 'word_vectors.npz'
 
   @property
   def encoder(self) -> pathlib.Path:
-    """Returns the path of encoder.json, which has the sizes of the encoder."""
+    # The sizes of the encoder.
     return self.path / 'features' / 'encoder.json'
 
   @property
   def encoder_weights(self) -> pathlib.Path:
-    """Returns the path of the encoder weights that embed label descriptors."""
+    # These embed label descriptors.
     return self.path / 'features' / 'encoder.npz'
 
   @property
@@ -209,7 +188,6 @@ class Workdir:
 
   @property
   def stages(self) -> pathlib.Path:
-    """Returns the folder of the workdirs of stages."""
     return self.path / _STAGES
 
   @property
@@ -220,7 +198,6 @@ class Workdir:
 
   @property
   def profile(self) -> pathlib.Path:
-    """Returns the folder of traces that jax.profiler writes."""
     return self.path / 'profile'
 
   @property
@@ -229,12 +206,10 @@ class Workdir:
 
   @property
   def record(self) -> pathlib.Path:
-    """Returns the path of the record of what the run has cost."""
     return self.path / 'run.json'
 
   @property
   def digest_list(self) -> pathlib.Path:
-    """Returns the path of the file with the digests of some other files."""
     return self.path / 'digests.json'
 
   def drawn(self, name: str) -> pathlib.Path:
@@ -242,26 +217,22 @@ class Workdir:
     return self.path / 'splits' / f'{name}.txt'
 
   def evaluation(self, name: str) -> pathlib.Path:
-    """Returns the folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
     """Returns the path of the record of what an evaluation judged.
 
-    The record has the step of the checkpoint, the digest of the documents, and
-    the digests of the folder's files. It exists only after a complete
-    evaluation.
+    It has the step of the checkpoint, the digest of the documents, and those of
+    the folder's files. It exists only after a complete evaluation.
     """
     return self.evaluation(name) / MARK
 
   def record_search(
     self, search: dict[str, Any], splits: Iterable[str]
   ) -> None:
-    """Writes search.json. If it has changed, splits will be judged again.
+    """Writes search.json. If it has changed, `splits` will be judged again.
 
-    Args:
-      search: the settings that decide which labels a finished model lists.
-      splits: names of the splits that are judged.
+    `search` has the settings that decide which labels a finished model lists.
     """
     path = self.model / 'search.json'
     same = path.exists() and read_json(path) == search
@@ -276,12 +247,10 @@ class Workdir:
   def recording(self, path: pathlib.Path) -> Iterator[None]:
     """Records the digest of a file after the `with` block has written it.
 
-    While the block runs, digests.json has null for the file. So a process that
-    is killed never leaves the digest of another content. The next start of the
-    run then records the digest.
-
-    Args:
-      path: a file in the workdir. The block replaces it at once, or not at all.
+    The block must replace the file at once, or not at all. Meanwhile,
+    digests.json has null for the file. So a process that is killed never leaves
+    the digest of another content. The next start of the run then records the
+    digest.
     """
     name = path.relative_to(self.path).as_posix()
     self._record(name, None)
@@ -299,11 +268,7 @@ class Workdir:
     """Checks that a file of the run is as it was written.
 
     A file without a digest is not checked: earlier versions of xjax wrote no
-    digests.
-
-    Args:
-      path: a file in the workdir.
-      remedy: what the user must do if the file has changed.
+    digests. `remedy` tells the user what to do if the file has changed.
 
     Raises:
       DataError: the file is missing or has changed, or digests.json is damaged.
@@ -387,8 +352,7 @@ class Workdir:
   def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
     """Adds a vocabulary's digest to corpus.json if the file has none yet.
 
-    If a run is killed after it has written the vocabulary, the next start adds
-    the digest.
+    The next start of a run that was killed before this adds it.
     """
     described = self._read_corpus()
     barrier('xjax:described')  # wait until no process reads the file
@@ -405,25 +369,14 @@ class Workdir:
     return described
 
   def digests(self) -> dict[str, str]:
-    """Returns the digests that the splits had at the start of the run, by name.
-
-    Raises:
-      DataError: corpus.json is absent or damaged.
-    """
+    """Returns the digests of the splits at the start of the run, by name."""
     digests = self._read_corpus().get('digests', {})
     if not isinstance(digests, dict):
       raise DataError(f'{self.corpus}: digests must be a JSON object')
     return digests
 
   def label_space(self) -> LabelSpace:
-    """Reads the labels of the run, and the concepts of their taxonomy.
-
-    The labels say which labels are left out of judging.
-
-    Raises:
-      DataError: labels.jsonl or corpus.json is absent, or one of the files is
-        damaged.
-    """
+    """Reads the labels, with those left out of judging, and the concepts."""
     n_train = self._read_corpus().get('n_train')
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing or is no integer')
@@ -438,34 +391,17 @@ class Workdir:
     return dataclasses.replace(space, concepts=concepts, left_out_ids=left_out)
 
   def vocabulary(self) -> Vocabulary:
-    """Reads the vocabulary of the run.
-
-    Raises:
-      DataError: vocab.txt or corpus.json is absent or damaged, or vocab.txt
-        has changed since the run was started.
-    """
     vocab = Vocabulary.load(self.vocab)
     self._check_digest(self.vocab, vocab.digest)
     return vocab
 
   def subwords(self) -> Subwords:
-    """Reads the tokenizer of the run's encoder.
-
-    Raises:
-      DataError: tokenizer.json or corpus.json is absent or damaged, or
-        tokenizer.json has changed since the run was started.
-    """
     tokenizer = Subwords.load(self.tokenizer)
     self._check_digest(self.tokenizer, tokenizer.digest)
     return tokenizer
 
   def architecture(self) -> Architecture | None:
-    """Reads the sizes of the pretrained encoder; None if the run has none.
-
-    Raises:
-      DataError: encoder.json is damaged, or missing although there is a
-        tokenizer.json.
-    """
+    """Reads the sizes of the pretrained encoder; None if the run has none."""
     # encoder.json is written after tokenizer.json. If only encoder.json is
     # absent, reading it raises the error.
     if not self.encoder.exists() and not self.tokenizer.exists():

@@ -67,9 +67,9 @@ class MetricWriter(contextlib.AbstractContextManager):
 
     Args:
       workdir: folder of the run.
-      step: int, optimizer steps taken.
-      judged: int, step of the last judging that is stored in the checkpoint. It
-        is less than `step` if this step was not judged before the save.
+      step: optimizer steps taken.
+      judged: step of the last judging that is stored in the checkpoint. It is
+        less than `step` if this step was not judged before the save.
       config: config of the run as JSON; None writes no settings to TensorBoard.
     """
     self._file = self._board = None
@@ -104,12 +104,9 @@ class MetricWriter(contextlib.AbstractContextManager):
   def write(self, kind: str, step: int, **values: Any) -> None:
     """Adds a record to metrics.jsonl, and the record's numbers to TensorBoard.
 
-    Args:
-      kind: str, 'train' or 'judge'.
-      step: int, step of the run.
-      **values: JSON values, which can be nested. The numbers in these values
-        are also written to TensorBoard. The name of a number is `kind` and the
-        keys that lead to the number, joined by slashes.
+    `values` are JSON values, which can be nested. In TensorBoard, the name of a
+    number is `kind` ('train' or 'judge') and the keys that lead to it, joined
+    by slashes.
     """
     if not self._file:
       return
@@ -145,13 +142,6 @@ class _Board:
     first_step: int,
     config: Mapping[str, Any] | None = None,
   ) -> None:
-    """Opens a new file; TensorBoard then hides earlier steps from first_step.
-
-    Args:
-      folder: the folder of the file; created if absent.
-      first_step: int, the first step that will be written.
-      config: config of the run as JSON; None writes no settings.
-    """
     # TensorBoard reads the files of a folder in the order of their names. Two
     # files of one second differ in the digits after the point.
     name = f'events.out.tfevents.{time.time():.6f}.{socket.gethostname()}'
@@ -160,6 +150,7 @@ class _Board:
     with writing(self.path):
       folder.mkdir(parents=True, exist_ok=True)
       self._file = self.path.open('wb')
+    # TensorBoard then hides what earlier files have from first_step on.
     restart = SessionLog(status=SessionLog.START)
     self._write(Event(file_version='brain.Event:2'))
     self._write(Event(step=first_step, session_log=restart))
@@ -184,19 +175,16 @@ class _Board:
     }
 
   def add(self, scalars: Mapping[str, float], step: int) -> None:
-    """Writes the numbers of a step by name."""
     for name, value in scalars.items():
       self._write(Event(step=step, summary=scalar(name, value)))
     with writing(self.path):
       self._file.flush()
 
   def close(self) -> None:
-    """Closes the file."""
     with writing(self.path):
       self._file.close()
 
   def _write(self, event: Event) -> None:
-    """Writes an event in the format TFRecord."""
     event.wall_time = time.time()
     data = event.SerializeToString()
     size = struct.pack('<Q', len(data))
@@ -213,14 +201,7 @@ def write_results(
 ) -> None:
   """Writes the main results of a finished run to TensorBoard, by host 0.
 
-  Args:
-    workdir: folder of the run.
-    config: config of the run as JSON.
-    metrics: split -> metrics, as from judge.judge.
-    record: what the run has cost.
-
-  Raises:
-    WriteError: the file cannot be written.
+  `metrics` are by split, and then as from judge.judge.
   """
   if not is_host0():
     return
@@ -241,17 +222,11 @@ class TrainingProgress(Progress):
   smoothing = 0.05
 
   def __init__(self, step: int, steps: int) -> None:
-    """Starts the bar at a step.
-
-    Args:
-      step: int, steps taken already.
-      steps: int, steps of the run from start to end.
-    """
+    """Starts the bar at a step; `steps` are those of the whole run."""
     super().__init__('training', steps, done=step, unit='step')
     self._start, self._first, self._steps = time.monotonic(), step, steps
 
   def show(self, step: int, loss: float, documents_per_second: float) -> None:
-    """Shows the loss and the speed at a step."""
     text = f'loss {loss:.4f}, {documents_per_second:.0f} documents/s'
     if self._bar is not None:
       self._bar.set_postfix_str(text)
@@ -271,12 +246,7 @@ class Profile(contextlib.AbstractContextManager):
   def __init__(
     self, folder: str | os.PathLike, steps: tuple[int, int] | None
   ) -> None:
-    """Prepares a trace.
-
-    Args:
-      folder: folder of the trace.
-      steps: first and last step to trace; None means that no step is traced.
-    """
+    """Prepares a trace of first to last step; None traces none."""
     self._folder = os.fspath(folder)
     self._steps = range(0) if steps is None else range(steps[0], steps[1] + 1)
     self._runs = self._traced = False
@@ -297,7 +267,6 @@ class Profile(contextlib.AbstractContextManager):
 
   @contextlib.contextmanager
   def step(self, number: int) -> Iterator[None]:
-    """Traces the code in this context if the step must be traced."""
     if number in self._steps and not self._runs:
       jax.profiler.start_trace(self._folder)
       self._runs = self._traced = True
@@ -307,10 +276,7 @@ class Profile(contextlib.AbstractContextManager):
   def end(self, number: int, result: Any) -> None:
     """Ends the trace if `number` is the last step to trace.
 
-    Args:
-      number: int, the step that was just taken.
-      result: arrays of this step. The trace ends when these arrays are
-        computed.
+    It ends when `result`, the arrays of this step, are computed.
     """
     if self._runs and number == self._steps[-1]:
       jax.block_until_ready(result)
@@ -324,12 +290,7 @@ class Profile(contextlib.AbstractContextManager):
 
 
 def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
-  """Removes broken lines, and all records after the last step to keep.
-
-  Args:
-    path: the file of records.
-    last: the last step to keep, for each kind of record.
-  """
+  """Removes broken lines, and records after the last step of their kind."""
   kept = []
   with path.open(encoding='utf-8', errors='replace') as file:
     for line in file:

@@ -51,27 +51,15 @@ class _Form(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Target:
-  """Holds the labels of N training documents.
-
-  Attributes:
-    form: the form of the labels.
-    classes: the classes, as in XMCClassifier.classes_.
-    matrix: bool [N, L], an indicator matrix. For two classes, L is 1.
-    dtype: dtype of the matrix that predict returns.
-  """
+  """Holds the labels of N training documents."""
 
   form: _Form
-  classes: np.ndarray
-  matrix: sparse.csr_array
-  dtype: np.dtype
+  classes: np.ndarray  # as XMCClassifier.classes_
+  matrix: sparse.csr_array  # bool [N, L], indicators; for two classes, L is 1
+  dtype: np.dtype  # of the matrix that predict returns
 
   @classmethod
   def of(cls, y: Any) -> Self:
-    """Reads labels that are given in one of the forms.
-
-    Raises:
-      ValueError, DataError: the labels have a fault.
-    """
     if _is_lists(y):
       gold = labels_of(y, name='y')
       ids = np.array([label.id for label in gold.labels], object)
@@ -101,7 +89,6 @@ class _Target:
 
 
 def _can_give_probabilities(estimator: 'XMCClassifier') -> bool:
-  """Returns whether the estimator has the method predict_proba."""
   if hasattr(estimator, 'model_'):
     return estimator.model_.run.has_probabilities()
   return True
@@ -167,11 +154,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return tags
 
   def fit(self, X: Any, y: Any) -> Self:
-    """Trains a model.
-
-    Args:
-      X: N texts, or features [N, D].
-      y: labels of the N documents; see the class.
+    """Trains a model on N texts, or features [N, D], and their labels.
 
     Raises:
       ValueError: X or y has a fault.
@@ -203,11 +186,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return self
 
   def predict(self, X: Any) -> Any:
-    """Returns the assigned labels, in the form of the y of `fit`.
-
-    Args:
-      X: N texts, or features [N, D].
-    """
+    """Returns the assigned labels, in the form of the y of `fit`."""
     lists = self._lists(X)
     if self._form is _Form.CLASSES:
       return self.classes_[self._best_class(lists)]
@@ -224,9 +203,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
     They are CSR if y was CSR or lists of labels, and else a dense array. If y
     was one class per document, the probabilities of a document sum to 1.
-
-    Args:
-      X: N texts, or features [N, D].
     """
     lists, run = self._lists(X), self.model_.run
     scores_NK = run.readable(lists.ids, lists.scores)
@@ -243,9 +219,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
     For two classes, the scores have the shape [N]. A label that was not scored
     has a score below 0, and below all scored labels of its document.
-
-    Args:
-      X: N texts, or features [N, D].
     """
     scores_NL = self._decision(self._lists(X))
     two = self._form is _Form.CLASSES and len(self.classes_) == 2
@@ -259,10 +232,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
   ) -> float:
     """Returns the accuracy, or micro-F1 if y is a list of labels per document.
 
-    Args:
-      X: N texts, or features [N, D].
-      y: labels in the form of the y of `fit`.
-      sample_weight: weights of the documents, only for accuracy.
+    sample_weight has weights of the documents, only for accuracy.
     """
     predicted = self.predict(X)
     if self._form is not _Form.LISTS:
@@ -275,12 +245,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return 2 * hits / sizes if sizes else 1.0
 
   def _full_config(self, shape: tuple[int, int], is_text: bool) -> Config:
-    """Returns the config with the parameters c and scale.
-
-    Args:
-      shape: numbers of documents and of labels.
-      is_text: whether documents are texts.
-    """
+    """Returns the config with the parameters c and scale."""
     config = config_of(self.config)
     train, data = config.train, config.data
     if self.config == AUTO:
@@ -311,7 +276,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return score_threshold(run.score_kind, 0.5)
 
   def _lists(self, X: Any) -> LabelLists:
-    """Returns the lists of scored labels of each document."""
     check_is_fitted(self)
     if not _is_text(X):
       X = validate_data(self, X, accept_sparse='csr', reset=False)
@@ -333,14 +297,12 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     return scores_NL
 
   def _best_class(self, lists: LabelLists) -> np.ndarray:
-    """Returns the index of the best class of each document."""
     scores_NL = self._decision(lists)
     if len(self.classes_) == 2:
       return (scores_NL[:, 0] > 0).astype(int)
     return scores_NL.argmax(axis=1)
 
   def _formed(self, matrix: sparse.csr_array) -> Any:
-    """Returns a matrix in the form of the y of `fit`."""
     return matrix.toarray() if self._form is _Form.DENSE else matrix
 
 
@@ -358,7 +320,6 @@ def _is_lists(y: Any) -> bool:
 
 
 def _is_text(X: Any) -> bool:
-  """Returns whether X has texts or Documents, not features."""
   if is_frame(X):
     return all(_is_text(list(X[column])) for column in X.columns)
   if hasattr(X, 'to_numpy') or isinstance(X, list | tuple):

@@ -48,10 +48,8 @@ def fit_documents(
 ) -> tuple[Model, FitResult]:
   """Trains a model on documents that are in memory, and judges it on dev.
 
-  Args, Raises: as in xjax.fit.
-
-  Returns:
-    The model of the best checkpoint, and the results of the run.
+  The arguments and errors are those of xjax.fit. Returns the model of the best
+  checkpoint, and the results of the run.
   """
   train = labelled_documents(texts, labels, label_names)
   check_trainable(train, 'texts')
@@ -108,15 +106,7 @@ def _splits(
 
 
 def config_of(config: Config | str) -> Config:
-  """Returns the config that an argument `config` stands for.
-
-  Args:
-    config: 'auto', the name of a config of xjax, the path of a config file, or
-      a Config.
-
-  Raises:
-    ConfigError: there is no such config, or its file has a fault.
-  """
+  """Returns a Config of 'auto', a name, a path of a file, or a Config."""
   if isinstance(config, Config):
     return config
   if not isinstance(config, str):
@@ -130,7 +120,6 @@ def config_of(config: Config | str) -> Config:
 def _data_of(
   config: Config, folder: pathlib.Path, train: LabelledDocuments, share: float
 ) -> DataConfig:
-  """Returns the part `data` of the config, for documents in a folder."""
   data, tokens = config.data, config.data.tokens
   shared = {name: getattr(data, name) for name in ('cache_dir', 'workers')} | {
     'dir': str(folder),

@@ -49,20 +49,13 @@ class Model:
   def __init__(
     self, run: OpenRun, folder: TemporaryFolder | None = None
   ) -> None:
-    """Wraps the model of a run.
-
-    Args:
-      run: the run.
-      folder: the temporary folder of the run, which is deleted with the last
-        model that uses it; None if the folder of the run stays.
-    """
+    """Wraps a run; its last model deletes a temporary folder, if any."""
     self.run = run
     self._folder = folder
     self._added: tuple[Label, ...] = ()
 
   @property
   def config(self) -> Config:
-    """Returns the config of the run."""
     return self.run.config
 
   @property
@@ -87,20 +80,17 @@ class Model:
     threshold: str | float | None = None,
     features: Sequence[np.ndarray] | None = None,
   ) -> list[list[Prediction]]:
-    """Returns the best labels of each document.
+    """Returns the best labels of each document, best label first.
 
     Args:
       texts: the documents; see the class.
-      k: int, the largest number of labels of a document; None means
+      k: the largest number of labels of a document; None means
         config.eval.depth.
       threshold: a probability from 0 to 1. Only labels with at least this
         probability are returned. 'tuned' means the threshold with the best
         micro-F1 on dev. None returns k labels.
       features: an array per document, float [D] or [tokens, D], for a run that
         reads vectors of an outside encoder.
-
-    Returns:
-      A list of labels for each document, best label first.
 
     Raises:
       ConfigError: k or the threshold is impossible, the run has no such
@@ -119,13 +109,7 @@ class Model:
     """Returns the probabilities of the best labels of each document.
 
     Only the config.eval.depth (usually 50) best labels of a document have an
-    entry. Entries of other labels are 0.
-
-    Args:
-      texts: the documents; see the class.
-
-    Returns:
-      float64 [N, L]. Column j is the label `labels[j]`.
+    entry. Entries of other labels are 0. Column j is the label `labels[j]`.
 
     Raises:
       ConfigError: the scores of this model are not probabilities.
@@ -145,11 +129,9 @@ class Model:
   def evaluate(self, texts: Any, labels: Any = None) -> dict[str, Any]:
     """Computes the metrics of the model on documents with gold labels.
 
-    Args:
-      texts: the documents; see the class.
-      labels: gold labels, in one of the forms of xjax.fit. An indicator matrix
-        has a column for each label of `labels`. None uses the labels of
-        Documents. A label that the model does not know is always a miss.
+    `labels` have one of the forms of xjax.fit; an indicator matrix has a column
+    for each label of the model. None uses the labels of Documents. A label that
+    the model does not know is always a miss.
 
     Returns:
       {slice: {metric: value}} under the protocol of xjax, such as
@@ -185,15 +167,8 @@ class Model:
     linear, it is how much the word adds to the score of the label before
     calibration; in a label tree, it is how much the word adds to the scores of
     the classifiers on the label's path, which only approximates this. Then only
-    words that raise the score are returned.
-
-    Args:
-      texts: the documents; see the class.
-      k: int, number of labels of a document.
-      words: int, the largest number of words of a label.
-
-    Returns:
-      A list of labels with words for each document, best label first.
+    words that raise the score are returned. Each document gets k labels, best
+    label first, each with at most `words` words.
 
     Raises:
       ConfigError: k or words is impossible, or the labels of this model cannot
@@ -206,8 +181,7 @@ class Model:
   def with_labels(self, labels: Sequence[Label]) -> 'Model':
     """Returns a model that scores new labels too, by their names.
 
-    Args:
-      labels: labels with names, and with ids that the model does not score yet.
+    The labels have names, and ids that the model does not score yet.
 
     Raises:
       ConfigError: the model does not read label names.
@@ -220,10 +194,8 @@ class Model:
   def save(self, folder: str | os.PathLike) -> None:
     """Saves the model to a new folder, which xjax.load reads.
 
-    The folder has all that predicting needs, and nothing else of the run.
-
-    Args:
-      folder: the new folder. It must not exist, or be empty.
+    The folder has all that predicting needs, and nothing else of the run. It
+    must not exist, or be empty.
 
     Raises:
       ConfigError: the folder is not empty, or with_labels has added labels.
@@ -242,13 +214,8 @@ class Model:
 
     Afterwards, predict compiles nothing, for texts of any number and length,
     and k up to config.eval.depth. Models that read zones one by one (HAN) are
-    an exception: they compile a program for each number of zones.
-
-    Args:
-      explain: whether to compile the programs of `explain` too.
-
-    Raises:
-      ConfigError: explain is True, but the labels cannot be explained.
+    an exception: they compile a program for each number of zones. `explain`
+    compiles the programs of that method too.
     """
     self.run.warmup(explain)
 
@@ -256,11 +223,7 @@ class Model:
     return _unpickle, (pack_run(self.run.run, self.run.step), self._added)
 
   def documents(self, texts: Any) -> list[Document] | SparseDocuments:
-    """Returns `texts` (see the class) as documents that the model reads.
-
-    Raises:
-      DataError: an item of `texts` has a fault.
-    """
+    """Returns `texts` (see the class) as documents that the model reads."""
     return self._scaled(documents_of(_as_list(texts)))
 
   def _scaled(
@@ -278,11 +241,8 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> Model:
   """Loads the best model of a run, or a model that Model.save has saved.
 
   Args:
-    workdir: str or path, the folder of the run; nothing else is needed.
-    step: int, step of the checkpoint to load; None for the best checkpoint.
-
-  Returns:
-    The model, with the features, the labels and the calibration of the run.
+    workdir: the folder of the run; nothing else is needed.
+    step: step of the checkpoint to load; None for the best checkpoint.
 
   Raises:
     ConfigError: `step` is set, but the model has no optimizer steps.
@@ -294,11 +254,7 @@ def load(workdir: str | os.PathLike, step: int | None = None) -> Model:
 
 
 def check_k(k: Any, name: str = 'k') -> int:
-  """Returns k as an int.
-
-  Raises:
-    ConfigError: k is not an integer, or is below 1.
-  """
+  """Returns k as an int; ConfigError if it is no integer of at least 1."""
   try:
     number = 0 if isinstance(k, bool | np.bool_) else operator.index(k)
   except TypeError:
@@ -315,16 +271,7 @@ def _as_list(texts: Any) -> Any:
 def score_matrix(
   lists: LabelLists, scores_NK: np.ndarray, n_labels: int
 ) -> sparse.csr_array:
-  """Returns scores of listed labels as a matrix.
-
-  Args:
-    lists: lists of N documents.
-    scores_NK: the score of each list entry.
-    n_labels: L.
-
-  Returns:
-    [N, L], with an entry for each listed label.
-  """
+  """Returns scores of listed labels as [N, L], with an entry for each."""
   real_NK = lists.ids != PAD
   rows = np.nonzero(real_NK)[0]
   entries = scores_NK[real_NK], (rows, lists.ids[real_NK])

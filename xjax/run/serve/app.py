@@ -40,16 +40,12 @@ class App:
   """Answers HTTP requests with a service; it is an ASGI application.
 
   docs/serving.md describes the paths. The path /shaded is private: the page at
-  / sends the text of its form there.
-
-  Attributes:
-    limits: bounds of requests.
+  / sends the text of its form there. `batcher` must call `service.answer`.
   """
 
   def __init__(
     self, service: Service, batcher: Batcher, meters: Meters, limits: Limits
   ) -> None:
-    """Makes the application; `batcher` must answer with `service.answer`."""
     self._service, self._batcher = service, batcher
     self._meters, self.limits = meters, limits
     self._held = 0  # bytes of bodies that are read or wait for an answer
@@ -71,7 +67,6 @@ class App:
     )
 
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers one request."""
     if self._is_foreign(scope):
       message = 'the header Host names another machine; see --allowed_hosts'
       self.count_refused(403)
@@ -195,9 +190,7 @@ class App:
   async def _body(self, request: Request) -> bytes:
     """Returns the body of a request; its size has been added to _held.
 
-    Raises:
-      Refused: the body is too long or too slow, or too many bodies are being
-        read.
+    Raises Refused if it is too long or too slow, or too many are being read.
     """
     limit, parts, size = self.limits.body, [], 0
     declared = request.headers.get('content-length', '')
@@ -241,7 +234,6 @@ class App:
 def _query(
   request: Request, name: str, usual: int, least: int, most: int
 ) -> int:
-  """Returns an integer of the query string."""
   text = request.query_params.get(name, str(usual))
   is_number = text.isascii() and text.isdigit() and len(text) < 20
   if not is_number or not least <= int(text) <= most:

@@ -24,8 +24,6 @@ _FAILED = 'the server has failed'
 
 @dataclasses.dataclass(eq=False)
 class _Job:
-  """Holds a request, and the answers for its first documents."""
-
   request: PredictRequest
   future: concurrent.futures.Future[list[str]] = dataclasses.field(
     default_factory=concurrent.futures.Future
@@ -60,24 +58,16 @@ class _Job:
 
 
 class Batcher:
-  """Collects the documents of requests, and answers them in batches.
-
-  Attributes:
-    waiting: number of documents that are in no batch yet.
-  """
+  """Collects the documents of requests, and answers them in batches."""
 
   def __init__(
     self, answer: AnswerBatch, batch_size: int, most_waiting: int
   ) -> None:
-    """Starts the thread.
+    """Starts the thread, which alone calls `answer`.
 
-    Args:
-      answer: function that answers a batch of questions. Only the thread of
-        this object calls it.
-      batch_size: int, the largest number of documents of a batch.
-      most_waiting: int, the largest number of documents that may wait.
+    At most batch_size documents are in a batch, and at most most_waiting wait.
     """
-    self.waiting = 0
+    self.waiting = 0  # documents that are in no batch yet
     self._answer, self._batch_size = answer, batch_size
     self._most_waiting = most_waiting
     self._jobs: collections.deque[_Job] = collections.deque()
@@ -91,11 +81,9 @@ class Batcher:
   def submit(
     self, request: PredictRequest
   ) -> concurrent.futures.Future[list[str]]:
-    """Puts a request into the queue.
+    """Queues a request; returns a future of an answer for each document.
 
-    Returns:
-      A future of an answer for each document. If the future is cancelled, the
-      documents that still wait are dropped.
+    If the future is cancelled, the documents that still wait are dropped.
 
     Raises:
       Refused: too many documents are waiting, or the server is stopping.
@@ -117,7 +105,6 @@ class Batcher:
 
   @property
   def is_alive(self) -> bool:
-    """Returns whether requests are being answered."""
     return self._thread.is_alive()
 
   def close(self) -> None:

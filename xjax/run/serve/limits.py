@@ -12,36 +12,20 @@ _LIBRARIES = 'starlette', 'uvicorn', 'h11', 'prometheus_client'
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """Bounds what requests can ask of a server.
-
-  Attributes:
-    body: int, the largest number of bytes of a body.
-    bodies: int, the largest number of bytes of all bodies that are read or wait
-      for an answer.
-    documents: int, the largest number of documents that wait in the queue.
-    seconds: the longest time for sending a request, and for its answer.
-    connections: int, the largest number of open connections.
-    hosts: names that the header Host may have; empty for any name.
-  """
-
-  body: int = 8 << 20
-  bodies: int = 256 << 20
-  documents: int = 1024
-  seconds: float = 30.0
-  connections: int = 512
-  hosts: frozenset[str] = frozenset()
+  body: int = 8 << 20  # the largest number of bytes of a body
+  bodies: int = 256 << 20  # of all bodies that are read or wait
+  documents: int = 1024  # the largest number of documents that wait
+  seconds: float = 30.0  # for sending a request, and for its answer
+  connections: int = 512  # the largest number of open connections
+  hosts: frozenset[str] = frozenset()  # for the header Host; empty: any
 
 
 def allowed_hosts(host: str, more: Iterable[str]) -> frozenset[str]:
   """Returns the names that the header Host of a request may have.
 
-  Args:
-    host: the address to listen at.
-    more: further names; '*' allows any name.
-
-  Returns:
-    The names. The result is empty if any name is allowed, as for an address
-    that other machines can reach.
+  They are `host`, the address to listen at, and `more`, where '*' allows any
+  name. The result is empty if any name is allowed, as for an address that other
+  machines can reach.
   """
   names = {name.lower() for name in more}
   if host not in LOCAL or '*' in names:
@@ -50,11 +34,7 @@ def allowed_hosts(host: str, more: Iterable[str]) -> frozenset[str]:
 
 
 def check_installed() -> None:
-  """Checks that the libraries of the server are installed.
-
-  Raises:
-    UserError: a library is missing.
-  """
+  """Checks that the libraries of the server are installed."""
   missing = [x for x in _LIBRARIES if importlib.util.find_spec(x) is None]
   if missing:
     raise UserError(

@@ -18,11 +18,7 @@ _WHOLE = 'body'  # name of a document that is the whole body
 
 
 class Refused(Exception):
-  """Reports a request that is not answered with predictions.
-
-  Attributes:
-    status: the HTTP status code.
-  """
+  """Reports, with an HTTP status, a request that is not answered."""
 
   def __init__(self, status: int, message: str):
     super().__init__(message)
@@ -35,11 +31,10 @@ class PredictRequest:
 
   Attributes:
     documents: the documents, with the zones that the model reads.
-    k: int, the largest number of labels of a document.
+    k: the largest number of labels of a document.
     threshold: None for k labels. Otherwise 'tuned' or a number, which is not
       checked yet, or an evaluate.Threshold.
-    words: int, how many words explain each label; 0 if labels are not
-      explained.
+    words: how many words explain each label; 0 if labels are not explained.
     shaded: whether the answers are HTML with shaded words.
   """
 
@@ -53,21 +48,12 @@ class PredictRequest:
 def parse_request(
   body: bytes, data: DataConfig, max_k: int, max_documents: int
 ) -> PredictRequest:
-  """Reads the body of a request for predictions.
+  """Reads the body of a request, or raises Refused if it has a fault.
 
   The body is one JSON object. It has the field `documents`, a list of texts or
   of objects, or it is a document itself. An object has the form of a line of
   `xjax predict --input`. The fields `k`, `threshold` and `explain` are
   optional.
-
-  Args:
-    body: the bytes of the body.
-    data: config of the corpus that the model was trained on.
-    max_k: int, the largest k.
-    max_documents: int, the largest number of documents.
-
-  Raises:
-    Refused: the body has a fault, or too many documents.
   """
   try:
     row = parse_object(body)

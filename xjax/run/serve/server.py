@@ -49,14 +49,10 @@ def serve(
     workdir: folder of the run.
     pages: writes the page for trying the model.
     host: name or address of the network interface.
-    port: int, from 0 to 65535; 0 chooses a free port.
+    port: from 0 to 65535; 0 chooses a free port.
     labels: path of further labels to score (read_new_labels); '' if none.
-    step: int, step of the checkpoint; None for the best checkpoint.
+    step: step of the checkpoint; None for the best checkpoint.
     limits: bounds of requests.
-
-  Raises:
-    ConfigError: the address cannot be used, or the run cannot be served.
-    DataError: a file has a fault.
   """
   with bind(host, port) as listener:
     with Heartbeat('loading the model'):
@@ -71,15 +67,8 @@ def serve(
 
 
 class Server:
-  """Serves a loaded model."""
-
   def __init__(self, service: Service, limits: Limits) -> None:
-    """Prepares the server; nothing listens before `run` is called.
-
-    Args:
-      service: answers requests.
-      limits: bounds of requests.
-    """
+    """Prepares the server; nothing listens before `run` is called."""
     self._service, self._limits = service, limits
     self._meters = Meters()
     documents = service.run.config.eval.batch_size
@@ -103,11 +92,7 @@ class Server:
     )
 
   def run(self, listener: socket.socket) -> None:
-    """Serves until a signal comes, or until `stop` is called.
-
-    Args:
-      listener: a socket that listens.
-    """
+    """Serves until a signal comes, or until `stop` is called."""
     _allow_connections(2 * self._limits.connections)
     try:
       with _signals_end_well():
@@ -144,7 +129,6 @@ class JsonProtocol(H11Protocol):
   """
 
   def __init__(self, *args: Any, **kwargs: Any) -> None:
-    """Begins without a timer; the arguments are those of uvicorn."""
     super().__init__(*args, **kwargs)
     self._limits = self.config.app.limits
     self._head: asyncio.TimerHandle | None = None
@@ -164,7 +148,6 @@ class JsonProtocol(H11Protocol):
 
   @property
   def is_idle(self) -> bool:
-    """Returns whether the connection only waits for another request."""
     is_waiting = self.timeout_keep_alive_task is not None
     return is_waiting and not self.transport.is_closing()
 
@@ -231,12 +214,9 @@ class JsonProtocol(H11Protocol):
 
 
 def bind(host: str, port: int) -> socket.socket:
-  """Returns a socket that listens, so that a wrong address is noticed early.
+  """Returns a listening socket, so that a wrong address is noticed early.
 
   Clients that connect wait until the server has started.
-
-  Raises:
-    ConfigError: the address cannot be used.
   """
   with contextlib.ExitStack() as stack:
     try:

@@ -40,9 +40,7 @@ class Pages(Protocol):
   def shaded(self, explained: ExplainedDocument, attends: bool) -> str:
     """Returns a document with labels, whose words are shaded by weight.
 
-    Args:
-      explained: the document with its labels.
-      attends: whether the weights are attention, as in Explanations.
+    `attends` says whether the weights are attention, as in Explanations.
     """
 
   def plain(self, labels: Sequence[Prediction]) -> str:
@@ -53,18 +51,12 @@ class Service:
   """Predicts, explains and lists the labels of a model.
 
   Attributes:
-    run: the run of the model.
     explains: whether the model can explain its labels by words.
-    max_k: int, the largest number of labels of a document in an answer.
+    max_k: the largest number of labels of a document in an answer.
     facts: what the page and /health say of the model.
   """
 
   def __init__(self, run: OpenRun, pages: Pages) -> None:
-    """Wraps the model of a run.
-
-    Raises:
-      ConfigError: the run reads vectors or features, not text.
-    """
     tokens = run.config.data.tokens
     if tokens.dense or tokens.sparse:
       raise ConfigError(
@@ -92,15 +84,10 @@ class Service:
   ) -> 'Service':
     """Loads a run, and compiles everything that requests will need.
 
-    Args:
-      workdir: folder of the run.
-      pages: writes the page for trying the model.
-      labels: path of further labels to score (read_new_labels); '' if none.
-      step: int, step of the checkpoint; None for the best checkpoint.
+    `labels` is a path of further labels (read_new_labels), or ''.
 
     Raises:
       ConfigError: the run reads no text, or cannot score new labels.
-      DataError: a file has a fault.
     """
     run = open_with_labels(workdir, labels, step)
     service = cls(run, pages)
@@ -112,13 +99,8 @@ class Service:
   ) -> PredictRequest:
     """Reads the body of a request, and checks its threshold.
 
-    Args:
-      body: the bytes of the body.
-      max_documents: int, the largest number of documents.
-      shaded: whether the answers are HTML with shaded words.
-
-    Raises:
-      Refused: the body has a fault, or the model cannot explain.
+    `shaded` asks for HTML with shaded words. Raises Refused if the body has a
+    fault, or the model cannot explain.
     """
     data = self.run.config.data
     request = parse_request(body, data, self.max_k, max_documents)
@@ -155,7 +137,6 @@ class Service:
     return answers
 
   def labels(self, first: int, count: int) -> dict[str, Any]:
-    """Returns some labels of the model, in the order of the model."""
     total, space = self.run.n_labels, self.run.space
     rows = range(min(first, total), min(first + count, total))
     described = [(space.labels[row], space.train_counts[row]) for row in rows]
@@ -188,7 +169,6 @@ class Service:
     return min(self._tuned.probabilities(self.run), default=None)
 
   def page(self) -> str:
-    """Returns the page on which texts are tried by hand."""
     return self._pages.page(self.facts)
 
   def _threshold(self, threshold: str | float) -> Threshold:
@@ -217,10 +197,9 @@ class Service:
     requests: Sequence[PredictRequest],
     documents: Sequence[Document],
   ) -> list[Any]:
-    """Explains the labels of those documents whose requests ask for it.
+    """Explains the labels of the documents whose requests ask for it.
 
-    Returns:
-      For each document: None; or HTML; or the words that explain each label.
+    Each result is None, HTML, or the words that explain each label.
     """
     results: list[Any] = [None] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.words]

@@ -23,15 +23,12 @@ class RankedDocuments:
   """Ranks labels for N documents with a scorer.
 
   Attributes:
-    scorer: ranks the labels.
-    documents: the N documents. Their rows are numbered from 0 to N - 1.
     sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
-    known: two arrays, or None if no scores are known. The first array is int32
-      [N, known] and has some labels of each document. The second array is
-      float32 [N, known] and has the scores of these labels without weights. The
-      probabilities of these labels are computed from the known scores, because
-      products with weights have fewer correct digits.
-    on_block: as in Query.
+    known: some labels [N, known] of each document, and their scores without
+      weights; None if no scores are known. The probabilities of these labels
+      are computed from the known scores, because products with weights have
+      fewer correct digits.
+    on_block: called after each block of documents (Query.on_block).
   """
 
   scorer: RanksDocuments
@@ -47,16 +44,7 @@ class RankedDocuments:
   def topk(
     self, rows_N: Int[np.ndarray, ' N'], k: int
   ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
-    """Returns the k best labels of some documents.
-
-    Args:
-      rows_N: rows of the documents.
-      k: length of the lists.
-
-    Returns:
-      ids_NK: int32, PAD where labels run out.
-      scores_NK: float32, the scorer's scores, -inf where ids are PAD.
-    """
+    """Returns the k best labels; PAD and -inf where labels run out."""
     return self._lists(rows_N, k)
 
   def weighted(
@@ -67,16 +55,8 @@ class RankedDocuments:
   ) -> tuple[Int32[np.ndarray, 'N K'], Float[np.ndarray, 'N K']]:
     """Returns the k labels with the highest weight times probability.
 
-    Args:
-      rows_N: rows of the documents.
-      k: length of the lists.
-      log_weights_L: float64, logarithms of the label weights, -inf for labels
-        that must not be selected. Any other value that is more than 40 below
-        the largest value is replaced by the largest value minus 40.
-
-    Returns:
-      ids_NK: int32, PAD where labels run out.
-      logs_NK: float64, log weight + log probability, -inf where ids are PAD.
+    A log weight of -inf excludes a label. The result has log weight + log
+    probability. Ids are PAD, and logs -inf, where labels run out.
     """
     log_weights_L = log_weights_L[: self.scorer.n_labels]
     top = float(log_weights_L.max(initial=-np.inf))
@@ -104,17 +84,10 @@ class RankedDocuments:
     ids_NK: Int32[np.ndarray, 'N K'],
     logs_NK: Float[np.ndarray, 'N K'],
   ) -> Float[np.ndarray, 'N K']:
-    """Returns the logits of the probabilities of listed labels.
+    """Returns the logits of listed labels' probabilities; any value for PAD.
 
-    Args:
-      rows_N: rows of the documents.
-      ids_NK: int32, labels that are listed for these documents.
-      logs_NK: float64, logarithms of the labels' probabilities, computed from
-        products with weights. If a probability is near 1, its logarithm has few
-        correct digits.
-
-    Returns:
-      float64 [N, K]. Where ids are PAD, the values have no meaning.
+    `logs_NK` are log probabilities from products with weights, which have few
+    correct digits if a probability is near 1.
     """
     logs_NK = np.minimum(logs_NK, _HIGHEST)
     logits_NK = logs_NK - np.log(-np.expm1(logs_NK))
@@ -167,7 +140,7 @@ def no_lists(
 def floored(
   log_weights_L: Float64[np.ndarray, ' L'],
 ) -> Float64[np.ndarray, ' L']:
-  """Returns the log weights that weighted() uses, with small values replaced.
+  """Returns the log weights that weighted() uses, at most 40 below the largest.
 
   Values of -inf are not replaced.
   """

@@ -51,10 +51,8 @@ class WeightedStrategy:
   (Wydmuch et al. 2021). If weights are utilities, this strategy is optimal for
   the sum of the utilities of correct labels (Schultheis et al., Section 4.2).
 
-  Attributes:
-    weights_L: float64 [L or more], finite, at least 0. A label of weight 0 is
-      never selected. Positive weights are raised to at least 4e-18 times the
-      largest weight.
+  Weights [L or more] are finite and at least 0. A label of weight 0 is never
+  selected. Positive weights are raised to at least 4e-18 times the largest.
   """
 
   weights_L: np.ndarray
@@ -65,14 +63,11 @@ class BoundedRandomStrategy:
   """Draws k labels from the b * k best labels (Bradley & Smyth 2001).
 
   Each of the b * k labels with the highest scores has the same chance. The
-  drawn labels are sorted by score.
-
-  Attributes:
-    b: a number that is at least 1.
-    seed: the draw for a document depends on this seed and the document's row.
+  drawn labels are sorted by score. The draw for a document depends on the seed
+  and the document's row.
   """
 
-  b: int = 2
+  b: int = 2  # at least 1
   seed: int = 0
 
 
@@ -83,12 +78,8 @@ class CoverageStrategy:
   This is Algorithm 1 of Schultheis et al. 2022. A label j with probability p_j
   has the gain (f_j + beta) p_j. The number f_j starts at 1. After each document
   for which j was selected, f_j is multiplied by 1 - p_j. Documents are visited
-  in the order document_order(seed, N).
-
-  Attributes:
-    beta: a number that is at least 0. With a larger beta, correct labels that
-      are well covered already count more (Section 5.3 of the paper).
-    seed: the seed of the order of documents.
+  in the order document_order(seed, N). With a larger beta, at least 0, correct
+  labels that are well covered already count more (Section 5.3 of the paper).
   """
 
   beta: float = 0.0
@@ -106,9 +97,8 @@ class Selection(NamedTuple):
   Attributes:
     ids_NK: int32 labels, PAD where no more labels can be selected.
     ranks_NK: the values by which labels are ranked, in descending order: scores
-      in float32, or log weight + log probability in float64. The values are
-      -inf where ids are PAD.
-    scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
+      in float32, or log weight + log probability in float64; -inf for PAD.
+    scores_NK: float32, scores of the scorer's kind; -inf for PAD.
     asked_again: number of lists that the scorer computed for documents that
       already had a list.
   """
@@ -120,14 +110,7 @@ class Selection(NamedTuple):
 
 
 def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
-  """Selects the labels of every document.
-
-  Args:
-    strategy: the strategy, with its settings.
-    documents: N documents, with a scorer.
-    k: number of labels per document. A document gets fewer labels if no other
-      labels can be selected.
-  """
+  """Selects k labels of every document, or fewer if no more can be selected."""
   rows_N = np.arange(documents.n_documents)
   match strategy:
     case StandardStrategy():
@@ -143,18 +126,13 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
 
 
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
-  """Returns the order in which the coverage strategy visits n documents.
-
-  The order is a random permutation of 0, ..., n - 1. It depends only on the two
-  arguments.
-  """
+  """Returns the random order of n documents, which depends only on the seed."""
   return host_generator(seed, 'coverage').permutation(n)
 
 
 def _weighted(
   documents: RankedDocuments, rows_N: np.ndarray, k: int, weights_L: np.ndarray
 ) -> Selection:
-  """Selects the k labels with the highest weight times probability."""
   # A label with weight 0 gets -inf, so that it is never selected.
   with np.errstate(divide='ignore'):
     logs_L = np.log(np.asarray(weights_L, np.float64))
@@ -181,21 +159,13 @@ def _draw(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Greedy:
-  """Runs the coverage strategy.
-
-  Attributes:
-    documents: the documents, with the scorer.
-    k: number of labels per document.
-    beta: beta of the gains (f + beta) p.
-    listed: length of the scorer's lists, or None for 10 * k.
-    window: largest number of documents that the scorer ranks at once.
-  """
+  """Runs the coverage strategy."""
 
   documents: RankedDocuments
   k: int
-  beta: float
-  listed: int | None = None
-  window: int = _WINDOW
+  beta: float  # of the gains (f + beta) p
+  listed: int | None = None  # length of the scorer's lists; None for 10 * k
+  window: int = _WINDOW  # most documents that the scorer ranks at once
 
   def cover(
     self, order_N: Int[np.ndarray, ' N']
@@ -205,17 +175,10 @@ class Greedy:
     Float32[np.ndarray, 'N K'],
     int,
   ]:
-    """Selects labels for all N documents, one document after another.
+    """Selects labels for all N documents, one after another, in an order.
 
-    Args:
-      order_N: rows of the documents, in the order in which they are visited.
-
-    Returns:
-      ids_NK: int32, sorted by descending gain, then by ascending index, with
-        PAD where no other label has a gain above 0.
-      log_gains_NK: float64, -inf where ids are PAD.
-      scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
-      asked_again: as in Selection.
+    Returns the values of Selection. Gains are the ranks, only those above 0,
+    and labels of equal gain are sorted by index.
     """
     n_labels, usual = self.documents.scorer.n_labels, self.listed
     length = usual = min(usual or _LISTED * self.k, n_labels)
@@ -263,14 +226,7 @@ class Greedy:
   ) -> int:
     """Selects labels for documents until a list may not be sufficient.
 
-    Args:
-      lists: the scorer's lists for a window of documents.
-      rows_N: rows of these documents.
-      log_f_L: log f_j of every label. This array is changed.
-      selected: the labels that are selected so far. This object is changed.
-
-    Returns:
-      The number of documents that are done.
+    Changes log f_j and `selected`. Returns the number of documents done.
     """
     for place, row in enumerate(rows_N):
       ids_K = lists.ids_NK[place]
@@ -286,27 +242,19 @@ class Greedy:
     return len(rows_N)
 
   def _log_weights(self, log_f: np.ndarray) -> np.ndarray:
-    """Returns the log weights of labels, log(f + beta)."""
     return np.logaddexp(log_f, np.log(self.beta)) if self.beta else log_f
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Selected:
-  """Holds the selected labels of all N documents.
-
-  Attributes:
-    ids_NK: int32, PAD where no label is selected.
-    logs_NK: float64, logarithms of the gains.
-    logits_NK: float64, logits of the labels' probabilities.
-  """
+  """Holds the selected labels of all N documents."""
 
   ids_NK: np.ndarray
-  logs_NK: np.ndarray
-  logits_NK: np.ndarray
+  logs_NK: np.ndarray  # of the gains
+  logits_NK: np.ndarray  # of the labels' probabilities
 
   @classmethod
   def none(cls, n: int, k: int) -> '_Selected':
-    """Returns empty lists."""
     return cls(no_lists(n, k)[0], np.full((n, k), -np.inf), np.zeros((n, k)))
 
 
@@ -315,12 +263,10 @@ class _Lists:
   """Holds the labels that the scorer listed for a window of N documents.
 
   Attributes:
-    ids_NK: int32, PAD where labels run out.
-    logs_NK: float64, logarithms of the gains at the time of the ranking, -inf
-      where ids are PAD.
-    weights_NK: float64, logarithms of the weights by which the scorer ranked
-      the labels, 0 where ids are PAD.
-    logits_NK: float64, logits of the labels' probabilities.
+    logs_NK: logarithms of the gains at the time of the ranking, -inf for PAD.
+    weights_NK: logarithms of the weights by which the scorer ranked the labels,
+      0 for PAD.
+    logits_NK: logits of the labels' probabilities.
     whole: whether each list is long enough for all labels.
     exact: whether every label was ranked by its own weight. If False, some
       small weights were replaced by a larger weight.
@@ -338,17 +284,9 @@ class _Lists:
   ) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns a document's k labels with the highest present gains.
 
-    Args:
-      place: place of the document in the window.
-      log_weights_K: float64, the present log weights of the listed labels, with
-        any value where ids are PAD.
-      k: number of labels.
-
-    Returns:
-      The places of the labels in the list, and the labels' log gains. Labels
-      are sorted by descending gain, then by ascending label. There are fewer
-      than k labels if all other gains are 0. The result is None if a label that
-      is not listed may be among the k best labels.
+    The labels are places in the list of the document at `place` in the window,
+    by descending gain, then ascending index, without gains of 0, with log
+    gains. Returns None if a label that is not listed may be among the k best.
     """
     ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
     # If a weight has not changed, 0 is added. So the gain is exactly the gain
@@ -366,11 +304,7 @@ class _Lists:
   ) -> bool:
     """Returns True if no unlisted label can be among the k best labels.
 
-    Args:
-      place: place of the document in the window.
-      logs: log gains of the best labels, at most k, in descending order.
-      bound: upper bound for the log gains of unlisted labels.
-      k: number of labels.
+    `logs` are descending log gains; `bound` is that of unlisted labels.
     """
     if place == 0 and self.exact:
       return True  # no weight has changed since the scorer ranked the labels

@@ -46,28 +46,15 @@ class StrategyKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class StrategyRequest:
-  """Holds a user's request to choose labels by a strategy.
+  """Holds a user's request to choose labels by a strategy."""
 
-  Attributes:
-    kind: the strategy. PROPENSITY uses the run's eval.propensity.
-    k: int, number of labels to choose for each document.
-    beta: float, setting of COVERAGE.
-    seed: int, seed of COVERAGE and BOUNDED_RANDOM.
-    costs: path of the file of label weights, for COST (see read_label_costs).
-  """
-
-  kind: StrategyKind
-  k: int
-  beta: float = 0.0
-  seed: int = 0
-  costs: str = ''
+  kind: StrategyKind  # PROPENSITY uses the run's eval.propensity
+  k: int  # number of labels of each document
+  beta: float = 0.0  # of COVERAGE
+  seed: int = 0  # of COVERAGE and BOUNDED_RANDOM
+  costs: str = ''  # file of label weights, for COST (see read_label_costs)
 
   def __post_init__(self) -> None:
-    """Checks the request before any file is read.
-
-    Raises:
-      ConfigError: a value is impossible or missing.
-    """
     if self.k < 1:
       raise ConfigError(f'--strategy_k={self.k}: must be at least 1')
     if not 0 <= self.beta < math.inf:
@@ -76,11 +63,6 @@ class StrategyRequest:
       raise ConfigError('--strategy=cost needs --costs=FILE')
 
   def check_cut_offs(self, ks: Sequence[int]) -> None:
-    """Checks that no cut-off is larger than the number of chosen labels.
-
-    Raises:
-      ConfigError: a cut-off is larger.
-    """
     if max(ks, default=0) > self.k:
       raise ConfigError(
         f'--ks={max(ks)}: must be at most --strategy_k={self.k}, the number of '
@@ -88,7 +70,7 @@ class StrategyRequest:
       )
 
   def parameters(self) -> dict[str, Any]:
-    """Returns a dict of the settings that decide which labels are chosen."""
+    """Returns the settings that decide which labels are chosen."""
     settings = {'strategy': self.kind.value, 'k': self.k}
     match self.kind:
       case StrategyKind.COVERAGE:
@@ -112,13 +94,8 @@ class StrategyRequest:
   ) -> Strategy:
     """Builds the strategy for the labels of a run.
 
-    Args:
-      space: label space of the run.
-      propensity: A and B of the propensity formula.
-
-    Raises:
-      DataError: the file with label weights has a fault, or there are too few
-        training documents for propensities.
+    `propensity` has A and B of the propensity formula. Raises DataError if the
+    file of label weights has a fault, or there are too few training documents.
     """
     match self.kind:
       case StrategyKind.STANDARD:
@@ -141,13 +118,11 @@ class ChosenLabels:
   """Holds the labels that a strategy chose for N documents.
 
   Attributes:
-    predictions: predictions. The lists `all` hold the chosen labels.
-    lists: the chosen labels in the order of `predictions`, with the scores of
-      the scorer.
-    asked_again: int, number of additional lists that the scorer computed for
-      documents that had a list before.
-    seconds: float, time to choose the labels. The time to make batches, to
-      score and to compile is included. The time for the lists of slices is not.
+    predictions: the lists `all` hold the chosen labels.
+    lists: the chosen labels in the same order, with the scores of the scorer.
+    asked_again: number of lists for documents that had a list before.
+    seconds: time to choose the labels, with the time to make batches, to score
+      and to compile, but not to make the lists of slices.
   """
 
   predictions: Predictions
@@ -156,9 +131,9 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns a dict of the numbers of documents and lists, and of the time.
+    """Returns the numbers of documents and of asked_again, and the time.
 
-    The lists are those of `asked_again`. The time is in ms per document.
+    The time is in ms per document.
     """
     n = len(self.predictions)
     return {
@@ -172,13 +147,8 @@ class ChosenLabels:
 class StrategyRunner:
   """Chooses labels by a strategy, with the scores of a model.
 
-  Logits are used without calibration, even if the run has a calibration.
-
-  Attributes:
-    request: the user's request.
-    strategy: strategy for the labels of the model.
-    predictor: the model.
-    sigmoid: a and b. A score z has the probability sigmoid(a z + b).
+  Logits are used without calibration, even if the run has a calibration. A
+  score z has the probability sigmoid(a z + b), where (a, b) is `sigmoid`.
   """
 
   request: StrategyRequest
@@ -188,13 +158,7 @@ class StrategyRunner:
 
   @classmethod
   def of(cls, request: StrategyRequest, predictor: OpenRun) -> 'StrategyRunner':
-    """Makes a runner, and finds all faults before any document is scored.
-
-    Raises:
-      ConfigError: the strategy needs probabilities, but the run has none.
-      DataError: the label weights or the propensities have a fault (see
-        StrategyRequest.strategy).
-    """
+    """Makes a runner, and finds all faults before any document is scored."""
     propensity = predictor.config.eval.propensity
     strategy = request.strategy(predictor.space, propensity)
     sigmoid = AS_LOGITS
@@ -203,12 +167,7 @@ class StrategyRunner:
     return cls(request, strategy, predictor, sigmoid)
 
   def choose(self, predictions: Predictions, split: Split) -> ChosenLabels:
-    """Chooses labels for documents; all processes get the same labels.
-
-    Args:
-      predictions: the predictor's lists for the documents, ranked by score.
-      split: the documents, with their vectors if the run reads vectors.
-    """
+    """Chooses labels, the same ones on all processes, from lists by score."""
     by_score, title = predictions.lists[ALL], self.request.kind.value
     start = time.perf_counter()
     k = list_length(self.request.k, self.predictor.n_labels)

@@ -30,14 +30,7 @@ def labels_to_cluster(raw: RawCorpus, config: Config) -> Corpus:
   """Returns the corpus whose labels become the leaves of the tree.
 
   The labels are those that config.data.labels chooses, and all other labels of
-  documents. Documents have the zones that config.data.zones chooses.
-
-  Args:
-    raw: the corpus.
-    config: config of the corpus. No labels are held out.
-
-  Raises:
-    ConfigError, DataError: as in build_corpus.
+  documents. No labels are held out. The zones are those of config.data.zones.
   """
   data = dataclasses.replace(config.data, hold_out_labels=0)
   return build_corpus(raw, data, config.seed)
@@ -50,20 +43,8 @@ def cluster_labels(
 
   The features of labels are those of clustering_features. Similar labels have a
   small Euclidean distance. At each node, the numbers of labels below two
-  clusters differ by at most one (Bertalis et al., Section 3.3).
-
-  Args:
-    corpus: the corpus, with a split train.
-    config: config of the corpus.
-    request: the numbers of clusters, and the seed.
-
-  Returns:
-    A tree whose leaves are all labels. The nodes of depth r are the clusters of
-    level r.
-
-  Raises:
-    ConfigError: there are more clusters than labels.
-    DataError: the split train is missing, or has no usable words.
+  clusters differ by at most one (Bertalis et al., Section 3.3). The leaves of
+  the tree are all labels. The nodes of depth r are the clusters of level r.
   """
   space = corpus.label_space
   request.check_size(len(space))
@@ -90,13 +71,8 @@ def clustering_features(
   documents d, and are not scaled (Bertalis et al., Section 3.3). A label
   without training documents has the features of one document, whose text is the
   name and the alternative names of the label. If no word of this text is a
-  feature, all features of the label are 0.
-
-  Args:
-    corpus: the corpus, with a split train.
-    config: config of the corpus; see tfidf_of.
-    n: number of features to keep for each label, those with the largest values;
-      0 keeps all.
+  feature, all features of the label are 0. Of each label, the n largest
+  features are kept; 0 keeps all.
   """
   split, space = corpus.split(TRAIN), corpus.label_space
   texts = SplitTexts(split.documents)
@@ -116,15 +92,9 @@ def clustering_features(
 def _features_of_names(
   bare: np.ndarray, space: LabelSpace, tfidf: Tfidf, n: int
 ) -> sparse.csr_array:
-  """Returns the features of labels without training documents, [L, D].
+  """Returns the features [L, D] of the labels `bare`, from their names.
 
-  The rows of other labels are empty.
-
-  Args:
-    bare: integers, the labels without training documents.
-    space: the labels.
-    tfidf: computes the features of texts.
-    n: as in clustering_features.
+  The rows of other labels, which have training documents, are empty.
   """
   names = [' '.join((x.name, *x.alt)) for x in space.labels[bare]]
   lengths = np.array([max(1, len(split_terms(x))) for x in names], np.float32)
@@ -150,12 +120,8 @@ def _features_of_names(
 def meta_label_ids(tree: LabelTree, prefix: str) -> list[str]:
   """Returns the ids of all clusters of a tree, from the top down.
 
-  The id of cluster 7 of level 1 is PREFIX1_007, for example. The numbers of a
-  level have the same number of digits.
-
-  Args:
-    tree: the tree; its clusters are the inner nodes except the root.
-    prefix: the beginning of all ids.
+  Clusters are the inner nodes except the root. The id of cluster 7 of level 1
+  is PREFIX1_007, for example. All numbers of a level have equally many digits.
   """
   starts, ids = tree.levels, []
   for level in range(1, len(starts) - 2):
@@ -172,17 +138,9 @@ def in_tree(
 
   A document gets all clusters above its labels. The parent of a label is its
   cluster on the lowest level, and the parent of a cluster is the cluster above
-  it. So the labels lose the parents that they had.
-
-  Args:
-    tree: a tree whose leaves are all labels, at one depth.
-    space: the labels.
-    raw: the corpus.
-    prefix: the beginning of the ids of clusters.
-
-  Returns:
-    The new labels. Clusters come first, from the top down. Labels follow in the
-    order of their descriptors, with their names and descriptions.
+  it. So the labels lose the parents that they had. All leaves must be at one
+  depth. The clusters come first, from the top down. Labels follow in the order
+  of their descriptors, with their names and descriptions.
 
   Raises:
     ConfigError: the id of a cluster is the id of a label.

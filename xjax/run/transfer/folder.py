@@ -27,15 +27,10 @@ _OTHER = 'use another --output, or remove the folder'
 
 @dataclasses.dataclass(eq=False)
 class TransferFolder:
-  """Writes the files of a transfer, each at once or not at all.
-
-  Attributes:
-    path: the folder.
-    record: the content of transfer.json.
-  """
+  """Writes the files of a transfer, each at once or not at all."""
 
   path: pathlib.Path
-  record: dict[str, Any]
+  record: dict[str, Any]  # the content of transfer.json
 
   @classmethod
   @contextlib.contextmanager
@@ -44,14 +39,11 @@ class TransferFolder:
   ) -> 'Iterator[TransferFolder]':
     """Locks a new folder, or the folder of an earlier start.
 
-    Args:
-      path: the folder.
-      arguments: what decides the files, besides the corpus, as JSON values.
+    `arguments` are what decides the files, besides the corpus, as JSON values.
 
     Raises:
-      ConfigError: the folder has other files, or files of a transfer with
-        other arguments; or another process writes to it.
-      WriteError: the folder cannot be written.
+      ConfigError: the folder has other files, or files of a transfer with other
+        arguments; or another process writes to it.
     """
     folder = pathlib.Path(os.path.expanduser(path)).absolute()
     if folder.exists() and not folder.is_dir():
@@ -69,11 +61,6 @@ class TransferFolder:
       yield cls(folder, record)
 
   def check_corpus(self, digest: str) -> None:
-    """Checks that an earlier start has read the same corpus.
-
-    Raises:
-      DataError: it has read another corpus.
-    """
     if self.record[_CORPUS] not in (None, digest):
       raise DataError(
         f'{self.path}: has files of another corpus, or the corpus has changed '
@@ -82,10 +69,7 @@ class TransferFolder:
     self.record[_CORPUS] = digest
 
   def start(self) -> None:
-    """Writes the record before the first file is written.
-
-    So the files of a transfer that is killed are known as such.
-    """
+    """Writes the record first, so that files of a killed start are known."""
     if not self.record[_FILES]:
       self._save()
 
@@ -118,13 +102,9 @@ class TransferFolder:
   ) -> None:
     """Writes lines of text in UTF-8, unless the file is complete already.
 
-    Args:
-      name: path of the file in the folder. If it ends in .gz, the content is
-        gzipped.
-      lines: the lines, without line breaks. They are read only if the file is
-        written.
-      counts: function that is called after the lines are written. It returns
-        numbers about the file, which the record keeps.
+    If the name ends in .gz, the content is gzipped. `lines` have no line
+    breaks, and are read only if the file is written. Afterwards, `counts`
+    returns numbers about the file, which the record keeps.
     """
     path = self.path / name
     if self.has(name):
@@ -148,7 +128,6 @@ class TransferFolder:
     self._save()
 
   def finish(self, result: Mapping[str, Any]) -> None:
-    """Records that all files are complete, and facts about the result."""
     self.record[_RESULT] = dict(result)
     self._save()
 
@@ -157,14 +136,10 @@ class TransferFolder:
 
 
 def read_result(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Reads the record of a complete transfer, and checks all its files.
-
-  Returns:
-    The arguments, and the facts about the result.
+  """Returns the arguments and the facts of a complete transfer.
 
   Raises:
-    DataError: the folder has no such record, or is not complete, or a file is
-      missing or has changed.
+    DataError: there is no complete transfer, or a file has changed.
   """
   path = folder / RECORD
   if not path.is_file():
@@ -206,6 +181,5 @@ def _same_record(path: pathlib.Path, new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _visible(folder: pathlib.Path) -> list[str]:
-  """Returns the names of the files of a folder that are not hidden."""
   names = (path.name for path in folder.iterdir())
   return sorted(name for name in names if not name.startswith('.'))

@@ -37,11 +37,8 @@ class Relabelling:
   def of_row(self, row: np.ndarray) -> list[str]:
     """Returns the ids of a document's new labels, each once.
 
-    The labels that the document had come first, in their order. The others are
-    in the order of `ids`.
-
-    Args:
-      row: integers, the document's labels in RawCorpus.label_ids.
+    `row` has the document's labels in RawCorpus.label_ids. They come first, in
+    their order. The others are in the order of `ids`.
     """
     rows = [self.new[label].tolist() for label in row.tolist()]
     own = dict.fromkeys(new[0] for new in rows if new)
@@ -57,13 +54,10 @@ def described_labels(raw: RawCorpus) -> Labels:
 
 
 def with_parents(labels: Labels) -> tuple[Labels, int]:
-  """Adds the parents that have no descriptor.
+  """Adds the parents that have no descriptor, at the end; returns their number.
 
   xjax reads no descriptor with an unknown parent. The name of a parent that is
-  added is its id, and the parent has no parents.
-
-  Returns:
-    All labels, and the number of the parents that are added, which come last.
+  added is its id, and it has no parents.
   """
   rows = labels.ids.row_of
   names = dict.fromkeys(p for label in labels for p in label.parents)
@@ -74,13 +68,7 @@ def with_parents(labels: Labels) -> tuple[Labels, int]:
 def flattened(raw: RawCorpus, kept: KeptLabels) -> Relabelling:
   """Forgets the hierarchy of a corpus (Bertalis et al., Section 3.2).
 
-  Args:
-    raw: the corpus.
-    kept: the labels of the flat corpus.
-
-  Returns:
-    The labels of the flat corpus, which have no parents. They keep their names,
-    alternative names and descriptions.
+  The labels lose their parents, but keep their names and descriptions.
 
   Raises:
     DataError: a label is its own ancestor.
@@ -112,10 +100,7 @@ def without_meta_labels(
 ) -> Relabelling:
   """Leaves out the meta-labels of a corpus.
 
-  Args:
-    raw: the corpus.
-    meta: ids of the meta-labels.
-    original: descriptors of the new corpus; None if it has none.
+  `original` are the descriptors of the new corpus; None if it has none.
   """
   left_out = set(meta)
   rows = [[] if id_ in left_out else [i] for i, id_ in enumerate(raw.label_ids)]
@@ -130,17 +115,7 @@ def without_meta_labels(
 def check_new_ids(
   meta: Sequence[str], raw: RawCorpus, prefix: str, also: Sequence[str] = ()
 ) -> None:
-  """Checks that the ids of meta-labels are not ids of labels.
-
-  Args:
-    meta: ids of meta-labels.
-    raw: the corpus.
-    prefix: the beginning of the ids, for the message.
-    also: further ids that are taken.
-
-  Raises:
-    ConfigError: an id is taken.
-  """
+  """Checks that ids of meta-labels are not those of labels, or in `also`."""
   taken = {*raw.label_ids, *raw.labels.ids, *also}
   if same := [id_ for id_ in meta if id_ in taken]:
     raise ConfigError(

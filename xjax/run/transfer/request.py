@@ -13,45 +13,26 @@ from xjax.models.contract import Config
 
 
 class Target(enum.Enum):
-  """Says which form the new corpus has.
+  """Says which form the new corpus has."""
 
-  Attributes:
-    FLAT: the labels have no parents.
-    HIERARCHICAL: the labels are the leaves of a tree of clusters. The clusters
-      are labels too, called meta-labels.
-    ORIGINAL: the corpus from which an earlier transfer has made the source.
-  """
-
-  FLAT = 'flat'
-  HIERARCHICAL = 'hierarchical'
-  ORIGINAL = 'original'
+  FLAT = 'flat'  # the labels have no parents
+  HIERARCHICAL = 'hierarchical'  # labels are below clusters, the meta-labels
+  ORIGINAL = 'original'  # that from which an earlier transfer made the source
 
 
 class KeptLabels(enum.Enum):
-  """Says which labels a flat corpus has.
+  """Says which labels a flat corpus has."""
 
-  Attributes:
-    ALL: all labels of the hierarchy. Documents keep their labels.
-    CLOSED: all labels of the hierarchy. Documents keep their labels, and also
-      get all ancestors of these labels.
-    LEAVES: the labels without children. Documents lose their other labels.
-  """
-
-  ALL = 'all'
-  CLOSED = 'closed'
-  LEAVES = 'leaves'
+  ALL = 'all'  # all labels of the hierarchy; documents keep their labels
+  CLOSED = 'closed'  # all; documents also get the ancestors of their labels
+  LEAVES = 'leaves'  # the labels without children; documents lose the others
 
 
 class Form(enum.Enum):
-  """Says in which format the new corpus is written.
+  """Says in which format the new corpus is written."""
 
-  Attributes:
-    JSONL: {split}.jsonl and labels.jsonl, which JsonlData reads.
-    HTC: {split}.json and taxonomy.txt, which HtcData reads.
-  """
-
-  JSONL = 'jsonl'
-  HTC = 'htc'
+  JSONL = 'jsonl'  # {split}.jsonl and labels.jsonl, which JsonlData reads
+  HTC = 'htc'  # {split}.json and taxonomy.txt, which HtcData reads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +40,6 @@ class TransferRequest:
   """Describes the new corpus.
 
   Attributes:
-    target: the form of the new corpus.
     output: path of the folder to write.
     kept: the labels of a flat corpus.
     branching: for each level of clusters, the number of clusters below a node
@@ -68,9 +48,7 @@ class TransferRequest:
     max_features: number of features to keep for each label when labels are
       clustered; 0 keeps all.
     seed: the seed of the clustering.
-    form: the format of the new corpus.
     splits: names of splits to transfer, besides train, dev and test.
-    gzip: whether the files of documents and labels are gzipped.
   """
 
   target: Target
@@ -85,10 +63,7 @@ class TransferRequest:
   gzip: bool = False
 
   def check(self, config: Config) -> None:
-    """Checks the request, before the corpus is read.
-
-    Args:
-      config: config of the source.
+    """Checks the request, before the corpus of a config is read.
 
     Raises:
       ConfigError: the request cannot be met, or there are several processes.
@@ -119,11 +94,6 @@ class TransferRequest:
       )
 
   def _check_prefix(self) -> None:
-    """Checks that the ids of meta-labels will be valid ids of labels.
-
-    Raises:
-      ConfigError: they will not; the message says why.
-    """
     fields = Fields({})
     fields.as_id(f'{self.prefix}1_0', 'the id of a meta-label')
     if fields.faults:
@@ -132,14 +102,7 @@ class TransferRequest:
       )
 
   def check_size(self, n_labels: int) -> None:
-    """Checks that no cluster of labels would be empty.
-
-    Args:
-      n_labels: number of labels to cluster.
-
-    Raises:
-      ConfigError: there are more clusters than labels.
-    """
+    """Checks that no cluster of labels would be empty."""
     clusters = math.prod(self.branching)
     if clusters > n_labels:
       product = ' x '.join(map(str, self.branching))
@@ -152,11 +115,7 @@ class TransferRequest:
   def facts(self, config: Config) -> dict[str, Any]:
     """Returns all that decides what is written, except the source.
 
-    Args:
-      config: config of the source.
-
-    Returns:
-      Name of a flag or of a field of the config -> JSON value.
+    The keys are names of flags and of fields of the config.
     """
     facts = {
       'to': self.target.value,
@@ -180,9 +139,9 @@ class TransferRequest:
 
 
 def tfidf_of(config: Config) -> TfidfConfig:
-  """Returns the features of documents by which labels are clustered.
+  """Returns the features by which labels are clustered: config.data.tokens.
 
-  If config.data.tokens is no TfidfConfig, they are the default features.
+  If that is no TfidfConfig, they are the default features.
   """
   tokens = config.data.tokens
   return tokens if isinstance(tokens, TfidfConfig) else TfidfConfig()

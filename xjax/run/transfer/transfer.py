@@ -67,22 +67,14 @@ _TREE, _PREFIX = 'tree.npz', 'tree'
 
 
 def transfer(config: Config, request: TransferRequest) -> list[str]:
-  """Writes a corpus in flat or in hierarchical form.
+  """Writes a corpus in flat or in hierarchical form; returns lines about it.
 
-  If the same transfer was killed, files that are complete are kept.
-
-  Args:
-    config: config whose corpus is read; its model is not used.
-    request: what is written.
-
-  Returns:
-    Lines of text about the new corpus.
+  If the same transfer was killed, files that are complete are kept. The model
+  of the config is not used.
 
   Raises:
     ConfigError: the request does not fit the corpus, or the folder has other
       files.
-    DataError: the corpus or the folder has a fault.
-    WriteError: the folder cannot be written.
   """
   request.check(config)
   folders = config.data.dir, request.output
@@ -102,7 +94,6 @@ def transfer(config: Config, request: TransferRequest) -> list[str]:
 
 
 def _digest(raw: RawCorpus) -> str:
-  """Returns the hex digest of all documents and descriptors of a corpus."""
   splits = {name: split.digest for name, split in raw.splits.items()}
   digest = hashlib.sha256(json.dumps([splits, raw.label_ids]).encode())
   for label in raw.labels:
@@ -112,25 +103,16 @@ def _digest(raw: RawCorpus) -> str:
 
 @dataclasses.dataclass(eq=False)
 class _Transfer:
-  """Writes the files of one transfer.
-
-  Attributes:
-    config: config of the source.
-    request: what is written.
-    raw: the source.
-    folder: the folder to write.
-    earlier: facts about the transfer that has made the source, if it is undone;
-      else {}.
-  """
+  """Writes the files of one transfer from the source `raw`."""
 
   config: Config
   request: TransferRequest
   raw: RawCorpus
   folder: TransferFolder
+  # Facts about the transfer that has made the source, if it is undone.
   earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   def run(self) -> list[str]:
-    """Writes all files, and describes the new corpus."""
     lines: list[str] = []
     match self.request.target:
       case Target.FLAT:
@@ -201,7 +183,6 @@ class _Transfer:
     return flattened(self.raw, self.request.kept)
 
   def _original(self) -> Relabelling:
-    """Undoes the transfer that has made the source."""
     source = pathlib.Path(os.path.expanduser(self.config.data.dir))
     arguments, result = read_result(source)
     _check_undo(source, arguments, result)
@@ -228,7 +209,7 @@ class _Transfer:
   def _write_splits(
     self, relabelling: Relabelling, zones: tuple[str, ...]
   ) -> dict[str, int]:
-    """Writes the documents, and returns the sums of DocumentLines.counts."""
+    """Writes the documents; returns the sums of DocumentLines.counts."""
     parts = relabelling, self.request, zones
     sums: dict[str, int] = {}
     for name in self.raw.splits:
@@ -258,7 +239,6 @@ class _Transfer:
 
 
 def _has_texts(label: Label) -> bool:
-  """Returns whether a label has more texts than its id."""
   return label.name != label.id or bool(label.alt or label.description)
 
 
@@ -266,9 +246,6 @@ def _read_original(path: pathlib.Path) -> Labels:
   """Reads the labels of the source of an earlier transfer.
 
   Unlike the labels of a corpus, they may have parents without a descriptor.
-
-  Raises:
-    DataError: the file has faults.
   """
   faults, labels = Faults(on_error=None), []
   for number, row in read_rows(path, faults):
@@ -282,11 +259,7 @@ def _read_original(path: pathlib.Path) -> Labels:
 def _check_undo(
   source: pathlib.Path, arguments: dict[str, Any], result: dict[str, Any]
 ) -> None:
-  """Checks that a corpus still has all that its original had.
-
-  Raises:
-    ConfigError: it does not; the message says what is lost.
-  """
+  """Checks that a corpus still has all that its original had."""
   reasons = []
   if arguments.get('to') == Target.ORIGINAL.value:
     reasons.append('it is an original already')

@@ -36,16 +36,7 @@ def labels_file(request: TransferRequest) -> str:
 def check_writable(
   raw: RawCorpus, labels: Labels, request: TransferRequest
 ) -> None:
-  """Checks that the format can hold the splits and the labels.
-
-  Args:
-    raw: the corpus whose documents are written.
-    labels: the new labels.
-    request: the format.
-
-  Raises:
-    ConfigError: a split or a label has a name that the format reserves.
-  """
+  """Checks that the format reserves no name of a split or a label."""
   for name in raw.splits:
     if request.form is Form.HTC and name not in USUAL:
       raise ConfigError(
@@ -64,15 +55,9 @@ def check_writable(
 class DocumentLines:
   """Makes the lines of the documents of a split, and counts what changes.
 
-  Attributes:
-    counts: numbers of the lines so far:
-
-      - documents: documents that are written;
-      - without_labels: documents that had labels, but have none any more;
-      - removed: labels that are removed from documents;
-      - added: labels that are added to documents;
-      - implied: labels that documents get when the format is read. These are
-        the ancestors that they do not have.
+  Of `counts`, `without_labels` are documents that have lost all labels.
+  `removed` and `added` are labels of documents; `implied` are ancestors that
+  documents do not have, but get when the format is read.
   """
 
   def __init__(
@@ -85,13 +70,7 @@ class DocumentLines:
   ):
     """Makes the lines of a split.
 
-    Args:
-      raw: the corpus.
-      name: name of the split.
-      relabelling: the new labels of documents.
-      request: the format.
-      zones: names of the zones that are joined if the format has only one; ()
-        means all zones.
+    `zones` are joined if the format has only one; () means all zones.
     """
     self._split, self._name = raw.splits[name], name
     self._source = raw.source
@@ -114,7 +93,6 @@ class DocumentLines:
         yield json.dumps(record, ensure_ascii=False)
 
   def _count(self, before: np.ndarray, labels: Sequence[str]) -> None:
-    """Adds a document to the counts."""
     removed = int((self._relabelling.new.lengths[before] == 0).sum())
     self.counts['documents'] += 1
     self.counts['without_labels'] += len(before) > 0 and not labels
@@ -127,11 +105,6 @@ class DocumentLines:
       self.counts['implied'] += len(closed.values) - len(nodes)
 
   def _check(self, document: Document) -> None:
-    """Checks that a document has a text, as all formats require.
-
-    Raises:
-      DataError: it has none.
-    """
     if not any(text.strip() for text in document.zones.values()):
       raise DataError(
         f'{self._source}: {self._name}: document {document.id!a} has no text, '
@@ -153,7 +126,6 @@ def _read_zones(document: Document, zones: Sequence[str]) -> Sequence[str]:
 def _jsonl_record(
   document: Document, labels: Sequence[str], zones: Sequence[str]
 ) -> dict[str, Any]:
-  """Returns a document with all zones in the form that JsonlData reads."""
   del zones
   texts = dict(document.zones)
   texts = texts if tuple(texts) == ONLY_TEXT else {'zones': texts}
@@ -182,8 +154,7 @@ def label_lines(labels: Sequence[Label]) -> Iterator[str]:
 def taxonomy_lines(labels: Sequence[Label]) -> Iterator[str]:
   """Yields the lines of a taxonomy, `parent<TAB>child<TAB>child...`.
 
-  Labels without parents, and labels whose parents have no descriptor, are below
-  Root.
+  Labels without parents, or whose parents have no descriptor, are below Root.
   """
   known = {label.id for label in labels}
   children: dict[str, list[str]] = {ROOT: []}

@@ -18,18 +18,17 @@ class Candidates(enum.Enum):
   """Says which clusters of a training document have their labels scored.
 
   The labels of the clusters with gold labels are always scored.
-
-  GOLD_FIRST: K clusters: the clusters with gold labels, then the best proposed
-    clusters. No document may have more than K clusters with gold labels.
-  GOLD_FIRST_RANDOM: K clusters, or more if more have gold labels. The places of
-    K clusters that small clusters leave empty are filled with random labels,
-    which are others in each epoch (the code of AttentionXML, You et al. 2019).
-  UNION: the K best proposed clusters, and in addition all clusters with gold
-    labels (XR-Transformer, Zhang et al. 2021, Section 3.2).
   """
 
+  # K clusters: those with gold labels, of which no document may have more than
+  # K, then the best proposed clusters.
   GOLD_FIRST = 'gold_first'
+  # K clusters, or more if more have gold labels. Places that small clusters
+  # leave empty are filled with random labels, which are others in each epoch
+  # (the code of AttentionXML, You et al. 2019).
   GOLD_FIRST_RANDOM = 'gold_first_random'
+  # The K best proposed clusters, and all clusters with gold labels
+  # (XR-Transformer, Zhang et al. 2021, Section 3.2).
   UNION = 'union'
 
 
@@ -42,16 +41,13 @@ class TrainShortlists:
   no gold label is ever lost.
 
   Attributes:
-    nodes_NK: int32, the proposed nodes of each document, best first, PAD after
-      the last node.
-    kept: the number K of nodes that a document keeps. With Candidates.UNION,
-      it keeps all of its nodes_NK instead.
-    children: int32 [nodes, most], the labels of each cluster, PAD elsewhere.
-      None if nodes are labels.
-    parent_L: int32 [L], the cluster of each label. None if nodes are labels.
+    nodes_NK: the proposed nodes of each document, best first, then PAD.
+    kept: the number K of nodes that a document keeps. With Candidates.UNION, it
+      keeps all of its nodes_NK instead.
+    children: the labels of each cluster, then PAD; None if nodes are labels.
+    parent_L: the cluster of each label; None if nodes are labels.
     costs: N rows, how much each gold label counts in the loss, in the order of
       the gold labels. None if all labels count equally.
-    candidates: which nodes are kept.
     gold_room: largest number of nodes with gold labels of a document. With
       GOLD_FIRST, it is not needed (see with_room).
   """
@@ -67,11 +63,7 @@ class TrainShortlists:
   def with_room(self, gold: Ragged, ids: Sequence[str], field: str) -> Self:
     """Returns shortlists with room for all gold labels of every document.
 
-    Args:
-      gold, ids, field: arguments of `check`.
-
-    Raises:
-      ConfigError: as `check`, with Candidates.GOLD_FIRST.
+    With GOLD_FIRST, there must be room already, as for `check`.
     """
     if self.candidates is Candidates.GOLD_FIRST:
       self.check(gold, ids, field)
@@ -86,9 +78,6 @@ class TrainShortlists:
       gold: gold labels of the N documents.
       ids: ids of the documents.
       field: path of the config's field with K, for the message.
-
-    Raises:
-      ConfigError: a document has more than K nodes with gold labels.
     """
     counts = self._gold_nodes(gold)
     most = int(counts.max(initial=0))
@@ -103,7 +92,6 @@ class TrainShortlists:
       )
 
   def _gold_nodes(self, gold: Ragged) -> np.ndarray:
-    """Returns the number of nodes with gold labels of each document."""
     nodes = gold.values
     if self.parent_L is not None:
       nodes = self.parent_L[nodes]
@@ -117,9 +105,6 @@ class TrainShortlists:
     One document with many gold labels must not make the shortlists of all
     batches longer. But each number of places needs a compiled program. So the
     room for gold nodes is 8, 32, 128, and so on.
-
-    Args:
-      gold_nodes_B: the number of nodes with gold labels of each document.
     """
     room = 8
     while room < gold_nodes_B.max(initial=0):
@@ -131,7 +116,6 @@ class TrainShortlists:
 
   @functools.cached_property
   def _in_clusters(self) -> np.ndarray:
-    """Returns the labels that are in a cluster."""
     return np.flatnonzero(self.parent_L != PAD)
 
   def of(
@@ -142,14 +126,8 @@ class TrainShortlists:
   ) -> Shortlist:
     """Returns the shortlists of some documents.
 
-    Args:
-      rows_B: int32 rows of the documents, PAD for rows that fill the batch.
-      positives_BP: int32 gold labels, PAD elsewhere.
-      rng: draws the labels of Candidates.GOLD_FIRST_RANDOM.
-
-    Returns:
-      The shortlists. A is the number of places for nodes (_length), or this
-      number times the number of columns of `children`.
+    rows_B and positives_BP (gold labels) may have PAD. `rng` draws the labels
+    of GOLD_FIRST_RANDOM. A is _length, times the columns of `children` if any.
     """
     gold_BP = _distinct(self._nodes(positives_BP))
     proposed_BK = np.where(rows_B[:, None] == PAD, PAD, self.nodes_NK[rows_B])
@@ -178,7 +156,6 @@ class TrainShortlists:
     return Shortlist(ids_BA, gold_BA, weights_BA=weights_BA)
 
   def _nodes(self, positives_BP: np.ndarray) -> np.ndarray:
-    """Returns the node of each gold label."""
     if self.parent_L is None:
       return positives_BP
     return np.where(positives_BP == PAD, PAD, self.parent_L[positives_BP])
@@ -187,17 +164,12 @@ class TrainShortlists:
 def gold_first(
   gold_BP: np.ndarray, proposed_BK: np.ndarray, kept: int
 ) -> Int32[np.ndarray, 'B kept']:
-  """Returns gold nodes, then proposed nodes that are not gold, in order.
-
-  Args:
-    gold_BP: int32 gold nodes, each once, and PAD.
-    proposed_BK: int32 proposed nodes, each once, and PAD.
-    kept: number of nodes to return; PAD fills the places after the last node.
-  """
+  """Returns `kept` nodes: gold ones, then other proposed ones, then PAD."""
   is_gold_BK = (proposed_BK[:, :, None] == gold_BP[:, None, :]).any(axis=2)
   rest_BK = np.where(is_gold_BK, PAD, proposed_BK)
   empty_BK = np.full((len(gold_BP), kept), PAD)
   nodes = np.concatenate([gold_BP, rest_BK, empty_BK], axis=1)
+  # A stable sort moves PAD to the end, and keeps the order of nodes.
   order = np.argsort(nodes == PAD, axis=1, kind='stable')[:, :kept]
   return np.take_along_axis(nodes, order, axis=1).astype(np.int32)
 
@@ -207,13 +179,8 @@ def children_of(
 ) -> Int32[np.ndarray, 'B A']:
   """Returns the children of some nodes of each document.
 
-  Args:
-    children: int32 [nodes, most], PAD elsewhere.
-    nodes_BK: int32 nodes, and PAD.
-
-  Returns:
-    A = K * most labels; the children of the first node come first. PAD is in
-    the places of missing children.
+  A = K * most labels; the children of the first node come first. PAD is in the
+  places of missing nodes and children.
   """
   real_BK1 = (nodes_BK != PAD)[:, :, None]
   below = np.where(real_BK1, children[nodes_BK], PAD)
@@ -223,13 +190,7 @@ def children_of(
 def _filled(
   ids_BA: np.ndarray, others_BA: np.ndarray
 ) -> Int32[np.ndarray, 'B A']:
-  """Replaces PAD by other labels. No label occurs twice in a row.
-
-  Args:
-    ids_BA: int32 labels of a row, each once, and PAD.
-    others_BA: the label for each place with PAD. If the row has the label
-      already, the place stays empty.
-  """
+  """Replaces PAD by other labels, except those that the row has already."""
   empty_BA = ids_BA == PAD
   ids_BA = np.where(empty_BA, others_BA, ids_BA)
   # The labels that were there come before equal labels that are new.

@@ -87,18 +87,12 @@ class _Buckets:
 
   @property
   def shapes(self) -> set[tuple[int, int]]:
-    """Returns the shapes of batches as (tokens T, positives P).
-
-    Without packing, jit traces one program for each shape.
-    """
+    """Returns the shapes of batches as (tokens T, positives P)."""
     return {self._shapes[i] for i in np.unique(self._bucket_N)}
 
   @property
   def steps_by_shape(self) -> dict[tuple[int, ...], int]:
-    """Returns the number of batches per epoch for each shape.
-
-    A shape is (tokens T, positives P), or (zones Z, T, P).
-    """
+    """Returns batches per epoch by shape (T, P), or (zones Z, T, P)."""
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
     steps: dict[tuple[int, ...], int] = {}
     for bucket in np.flatnonzero(counts):
@@ -110,20 +104,13 @@ class _Buckets:
 
   @property
   def mean_length(self) -> float:
-    """Returns the mean length of documents (see the module) in tokens."""
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Divides documents into batches, each with documents of one bucket.
 
-    Args:
-      order: integers [N], rows of the documents. The batches of a bucket are
-        filled in this order.
-
-    Returns:
-      rows: int32 [batches, batch_size], rows of documents, with PAD in the
-        empty places of a bucket's last batch.
-      buckets: int64 [batches], the bucket of each batch.
+    Returns the rows of documents [batches, batch_size], PAD in empty places,
+    and the bucket of each batch.
     """
     order = order[np.argsort(self._bucket_N[order], kind='stable')]
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
@@ -139,12 +126,7 @@ class _Buckets:
     return rows, np.repeat(np.arange(len(batches)), batches)
 
   def _batch(self, rows: np.ndarray, bucket: int) -> TokenBatch:
-    """Makes this process's share of a batch.
-
-    Args:
-      rows: int32 [batch_size], rows of the documents of all processes.
-      bucket: int, the bucket of the batch.
-    """
+    """Makes this process's share of a batch from the rows of all."""
     if self._packing:
       inputs = self._pack(rows, self._packing)
     else:
@@ -158,7 +140,6 @@ class _Buckets:
     )
 
   def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
-    """Returns the input fields of a packed batch; all lengths are above 0."""
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     lengths_B = np.maximum(lengths_B, 1)
     plan = packing.plan(lengths_B, self._shapes[0][0])
@@ -179,7 +160,6 @@ class _Buckets:
   def _read(
     self, rows: np.ndarray, bucket: int
   ) -> dict[str, np.ndarray | None]:
-    """Returns the input fields of a batch; no document has length 0."""
     width = self._shapes[bucket][0]
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     features_BTD = None
@@ -204,7 +184,6 @@ class _Buckets:
 
 
 def _positives_width(counts: np.ndarray) -> int:
-  """Returns the smallest power of two, at least 4, that holds all counts."""
   most = max(MIN_POSITIVES, int(counts.max(initial=0)))
   return 1 << (most - 1).bit_length()
 
@@ -218,8 +197,8 @@ class TrainBatches(_Buckets):
 
   Rows that only fill a bucket's last batch have mask False and doc PAD. Such a
   row, and a document without tokens, has one unknown token (the id 1) and the
-  length 1. If zones are kept apart, only the first zone has this token. If
-  documents are vectors, the row has one vector of zeros.
+  length 1, in the first zone if zones are kept apart. If documents are vectors,
+  the row has one vector of zeros.
 
   Positives are never truncated: the width P is the smallest power of two, at
   least 4, that holds all positives of the bucket.
@@ -242,24 +221,15 @@ class TrainBatches(_Buckets):
     """Prepares the buckets without reading any document.
 
     Args:
-      tokens: N rows of token ids, or zones or vectors of N documents.
-      gold: N rows of label indices.
-      batch_size: int, documents per batch, over all processes.
-      buckets: static lengths T, ascending; the last holds the longest document.
-      seed: int, decides the order of documents and batches in each epoch.
-      share: the share of this process in the rows of each batch.
-      workers: int, threads that prepare batches in advance; 0 means none.
+      batch_size: documents per batch, over all processes.
+      buckets: lengths T, ascending; the last must hold the longest document.
+      seed: decides the order of documents and batches in each epoch.
+      share: this process's share of the rows of a batch.
+      workers: threads that prepare batches in advance; 0 means none.
       padding: the token id that fills rows after documents.
-      packing: defines which documents share rows; all rows then have the length
-        of the last bucket. With None, each document has its own row.
-      shortlists: makes the shortlists of the documents; None if training scores
-        all labels.
-
-    Raises:
-      ConfigError: buckets do not ascend, the longest document is longer than
-        the last bucket, or a batch cannot be divided evenly among processes,
-        devices and micro-batches.
-      DataError: there are no documents.
+      packing: which documents share rows, all of the last bucket's length; None
+        gives each document its own row.
+      shortlists: None if training scores all labels.
     """
     super().__init__(
       tokens,
@@ -291,10 +261,7 @@ class TrainBatches(_Buckets):
     return dataclasses.replace(batch, shortlist=shortlist)
 
   def dataset(self) -> 'grain.IterDataset':
-    """Returns a dataset of batches without end.
-
-    The state of an iterator over the dataset is the index of the next batch.
-    """
+    """Returns endless batches; the state of an iterator is an index."""
     import grain
 
     options = grain.ReadOptions(
@@ -304,7 +271,6 @@ class TrainBatches(_Buckets):
     return batches.to_iter_dataset(options)
 
   def _plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows and the bucket of each batch of an epoch."""
     with self._lock:
       if epoch not in self._plans:
         # Threads read ahead into the next epoch, so the plans of both
@@ -344,21 +310,7 @@ def eval_batches(
 
   doc_B tells which documents a batch has. All processes have the same number of
   batches, with the same shapes. Each process gets only the rows of its share.
-  Rows that only fill a batch, and documents without tokens, have the same
-  contents as in TrainBatches.
-
-  Args:
-    tokens: N rows of token ids, or zones or vectors of N documents.
-    gold: N rows of label indices (empty rows if there are no gold labels).
-    batch_size: int, documents per batch, over all processes.
-    buckets: static lengths T, ascending; the last holds the longest document.
-    share: the share of this process in the rows of each batch.
-    padding: the token id that fills rows after documents.
-    packing: defines which documents share rows; all rows then have the length
-      of the last bucket. With None, each document has its own row.
-
-  Raises:
-    ConfigError: see TrainBatches.
+  Arguments, and the contents of rows without tokens, are those of TrainBatches.
   """
   return EvalBatches(
     tokens,

@@ -51,15 +51,7 @@ READS_TEXT = 'this run reads texts; do not give it a matrix of features'
 
 
 def check_features(features: FeatureRows, dim: int) -> None:
-  """Checks that vectors of an outside encoder have the size that a model reads.
-
-  Args:
-    features: the vectors.
-    dim: size of the vectors that the model reads.
-
-  Raises:
-    ConfigError: the vectors have another size.
-  """
+  """Checks that an outside encoder's vectors have the size of a model."""
   if features.dim != dim:
     raise ConfigError(
       f'config.model.embedding.dim={dim}: {features.source} has vectors of '
@@ -70,21 +62,13 @@ def check_features(features: FeatureRows, dim: int) -> None:
 def label_features(
   labels: Sequence[Label], data: DataConfig, dim: int, reads_parents: bool
 ) -> np.ndarray:
-  """Returns the vectors of labels, for a head that uses label descriptors.
+  """Returns the vectors [L, E] of labels, for a head with label descriptors.
 
   Without feature files, the vectors are computed from the words of label names.
-
-  Args:
-    labels: L labels. For a model that reads parents, concepts follow them.
-    data: config of a corpus with vectors of an outside encoder.
-    dim: size E of the vectors that the model reads.
-    reads_parents: whether the model reads parents.
-
-  Returns:
-    float32 [L, E]. Label vectors and document vectors have the same size E.
+  For a model that reads parents, concepts follow the L labels. The vectors of
+  labels and of documents have the same size, `dim`.
 
   Raises:
-    ConfigError: vectors have another size than the model's.
     DataError: a file has a fault, or lacks a label or a concept.
   """
   ids = [label.id for label in labels]
@@ -108,7 +92,6 @@ class TokenReader:
   """Turns documents into batches of word ids, or of vectors.
 
   Attributes:
-    data: config of the data, with the zones and the tokens.
     vocab: vocabulary of words, or tokenizer of a pretrained encoder; None if
       documents are given as vectors.
     dim: size of these vectors.
@@ -127,10 +110,7 @@ class TokenReader:
 
   @property
   def vocab_size(self) -> int:
-    """Returns the number of token ids, including the ids of special tokens.
-
-    Returns 0 if documents are given as vectors.
-    """
+    """Returns the number of token ids, with special tokens; 0 for vectors."""
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(
@@ -145,14 +125,9 @@ class TokenReader:
   ) -> TrainBatches:
     """Returns shuffled batches for training, with the rows of this process.
 
-    Args:
-      split: training split.
-      n_labels: gold labels with an index of n_labels or more are left out.
-      batch_size: documents of a batch, over all processes.
-      seed: decides the order of documents.
-      accumulate: number of micro-batches of a batch.
-      shortlists: makes the shortlists of the documents; None if training scores
-        all labels.
+    Gold labels with an index of n_labels or more are left out. `batch_size`
+    counts the documents of all processes, and `accumulate` the micro-batches.
+    Shortlists are None if training scores all labels.
     """
     return TrainBatches(
       self._rows(Documents.of_split(split)),
@@ -186,10 +161,7 @@ class TokenReader:
     return self._once(self._rows(documents), gold, self._batch_rows(n, few))
 
   def _rows(self, documents: Documents) -> Rows:
-    """Returns the tokens or vectors of documents.
-
-    The tokens of a split are cached in a file.
-    """
+    """Returns tokens or vectors; the tokens of a split are cached in a file."""
     if self.vocab is None:
       return self._vectors(documents)
     if documents.split is None and documents.vectors is not None:
@@ -230,12 +202,7 @@ class TokenReader:
     return word_features(ids, texts, self.dim, longest)
 
   def _batch_rows(self, n_documents: int, few: int) -> int:
-    """Returns the number of rows of a batch for judging or predicting.
-
-    Args:
-      n_documents: number of documents.
-      few: batches of at most this size are not made smaller.
-    """
+    """Returns the rows of a batch; one of at most `few` rows is not halved."""
     sizes = self._sizes()
     enough = [size for size in sizes if size >= n_documents] or sizes[:1]
     return next((size for size in enough if size <= few), enough[-1])
@@ -243,9 +210,8 @@ class TokenReader:
   def _sizes(self) -> list[int]:
     """Returns the sizes of batches for judging or predicting, descending.
 
-    A few documents need no full batch. The batch size is halved, not reduced to
-    the number of documents, so that few shapes occur and few programs are
-    compiled.
+    A few documents need no full batch. The size is halved, not cut to the
+    number of documents, so that few shapes occur and few programs are compiled.
     """
     sizes = [self.batch_size]
     while sizes[-1] % (2 * self.share.of) == 0:
@@ -255,8 +221,7 @@ class TokenReader:
   def example_batches(self) -> Iterator[TokenBatch]:
     """Yields a batch of every shape that batches of texts can have.
 
-    If zones are kept apart, the batches have only one zone, because the number
-    of zones of later documents is not known.
+    If zones are kept apart, only with one zone, as the number is unknown.
     """
     for rows in self._sizes():
       for lengths in self._example_lengths(rows):
@@ -272,7 +237,7 @@ class TokenReader:
         yield from self._once(documents, Ragged.of([()] * rows), rows)
 
   def _example_lengths(self, rows: int) -> Iterator[np.ndarray]:
-    """Yields int64 [rows], lengths of documents, for every shape of a batch."""
+    """Yields lengths of documents [rows] for every shape of a batch."""
     packing, buckets = self._packing(), self.data.tokens.buckets
     if packing is None:
       yield from (np.full(rows, width) for width in buckets)
@@ -290,8 +255,7 @@ class TokenReader:
   def words(self, document: str | Document) -> list[WordPlace]:
     """Returns the words of a document that the run reads, in reading order.
 
-    Item t of the list is token t of the document in a batch. If the run reads
-    subwords, an item may be a piece of a word.
+    Item t is token t of the document in a batch, perhaps a piece of a word.
     """
     zones, longest = self.document(document), self.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):

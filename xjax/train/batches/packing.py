@@ -23,25 +23,14 @@ _SHAPES = 8
 class Packing:
   """Divides a batch into groups of documents that can share rows.
 
-  A group is the documents of one micro-batch on one device.
-
-  Attributes:
-    devices: number of devices along the data axis, over all processes. Each
-      device has consecutive documents of the batch.
-    accumulate: number of micro-batches. Document i of a device belongs to
-      micro-batch i % accumulate. Row i of a device belongs to micro-batch
-      i % accumulate too.
+  Each device has consecutive documents of the batch. Of the documents and rows
+  of a device, number i belongs to micro-batch i % accumulate.
   """
 
-  devices: int = 1
-  accumulate: int = 1
+  devices: int = 1  # along the data axis, over all processes
+  accumulate: int = 1  # number of micro-batches
 
   def check(self, batch_size: int) -> None:
-    """Checks that a batch divides evenly over devices and micro-batches.
-
-    Raises:
-      ConfigError: the batch does not divide evenly.
-    """
     packs = self.devices * self.accumulate
     if batch_size % packs:
       raise ConfigError(
@@ -52,12 +41,8 @@ class Packing:
   def plan(self, lengths_B: np.ndarray, width: int) -> 'RowPlan':
     """Decides where the documents of a batch are placed in rows.
 
-    Every process makes the same plan.
-
-    Args:
-      lengths_B: integers from 1 to width, tokens of each document, over all
-        processes. Every group must have the same number of documents.
-      width: int, tokens of a row (T).
+    Every process makes the same plan, from the lengths (1 to width) of the
+    documents of all processes. Every group must have equally many documents.
     """
     documents, packs = len(lengths_B), self.devices * self.accumulate
     device_B, turn_B = np.divmod(
@@ -85,44 +70,23 @@ class Packing:
 class RowPlan:
   """Says where each document of a batch is in the shared rows.
 
-  Attributes:
-    rows: int, rows of the batch. Every group (see Packing) has the same number
-      of rows: the number that the fullest group needs, rounded up by
-      _round_rows.
-    width: int, tokens of a row (T).
-    lengths_B: integers, tokens of each document.
-    row_B: integers, each document's row in the batch.
-    column_B: int32, column of each document's first token.
-    segment_B: int32, number of each document in its row: 1, 2, ...
-    first_B: int32, position of each document's first token in the concatenated
-      rows of the document's group.
+  Every group (see Packing) has the same number of rows: the number that the
+  fullest group needs, rounded up by _round_rows.
   """
 
-  rows: int
-  width: int
+  rows: int  # of the batch
+  width: int  # tokens of a row (T)
   lengths_B: np.ndarray
-  row_B: np.ndarray
-  column_B: np.ndarray
-  segment_B: np.ndarray
+  row_B: np.ndarray  # in the batch
+  column_B: np.ndarray  # of each document's first token
+  segment_B: np.ndarray  # each document's number in its row: 1, 2, ...
+  # Each first token's place in the concatenated rows of the group.
   first_B: np.ndarray
 
   def fill_rows(
     self, documents: Sequence[np.ndarray], share: Share, padding: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Fills the rows of a process with the tokens of its documents.
-
-    The first token of a row without documents gets segment 1, because a softmax
-    over no tokens would be NaN.
-
-    Args:
-      documents: token ids of each document of the process.
-      share: the share of the process, which selects its documents and rows.
-      padding: the token id of padding.
-
-    Returns:
-      tokens_BT, segments_BT: int32 [rows of this process, T]; see
-        core.types.Batch.
-    """
+    """Returns tokens_BT and segments_BT of a process's documents."""
     own_B, rows = share.rows(len(self.row_B)), share.rows(self.rows)
     tokens_BT = np.full((len(rows), self.width), padding, np.int32)
     segments_BT = np.zeros_like(tokens_BT)
@@ -134,6 +98,7 @@ class RowPlan:
     ):
       tokens_BT[row, span] = ids
       segments_BT[row, span] = segment
+    # A softmax over no tokens would be NaN, so an empty row gets a segment.
     segments_BT[segments_BT[:, 0] == 0, 0] = 1
     return tokens_BT, segments_BT
 
@@ -141,15 +106,8 @@ class RowPlan:
 def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
   """Places documents in rows by first-fit-decreasing bin packing.
 
-  Documents of equal length are placed in the order of lengths_B.
-
-  Args:
-    lengths_B: integers from 1 to width, tokens of each document.
-    width: int, tokens of a row.
-
-  Returns:
-    int32 [B, 3]. The three values of a document are its row, the column of its
-    first token, and the number of the document in the row (1, 2, ...).
+  Returns [B, 3]: each document's row, the column of its first token, and its
+  number in the row (1, 2, ...). Equal lengths keep their order.
   """
   left_B = np.full(len(lengths_B), width)  # free tokens of each row
   number_B = np.zeros(len(lengths_B), np.int32)
@@ -165,8 +123,7 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
 def possible_rows(documents: int) -> list[int]:
   """Returns the numbers of rows that a group of documents can have, ascending.
 
-  The numbers are the multiples of a step, and the number of documents. The step
-  is an eighth of the number of documents, rounded up.
+  They are `documents`, and the multiples of its eighth part, rounded up.
   """
   step = -(-documents // _SHAPES)
   return [*range(step, documents, step), documents]

@@ -15,8 +15,7 @@ class Zones:
 
   Attributes:
     values: int32, token ids of all documents, concatenated.
-    starts: int64 [zones], index in values where each zone starts.
-    ends: int64 [zones], index in values where each zone ends.
+    starts, ends: int64 [zones], where each zone starts and ends in values.
     firsts: int64 [N + 1]; document i has the zones firsts[i]:firsts[i + 1].
   """
 
@@ -27,11 +26,7 @@ class Zones:
 
   @classmethod
   def of(cls, tokens: Ragged) -> 'Zones':
-    """Splits each document into its zones.
-
-    Args:
-      tokens: N rows of token ids, with a PAD_ID between two zones.
-    """
+    """Splits each document at the PAD_ID between two zones."""
     between = np.flatnonzero(tokens.values == PAD_ID)
     full = tokens.lengths > 0
     starts = np.concatenate([tokens.indptr[:-1][full], between + 1])
@@ -46,12 +41,11 @@ class Zones:
 
   @property
   def counts(self) -> np.ndarray:
-    """Returns the number of zones of each document, int64 [N]."""
     return np.diff(self.firsts)
 
   @functools.cached_property
   def lengths(self) -> np.ndarray:
-    """Returns the length of each document's longest zone, int64 [N]."""
+    """Returns the length of each document's longest zone."""
     longest = np.zeros(len(self), np.int64)
     documents = np.repeat(np.arange(len(self)), self.counts)
     np.maximum.at(longest, documents, self.ends - self.starts)
@@ -60,17 +54,10 @@ class Zones:
   def padded(
     self, rows: np.ndarray, count: int, width: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tokens of documents, padded to the same size.
+    """Returns tokens [B, Z, T], then PAD_ID, and lengths of zones [B, Z].
 
-    Args:
-      rows: int [B], rows of the documents. PAD stands for a document without
-        zones.
-      count: int, Z. No document may have more zones than this.
-      width: int, T. No zone may have more tokens than this.
-
-    Returns:
-      tokens: int32 [B, Z, T], PAD_ID after the tokens of a zone.
-      lengths: int32 [B, Z], tokens of each zone, 0 after a document's zones.
+    Lengths are 0 after a document's zones. A PAD in `rows` is a document
+    without zones. Z (count) and T (width) must hold all zones and tokens.
     """
     firsts = np.where(rows == PAD, 0, self.firsts[rows])
     ends = np.where(rows == PAD, 0, self.firsts[rows + 1])

@@ -42,18 +42,10 @@ def start_name_encoder(
 ) -> NameEncoder:
   """Makes the encoder of label names for a new run, and saves its weights.
 
-  Args:
-    state: initial state, with its pretrained parameters.
-    workdir: folder of the new run.
-    config: config of the model, with its encoder and its descriptors.
-    descriptor_run: the run whose head this run continues to train, or None. If
-      given, the encoder gets the weights with which descriptor_run has embedded
-      label names. (The final weights of descriptor_run may differ from these.)
-      If the tokenizer of descriptor_run lacks a piece, the piece keeps the
-      vector of this run.
-
-  Raises:
-    DataError: a file of descriptor_run is damaged.
+  `state` has the pretrained parameters. descriptor_run is the run whose head
+  this run continues to train, or None. If given, the encoder gets the weights
+  with which descriptor_run has embedded label names, not its final weights. A
+  piece that the tokenizer of descriptor_run lacks keeps the vector of this run.
   """
   weights = {
     path: np.asarray(param)
@@ -71,11 +63,7 @@ def start_name_encoder(
 def saved_name_encoder(
   workdir: Workdir, config: TextModelConfig
 ) -> NameEncoder:
-  """Loads the encoder with which a run has embedded its label names.
-
-  Raises:
-    DataError: a file of features/ is absent, damaged, or from another encoder.
-  """
+  """Loads the encoder with which a run has embedded its label names."""
   return _name_encoder(_saved_weights(workdir), workdir, config)
 
 
@@ -93,7 +81,7 @@ def _weights_from(
 ) -> Mapping[str, np.ndarray]:
   """Returns another run's weights of the name encoder.
 
-  If the encoders have different sizes, returns this run's weights.
+  Returns this run's weights if the encoders have different sizes.
   """
   theirs = _saved_weights(descriptor_run)
   pieces = weights[PIECE_VECTORS], theirs[PIECE_VECTORS]
@@ -142,16 +130,11 @@ def descriptor_word_vectors(
   Args:
     state: initial state, with its pretrained parameters.
     vocab: vocabulary of the run.
-    has_vector: bool [vocabulary], True for words with a pretrained vector; None
-      if no vectors are pretrained. In this case, all words are used, because
-      random vectors also distinguish words.
-    descriptor_run: the run whose head this run continues to train, or None. If
-      given, words of descriptor_run get the vectors from which descriptor_run
-      computed its descriptors. (The final vectors of descriptor_run may differ
-      from these.)
-
-  Raises:
-    DataError: a file of descriptor_run is damaged.
+    has_vector: bool [vocabulary], True for words with a pretrained vector. None
+      if no vectors are pretrained; then all words are used, because random
+      vectors also distinguish words.
+    descriptor_run: as for start_name_encoder. Its words get the vectors from
+      which it computed its descriptors, not its final vectors.
   """
   if has_vector is None:
     has_vector = np.arange(len(vocab)) >= FIRST_WORD_ID
@@ -172,14 +155,9 @@ def start_descriptors(
 ) -> TrainState:
   """Puts the embeddings of the labels' descriptors into the initial state.
 
-  Args:
-    state: initial state; do not use its descriptors afterwards.
-    rows: float32 [L, E], embedding of each label of the head, in order.
-    others: float32 [V - L, E], embeddings of the other nodes of the head's
-      graph; ignored if the head has no graph.
-
-  Returns:
-    The state, sharded as before.
+  `rows` [L, E] are those of the labels of the head, in order. `others` [V - L,
+  E] are those of the other nodes of the head's graph, ignored without a graph.
+  Do not use the descriptors of `state` afterwards.
   """
   params = by_path(state.params)
   for name, values in ((DESCRIPTORS, rows), (CONCEPTS, others)):
@@ -205,11 +183,7 @@ def save_words(path: str | os.PathLike, words: WordVectors) -> None:
 
 
 def load_words(path: str | os.PathLike, vocab: Vocabulary) -> WordVectors:
-  """Reads the word vectors of descriptors that save_words wrote.
-
-  Raises:
-    DataError: the file is absent, damaged, or from another vocabulary.
-  """
+  """Reads the word vectors of descriptors that save_words wrote."""
   arrays = Arrays.read(path)
   words = WordVectors(
     vectors=arrays.take('vectors', np.float32, (len(vocab), None)),

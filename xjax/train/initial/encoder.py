@@ -42,19 +42,10 @@ def check_encoder(
 ) -> None:
   """Checks the folder of the encoder, before any file of the run is written.
 
-  Args:
-    model: config of the model.
-    data: config of the data.
-    workdir: folder of the run, which has no complete checkpoint.
-
   Raises:
-    ConfigError: in one of these cases:
-      - The config has no encoder folder, but the corpus is not generated.
-      - The config allows documents or label names that are longer than the
-        encoder can read.
-      - The config is for an encoder of another family.
-      - The config needs a pooler, but the folder has none.
-      - The workdir has the tokenizer or the sizes of another encoder.
+    ConfigError: the config does not fit the encoder, or has no folder although
+      the corpus is not generated; or the workdir, which has no complete
+      checkpoint, has the tokenizer or the sizes of another encoder.
     DataError: the folder does not exist, or has a fault. Only the headers of
       weight files are checked, not the weights.
   """
@@ -76,10 +67,6 @@ def planned_architecture(
   """Returns the sizes of the pretrained encoder, or None if there is none.
 
   For an encoder without a folder, the vocabulary size is SOME_WORDS.
-
-  Raises:
-    ConfigError: the config is for an encoder of another family.
-    DataError: the folder does not exist, or has a fault.
   """
   if not data.tokens.pretrained:
     return None
@@ -95,17 +82,8 @@ def keep_encoder(
 ) -> Subwords:
   """Writes the tokenizer and the encoder's sizes, and returns the tokenizer.
 
-  If these files exist already, they are not written again.
-
-  Args:
-    model: config of the model.
-    data: config of the data.
-    train: training split. If the config has no encoder folder, the tokenizer is
-      built from the words of this split.
-    workdir: folder of the run.
-
-  Raises:
-    DataError: as in check_encoder, or a file of the workdir is damaged.
+  Files that exist already are not written again. For a config without an
+  encoder folder, the tokenizer is built from the words of `train`.
   """
   if is_host0() and not workdir.encoder.exists():
     tokenizer, sizes = first_encoder(model, data, train)
@@ -124,17 +102,8 @@ def first_encoder(
 ) -> tuple[Subwords, dict[str, Any]]:
   """Returns the tokenizer and the encoder's sizes for a new run.
 
-  Args:
-    model: config of the model.
-    data: config of the data.
-    train: training split. If the config has no encoder folder, the tokenizer is
-      built from the words of this split.
-
-  Returns:
-    The tokenizer, and the sizes in the form that architecture_of reads.
-
-  Raises:
-    DataError: as in check_encoder.
+  If the config has no encoder folder, the tokenizer is built from the words of
+  `train`. The sizes have the form that architecture_of reads.
   """
   if model.encoder.folder:
     folder = _model_folder(model)
@@ -148,18 +117,9 @@ def first_encoder(
 def start_encoder(state: TrainState, model: TextModelConfig) -> TrainState:
   """Replaces the encoder's initial weights by pretrained weights.
 
-  A run without an encoder folder keeps its initial weights.
-
-  Args:
-    state: initial state; do not use its encoder and pooler afterwards.
-    model: config of the model.
-
-  Returns:
-    The state, sharded as before.
-
-  Raises:
-    ConfigError: the config needs a pooler that the folder lacks.
-    DataError: the folder does not exist, or has a fault.
+  A run without an encoder folder keeps its initial weights. Do not use the
+  encoder and pooler of `state` afterwards. Raises ConfigError if the config
+  needs a pooler that the folder lacks.
   """
   if not model.encoder.pretrained or not model.encoder.folder:
     return state
@@ -179,7 +139,6 @@ def start_encoder(state: TrainState, model: TextModelConfig) -> TrainState:
 def _small(
   model: TextModelConfig, data: DataConfig, words: int
 ) -> dict[str, Any]:
-  """Returns the sizes of the small encoder with random weights."""
   longest, head = data.tokens.max_tokens, model.head
   longest += head.appended
   if head.describes:
@@ -201,7 +160,6 @@ def _check_generated(data: DataConfig) -> None:
 def _check_lengths(
   model: TextModelConfig, data: DataConfig, folder: ModelFolder, special: int
 ) -> None:
-  """Checks that texts and label names fit the positions of an encoder."""
   longest, head = folder.architecture.max_tokens, model.head
   if data.tokens.max_tokens <= special:
     raise ConfigError(
@@ -227,15 +185,8 @@ def check_document_length(
 ) -> None:
   """Checks that documents fit the positions of an encoder.
 
-  Args:
-    model: config of the model.
-    data: config of the data.
-    longest: number of positions; None if there is no limit.
-    encoder: name of the encoder, for the message.
-
-  Raises:
-    ConfigError: the config allows documents that are longer, or that are longer
-      together with the vectors that the head appends.
+  They count with the vectors that the head appends. `longest` is the number of
+  positions, None for no limit. `encoder` is its name, for the message.
   """
   _check_length(
     'config.data.tokens.max_tokens',
@@ -265,7 +216,6 @@ def _check_length(
 
 
 def _check_layers(layers: tuple[int, ...], folder: ModelFolder) -> None:
-  """Checks that an encoder has the layers whose states are joined."""
   n = folder.architecture.layers
   if any(not 1 <= abs(layer) <= n for layer in layers):
     raise ConfigError(
@@ -277,7 +227,6 @@ def _check_layers(layers: tuple[int, ...], folder: ModelFolder) -> None:
 def _check_kept(
   folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
 ) -> None:
-  """Checks that the workdir has no files of another encoder."""
   if not workdir.encoder.exists():
     return
   same_tokenizer = workdir.subwords().digest == tokenizer.digest
@@ -292,7 +241,7 @@ def _check_kept(
 
 
 def _model_folder(model: TextModelConfig) -> ModelFolder:
-  """Returns the encoder's folder, and checks that its family is expected."""
+  """Returns the encoder's folder, after a check of its family."""
   encoder = model.encoder
   folder = ModelFolder.at(encoder.folder)
   if not isinstance(folder.architecture, encoder.architecture):
@@ -310,7 +259,7 @@ def _model_folder(model: TextModelConfig) -> ModelFolder:
 
 
 def _folder(model: TextModelConfig) -> ModelFolder:
-  """Returns the encoder's folder, and checks that it has all weights."""
+  """Returns the encoder's folder, after a check that it has all weights."""
   folder = _model_folder(model)
   wanted = parameter_shapes(folder.architecture, model.pooling.pooler)
   lacking = sorted(set(wanted) - folder.paths())

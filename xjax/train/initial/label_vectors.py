@@ -75,27 +75,19 @@ def start_label_vectors(
     on the hierarchy alone. Each process does so on its first device, with the
     same result.
 
-  What the state has from another run stays. If labels are among it, the vectors
-  of all other labels and of concepts are trained together with copies of the
-  vectors of these labels. If all labels are among it, nothing is trained.
+  What the state has from another run (`taken`) stays. If labels are among it,
+  the vectors of all other labels and of concepts are trained together with
+  copies of the vectors of these labels. If all labels are among it, nothing is
+  trained.
 
   Args:
     state: initial state, with its pretrained encoder, or that of another run;
       do not use its head afterwards.
-    model: config of the model.
-    seed: seed of the run.
     hierarchy: the hierarchy of the labels to score.
-    tokenizer: the tokenizer of the encoder.
-    architecture: the sizes of the encoder.
-    taken: what the state has from another run.
     check: called after each step; it may raise an error to end the run.
-
-  Returns:
-    The state, sharded as before.
 
   Raises:
     ConfigError: model.head.pretraining.segment is too small.
-    DataError: the folder of the encoder has a fault.
   """
   params = by_path(state.params)
   n_labels, is_taken_L = hierarchy.n_labels, taken.label_L
@@ -136,18 +128,9 @@ def _first_table(
   tokenizer: Subwords,
   is_taken_L: np.ndarray,
 ) -> np.ndarray:
-  """Returns the vectors of all nodes before they are trained.
+  """Returns the vectors [V, D] of all nodes before they are trained.
 
-  Args:
-    params: parameters of the run, by path.
-    model: config of the model.
-    seed: seed of the run.
-    nodes: the V nodes; the first L nodes are the labels.
-    tokenizer: the tokenizer of the encoder.
-    is_taken_L: bool, True for labels whose vectors are among the parameters.
-
-  Returns:
-    float32 [V, D].
+  The first L of the V nodes are the labels.
   """
   words = np.asarray(params[PIECE_VECTORS])
   drawn = host_generator(seed, 'label_vectors')
@@ -171,11 +154,8 @@ def name_vectors(
 ) -> np.ndarray:
   """Returns the sum of the vectors of the pieces of each label's name.
 
-  Args:
-    labels: V labels.
-    tokenizer: the tokenizer of the encoder.
-    words: float32 [pieces, D], the vectors of pieces.
-    others: float32 [V, D], the vectors of labels whose names have no piece.
+  `words` [pieces, D] are the vectors of pieces. Labels whose names have no
+  piece get their rows of `others` [V, D].
   """
   vectors = others.copy()
   for first in range(0, len(labels), _NAMES):
@@ -197,27 +177,13 @@ def pretrain(
   seed: int,
   check: Callable[[], None] = lambda: None,
 ) -> np.ndarray:
-  """Trains the vectors of labels on their hierarchy alone, with Adam.
+  """Trains the vectors of nodes, `table` [V, D], on their hierarchy, with Adam.
 
-  In each round, every segment has one step. In this step, only the vectors of
-  the segment and their means of gradients change. A node that is in several
-  segments has several steps in a round. So the bias correction of Adam counts
-  the steps of each node.
-
-  Args:
-    table: float32 [V, D], the first vectors of the nodes.
-    hierarchy: the V nodes.
-    modules: the encoder and the transform.
-    special_2D: the vectors of [CLS], which stands for the root, and of [MASK].
-    config: steps, rate, and masks.
-    seed: seed of the run.
-    check: called after each step.
-
-  Returns:
-    float32 [V, D].
-
-  Raises:
-    ConfigError: config.segment is too small.
+  In each round, every segment has one step, in which only the vectors of the
+  segment and their means of gradients change. A node in several segments has
+  several steps in a round. So the bias correction of Adam counts the steps of
+  each node. `modules` are the encoder and the transform. `special_2D` are the
+  vectors of [CLS], which stands for the root, and of [MASK].
   """
   segments = segments_of(hierarchy, config.segment)
   size = max(map(len, segments))
@@ -278,14 +244,8 @@ def _step(
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
   """Takes a step of Adam; returns `arrays` after the step, and the loss.
 
-  Args:
-    graphdef, weights: the encoder and the transform.
-    rate: learning rate.
-    arrays: float32 [V, D], the vectors, and the means of gradients and of
-      squares; and int32 [V, 1], the number of steps that each node has taken.
-      They must not be used afterwards.
-    special_2D, segment, masked_BX: as in pretraining_loss.
-    key: JAX random key for dropout.
+  arrays: the vectors [V, D], the means of gradients and of squares, and the
+  steps [V, 1] that each node has taken. They are donated.
   """
   encoder, transform = nnx.merge(graphdef, weights)
   # A number beyond the table stands for no row.
@@ -309,7 +269,6 @@ def _step(
 
 
 def _start_transform(params: dict[str, jax.Array], folder: str) -> None:
-  """Puts the transform of the folder's language model into the parameters."""
   arrays = language_transform(ModelFolder.at(folder)) if folder else None
   for path, array in (arrays or {}).items():
     path = _TRANSFORM + path
@@ -323,10 +282,7 @@ def _start_transform(params: dict[str, jax.Array], folder: str) -> None:
 
 
 def _start_special(params: dict[str, jax.Array], tokenizer: Subwords) -> None:
-  """Puts the word vectors of [SEP] and [MASK] into the parameters.
-
-  If the tokenizer has no [MASK], its vector stays as it is.
-  """
+  """Puts the word vectors of [SEP] and [MASK], if any, into the parameters."""
   words = np.asarray(params[PIECE_VECTORS])
   mask_id = _mask_id(tokenizer)
   mask = np.asarray(params[_SPECIAL])[1]
@@ -344,8 +300,7 @@ def _frozen_modules(
   """Returns copies of the encoder and of the transform, on one device.
 
   The backward pass computes the layers of the encoder again. Otherwise, this
-  stage would need memory for the activations of all layers, and often more
-  memory than a step of training.
+  stage would need more memory than a step of training.
   """
   saving = dataclasses.replace(model.encoder, remat=True)
 

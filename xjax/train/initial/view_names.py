@@ -26,16 +26,8 @@ def start_view_names(
 ) -> TrainState:
   """Puts the words or pieces of the names of labels into the initial state.
 
-  If the model has no views that read names, returns the state unchanged. If
-  some names have no word or piece, a warning is logged.
-
-  Args:
-    state: initial state; do not use its names afterwards.
-    space: label space of the run.
-    vocab: vocabulary or tokenizer of the run.
-
-  Returns:
-    The state, sharded as before.
+  A state whose model has no views that read names stays as it is. Warns of
+  names without words or pieces. Do not use the names of `state` afterwards.
   """
   params = by_path(state.params)
   if VIEW_NAMES not in params:

@@ -44,15 +44,13 @@ def take_rows(
   source: np.ndarray,
   checkpoint: tuple[Any, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's label rows, with matching rows taken from another run.
+  """Returns this run's label rows, with matching rows of another run.
 
   Args:
-    ours: this run's rows by path, including the exponent of the kernel if this
-      run has exponents. Do not use these arrays afterwards.
-    theirs: shapes of the other run's parameters by path, from saved_params. The
-      rows of both runs have the same width.
-    source: int64 [labels], for each row of this run, the index of the matching
-      row of the other run; -1 if no row matches.
+    ours: this run's rows by path, with the exponent of the kernel if this run
+      has exponents. Do not use these arrays afterwards.
+    theirs: shapes of the other run's parameters by path, of the same width.
+    source: the other run's row for each row of this run; -1 if there is none.
     checkpoint: folder of the other run's checkpoints, and the step to read.
   """
   length = {len(param) for param in ours.values()}.pop()
@@ -73,7 +71,6 @@ def take_rows(
 
 
 def _of_label(param: jax.Array) -> NamedSharding:
-  """Returns the sharding of label rows for arrays of any rank."""
   return NamedSharding(param.sharding.mesh, P(param.sharding.spec[0]))
 
 
@@ -103,7 +100,6 @@ def _place_rows(
 def _convert_storage(
   rows: dict[str, jax.Array], ours: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-  """Returns rows after converting their weights to the storage of this run."""
   storage = storage_of(ours)
   if storage_of(rows) is storage:
     return rows
@@ -132,8 +128,6 @@ def _convert_weights(
 def _merge_rows(
   param: jax.Array, mask_L: jax.Array, rows: jax.Array
 ) -> jax.Array:
-  """Returns a parameter whose rows are replaced where mask_L is True."""
-
   def merge(param: jax.Array, mask_L: jax.Array, rows: jax.Array) -> jax.Array:
     mask = mask_L.reshape(-1, *[1] * (param.ndim - 1))
     return jnp.where(mask, rows, param)

@@ -6,8 +6,8 @@ The other run may have other labels and another vocabulary:
 - Word vectors are matched by word, and the input vectors of a pretrained
   encoder by piece. The vectors of labels and concepts that views read are
   matched by id.
-- If parameters of a head or of views are computed instead of trained, such as
-  a tree of labels, this run keeps its own.
+- This run keeps its own parameters of heads and views that are computed, not
+  trained, such as a tree of labels.
 - If the other run has another kind of head, or a head with other clusters of
   labels, this run keeps its own head. Heads with and without a graph of labels
   are of the same kind.
@@ -75,19 +75,15 @@ _VOCABULARIES = {
 
 @dataclasses.dataclass
 class WarmStartReport:
-  """Reports which parameters of the other run are used.
+  """Reports, by path, which parameters of the other run are used."""
 
-  Attributes:
-    loaded: for the path of each loaded parameter, how much of it is loaded.
-    fresh: paths of this run that the other run does not have.
-    skipped: for the path of each parameter that both runs have but that is not
-      loaded, the reason.
-    unused: paths of the other run that this run does not have.
-  """
-
+  # How much of the parameter is loaded.
   loaded: dict[str, str] = dataclasses.field(default_factory=dict)
+  # The other run does not have these.
   fresh: list[str] = dataclasses.field(default_factory=list)
+  # Why a parameter of both runs is not loaded.
   skipped: dict[str, str] = dataclasses.field(default_factory=dict)
+  # This run does not have these.
   unused: list[str] = dataclasses.field(default_factory=list)
 
   def __str__(self) -> str:
@@ -120,17 +116,11 @@ _CHOICE = 'step=N or --step=N'
 
 
 def best_step(workdir: Workdir, choice: str = _CHOICE) -> int | None:
-  """Returns the step of the best checkpoint, after verifying the checkpoint.
+  """Returns the verified best step; None if there is no complete checkpoint.
 
   The newest checkpoint records which step was the best. If no step has been
-  judged yet, the newest checkpoint counts as the best.
-
-  Args:
-    workdir: folder of the run.
-    choice: how users choose step N instead, for error messages.
-
-  Returns:
-    The step; None if there is no complete checkpoint.
+  judged yet, the newest checkpoint counts as the best. `choice` tells users in
+  messages how to choose another step.
 
   Raises:
     DataError: the newest or the best checkpoint is damaged, or the best
@@ -154,14 +144,8 @@ def check_checkpoint(
 ) -> None:
   """Verifies a checkpoint; all hosts must call this function.
 
-  Args:
-    workdir: folder of the run.
-    step: int, step of the checkpoint.
-    choice: how users choose step N instead, for the message.
-
-  Raises:
-    DataError: the checkpoint is missing or damaged; the message has the steps
-      of the other checkpoints.
+  Raises DataError if it is missing or damaged, with the other steps and
+  `choice`, which tells users how to choose one.
   """
   if fault := fault_of(workdir.checkpoints, step):
     others = [n for n in complete_steps(workdir.checkpoints) if n != step]
@@ -197,15 +181,10 @@ def warm_start(
 
   Args:
     state: initial state; do not use its parameters afterwards.
-    source: str. WORKDIR means the checkpoint of best_step(). WORKDIR@step means
-      the checkpoint of this step.
+    source: WORKDIR for the checkpoint of best_step(), or WORKDIR@step.
     space: label space of this run.
     vocab: vocabulary or tokenizer of this run; None if it reads vectors.
     levels: the levels of this run's head, or None if the head has no levels.
-
-  Returns:
-    state: the new state, sharded as before.
-    taken: what the state has from the other run.
 
   Raises:
     ConfigError: there is no intact checkpoint for `source`, or no parameter of
@@ -245,12 +224,7 @@ def warm_start(
 
 
 def find_start(source: str) -> tuple[Workdir, int]:
-  """Returns the run and the step of train.init_from=WORKDIR[@step].
-
-  Raises:
-    ConfigError: the checkpoint does not exist or is damaged.
-    DataError: as in best_step.
-  """
+  """Returns the run and the step of train.init_from=WORKDIR[@step]."""
   path, asked = split_step(source)
   workdir = Workdir.at(path)
   choice = f'config.train.init_from={source}@N'
@@ -272,8 +246,7 @@ def find_start(source: str) -> tuple[Workdir, int]:
 def _head_paths(params: Iterable[str]) -> set[str]:
   """Returns the paths of a head's parameters, without exponents and graph.
 
-  These paths depend on the kind of the head, but neither on the storage nor on
-  the graph of labels. All other parameters mean the same with a graph.
+  They depend on the kind of the head, but not on its storage or graph.
   """
   return {
     name
@@ -287,12 +260,7 @@ def _head_fault(
   theirs: Mapping[str, jax.ShapeDtypeStruct],
   spaces: tuple[LabelSpace, LabelSpace],
 ) -> str:
-  """Returns why no parameter of the other run's head fits, or ''.
-
-  Args:
-    ours, theirs: parameters of both runs, by path.
-    spaces: label spaces of both runs.
-  """
+  """Returns why no parameter of the other run's head fits, or ''."""
   if _head_paths(ours) != _head_paths(theirs):
     return 'has another meaning in a head of another kind'
   if PLACES not in ours:
@@ -313,16 +281,7 @@ def _head_fault(
 def _levels_fault(
   levels: LabelLevels, spaces: tuple[LabelSpace, LabelSpace], other: Workdir
 ) -> str:
-  """Returns why a head with levels does not fit this run's levels, or ''.
-
-  Args:
-    levels: the levels of this run.
-    spaces: label spaces of both runs.
-    other: folder of the other run, whose head has as many levels.
-
-  Raises:
-    DataError: the other run's file of levels is missing or damaged.
-  """
+  """Returns why a head with levels does not fit this run's levels, or ''."""
   theirs = load_levels(other.levels)
   other.check(other.levels)
   same = all(map(np.array_equal, levels.parents, theirs.parents))
@@ -332,15 +291,11 @@ def _levels_fault(
 
 
 def _have_same_labels(ours: LabelSpace, theirs: LabelSpace) -> bool:
-  """Returns whether two runs train the same labels in the same order."""
   return ours.ids[: ours.n_trained] == theirs.ids[: theirs.n_trained]
 
 
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
-  """Returns the other run's row of each trained label, int64 [labels].
-
-  If the other run has no row for a label, the entry is -1.
-  """
+  """Returns the other run's row of each trained label, or -1."""
   if _have_same_labels(ours, theirs):
     return np.arange(ours.n_trained)
   ids = [space.ids[: space.n_trained] for space in (ours, theirs)]
@@ -358,11 +313,10 @@ def _vocabulary_rows(
   vocab: Vocabulary | Subwords | None,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
-  """Returns the row in the other run of each word or piece of this run.
+  """Returns {'words' or 'pieces': the other run's row of each of this run's}.
 
-  The result has one key, 'words' or 'pieces'. The result is empty if one of the
-  runs has no table of vectors, or if the tables of pieces have the same
-  tokenizer and the same number of rows.
+  The result is empty if one of the runs has no table of vectors, or if the
+  tables of pieces have the same tokenizer and the same number of rows.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(vocab, workdir.vocabulary())}
@@ -382,13 +336,10 @@ def _report(
   untrained: Set[str],
   head_fault: str,
 ) -> WarmStartReport:
-  """Reports which parameters will be loaded, and why others will not be loaded.
-
-  The report leaves out the exponents of a kernel, because the exponents are
-  loaded with the kernel.
-  """
+  """Reports which parameters will be loaded, and why others will not be."""
   report = WarmStartReport()
   for name, param in ours.items():
+    # Exponents are loaded with the kernel.
     if name == EXPONENT:
       continue
     if name not in theirs:
@@ -415,15 +366,9 @@ def _add_fit(
   source: np.ndarray | None,
   report: WarmStartReport,
 ) -> None:
-  """Adds to the report how much of the other run's parameter fits.
+  """Adds to the report how much of a parameter fits the other run's.
 
-  Args:
-    name: path of the parameter.
-    param: the parameter of this run.
-    other: the parameter's shape in the other run.
-    source: the other run's row for each row of this run (-1 if there is none);
-      None if the parameter is not matched row by row.
-    report: report to add to.
+  `source` is the other run's row for each row (-1: none); None: not by row.
   """
   by_row = source is not None
   if param.shape[by_row:] != other.shape[by_row:]:
@@ -445,7 +390,6 @@ def _merged(
   loaded: Set[str],
   checkpoint: tuple[pathlib.Path, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's parameters after loading the other run's parameters."""
   merged = dict(ours)
   labels = {name: ours[name] for name in loaded if has_label_rows(ours[name])}
   if KERNEL in labels and EXPONENT in ours:
@@ -463,7 +407,6 @@ def _merged(
 def _merge(
   param: jax.Array, other: np.ndarray, source: np.ndarray | None
 ) -> jax.Array:
-  """Returns a parameter after taking values or rows of another run."""
   if source is None:
     return replace_values(param, other)
   beyond = len(param) - len(source)
@@ -485,9 +428,8 @@ def _untrained(state: TrainState) -> set[str]:
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Returns 'labels', 'words', 'pieces' or 'nodes' if there is a row for each.
+  """Returns 'labels', 'words', 'pieces' or 'nodes', of which rows are matched.
 
-  The rows of such a parameter are matched between the runs. For all other
-  parameters, returns ''.
+  Returns '' for a parameter whose rows are not matched between the runs.
   """
   return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')

@@ -35,25 +35,15 @@ from xjax.train.preemption import Preemption
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordState:
-  """Holds the state after an epoch, from which training can continue.
+  """Holds the state after an epoch, from which training can continue."""
 
-  Attributes:
-    epoch: int, number of finished epochs.
-    words: n words, most frequent first.
-    counts: int64 [n], occurrences of each word.
-    vectors: float32 [n, E], the word vectors, which are the result of training.
-    contexts: float32 [n, E], second vectors of the words. Training uses the
-      second vector of a word when the word is a neighbour of another word.
-  """
-
-  epoch: int
-  words: tuple[str, ...]
-  counts: np.ndarray
-  vectors: np.ndarray
-  contexts: np.ndarray
+  epoch: int  # number of finished epochs
+  words: tuple[str, ...]  # n words, most frequent first
+  counts: np.ndarray  # [n], occurrences of each word
+  vectors: np.ndarray  # [n, E], the result of training
+  contexts: np.ndarray  # [n, E], used when a word is the neighbour of another
 
   def is_sound(self) -> bool:
-    """Returns whether the arrays have matching shapes and are finite."""
     n = len(self.words)
     return bool(
       len(set(self.words)) == n > 0
@@ -67,49 +57,24 @@ class WordState:
 
 @dataclasses.dataclass(frozen=True)
 class StateFolder:
-  """Reads and writes the state of training, in the folder OUTPUT.state.
-
-  OUTPUT is the path of the file of word vectors.
-  """
+  """Reads and writes training's state in OUTPUT.state, beside the vectors."""
 
   path: pathlib.Path
 
   @property
   def settings(self) -> pathlib.Path:
-    """Returns the path of the settings that training was started with."""
     return self.path / 'settings.json'
 
   @property
   def arrays(self) -> pathlib.Path:
-    """Returns the path of the state after the last epoch."""
     return self.path / 'state.npz'
 
   def begin(self, settings: Mapping[str, Any], state: WordState) -> None:
-    """Saves the settings and the first state of training.
-
-    Args:
-      settings: JSON values by name, such as '--dim'.
-      state: state before the first epoch.
-
-    Raises:
-      WriteError: a file cannot be written.
-    """
     write_json(self.settings, dict(settings))
     self.save(state)
 
   def compare(self, settings: Mapping[str, Any]) -> None:
-    """Checks that training in this folder was started with the same settings.
-
-    If no training was started in this folder, every setting is accepted.
-
-    Args:
-      settings: JSON values by name, such as '--dim'.
-
-    Raises:
-      ConfigError: training was started with other settings; the message shows
-        the differences.
-      DataError: the file of settings is damaged.
-    """
+    """Checks that training in this folder, if any, had the same settings."""
     if not self.settings.exists():
       return
     before = self._read_settings()
@@ -135,11 +100,6 @@ class StateFolder:
     return before
 
   def save(self, state: WordState) -> None:
-    """Saves a state in place of the previous state.
-
-    Raises:
-      WriteError: the file cannot be written.
-    """
     text = '\n'.join(state.words).encode()
     arrays = {
       'epoch': np.int64(state.epoch),
@@ -151,11 +111,7 @@ class StateFolder:
     write_npz(self.arrays, arrays)
 
   def load(self) -> WordState | None:
-    """Reads the saved state, or returns None if there is none yet.
-
-    Raises:
-      DataError: the file is damaged.
-    """
+    """Reads the saved state, or returns None if there is none yet."""
     if not self.arrays.exists():
       return None
     try:
@@ -193,22 +149,16 @@ _RATES = 0.025, 0.0001  # learning rates at the start and at the end
 class WordTraining:
   """Holds the settings for training word vectors.
 
-  Attributes:
-    dim: int, size of a vector.
-    window: int, largest number of neighbours of a word on each side.
-    epochs: int, number of passes over the documents. The learning rate falls
-      from the start to the end of training.
-    min_count: int, words with fewer occurrences than this get no vector.
-    skipgram: if True, a word predicts each of its neighbours, which is better
-      for rare words. If False, the mean of the neighbours predicts the word
-      (CBOW), which is a few times faster.
-    seed: int, seed of all random numbers.
+  The learning rate falls from the first to the last epoch.
   """
 
-  dim: int = 200
-  window: int = 5
+  dim: int = 200  # size of a vector
+  window: int = 5  # largest number of neighbours of a word on each side
   epochs: int = 5
-  min_count: int = 2
+  min_count: int = 2  # words that are rarer get no vector
+  # A word predicts each of its neighbours, which is better for rare words. If
+  # False, the mean of the neighbours predicts the word (CBOW), which is a few
+  # times faster.
   skipgram: bool = True
   seed: int = 0
 
@@ -222,24 +172,14 @@ def train_word_vectors(
   """Trains word vectors on the train split, or resumes training.
 
   The method is word2vec (Mikolov et al. 2013) with negative sampling. The L2V
-  vectors of Chalkidis and Kampas 2018 also come from word2vec.
-
-  Training reads the same zones and words as models do. Documents are not cut.
+  vectors of Chalkidis and Kampas 2018 also come from word2vec. Training reads
+  the same zones and words as models do. Documents are not cut.
 
   The state after each epoch is saved in OUTPUT.state. If training is stopped,
   the same call continues from the saved state. With one worker, the result is
-  the same, bit for bit, whether training was stopped or not. Only one process
-  at a time trains the vectors of an output.
-
-  Args:
-    data: config of the corpus.
-    training: settings of training.
-    output: path of the file to write, in word2vec's binary format.
-    workers: int, number of threads. With more than one thread, results differ
-      from call to call.
-
-  Returns:
-    The state after the last epoch.
+  the same, bit for bit, whether training was stopped or not. With more, results
+  differ from call to call. Only one process at a time trains the vectors of an
+  output, a file in word2vec's binary format.
 
   Raises:
     ConfigError: another process trains these vectors; the output exists, but
@@ -277,7 +217,7 @@ def train_word_vectors(
 def _settings(training: WordTraining, split: Split) -> dict[str, object]:
   """Returns the settings that affect the result, by the names of their flags.
 
-  Settings without a flag have a short description as their name.
+  Those without a flag have a short description as their name.
   """
   fields = dataclasses.asdict(training)
   seed = fields.pop('seed')
@@ -338,10 +278,7 @@ def _train(
   folder: StateFolder,
   preemption: Preemption,
 ) -> WordState:
-  """Trains the remaining epochs, and returns the last state.
-
-  The state after each epoch is saved.
-  """
+  """Trains the remaining epochs, saves each state, and returns the last one."""
   if state.epoch:
     logging.info('resuming after epoch %d', state.epoch)
   model.wv.vectors[:] = state.vectors
@@ -387,11 +324,6 @@ class _Texts:
   """Yields the words of all documents, in pieces of at most _PIECE words.
 
   Longer pieces would be cut by gensim. Words without a vector are left out.
-
-  Args:
-    tokens: word ids of each document.
-    words: words with a vector; the first has id FIRST_WORD_ID.
-    title: title of the progress bar.
   """
 
   def __init__(

@@ -23,38 +23,26 @@ from xjax.train.state import TrainState
 def matching_rows(
   ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> np.ndarray:
-  """Finds the row of each name of `ours` in `theirs`.
+  """Finds the row of each name of `ours` in `theirs`; -1 if there is none.
 
-  Args:
-    ours, theirs: name of each row; None means that the row has no name.
-
-  Returns:
-    int64 [len(ours)]; -1 if the row has no name, or `theirs` lacks the name.
+  None in `ours` or `theirs` is a row without a name, which matches nothing.
   """
   index = {name: row for row, name in enumerate(theirs) if name is not None}
   return np.array([index.get(name, -1) for name in ours], np.int64)
 
 
 def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
-  """Finds the row of each word of `ours` in the table of `theirs`.
-
-  Padding and the unknown word have the same first rows in both tables.
-
-  Returns:
-    int64 [len(ours)]; -1 if `theirs` lacks the word.
-  """
+  """Finds the row of each word of `ours` in `theirs`; -1 if it is missing."""
   rows = matching_rows(ours.words, theirs.words)
+  # Padding and the unknown word have the same first rows in both tables.
   shifted = np.where(rows < 0, -1, rows + FIRST_WORD_ID)
   return np.concatenate([np.arange(FIRST_WORD_ID), shifted])
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """Finds the row of each piece of `ours` in the table of `theirs`.
+  """Finds the row of each piece of `ours` in `theirs`; -1 if it is missing.
 
   Special tokens are pieces, too.
-
-  Returns:
-    int64 [len(ours)]; -1 if `theirs` lacks the piece.
   """
   return matching_rows(ours.pieces, theirs.pieces)
 
@@ -62,14 +50,10 @@ def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
 def replace_rows(
   table: np.ndarray, rows: np.ndarray, other: np.ndarray
 ) -> np.ndarray:
-  """Returns a copy of a table, with some rows taken from another table.
+  """Returns a copy of `table`, with some rows taken from another table.
 
-  Args:
-    table: array with any number of axes; the first axis has the rows.
-    rows: int64, not longer than the table. Row i of the copy is row rows[i] of
-      `other`. If rows[i] is -1 or does not exist, row i of the copy is row i of
-      `table`.
-    other: the other table. Only the number of its rows may differ.
+  Row i is row rows[i] of `other`, which may have more or fewer rows. It stays
+  as it is if rows[i] is -1 or does not exist, or if `rows` is shorter.
   """
   mixed = table.copy()
   replaced = np.flatnonzero(rows >= 0)
@@ -78,12 +62,7 @@ def replace_rows(
 
 
 def check_word_vectors(config: InputConfig) -> None:
-  """Checks the file of word vectors, before any file of the run is written.
-
-  Raises:
-    ConfigError: the vectors have another dimension than the embedding.
-    DataError: the file cannot be read, or has no word vectors.
-  """
+  """Checks the size of the word vectors, before any file is written."""
   path = _path(config)
   dim = vector_dim(path) if path else None
   if dim is not None and dim != config.dim:
@@ -98,22 +77,12 @@ def start_words(
 ) -> tuple[TrainState, np.ndarray | None]:
   """Replaces the initial word vectors by the pretrained vectors of a file.
 
-  Padding, the unknown word, and words that the file lacks keep their vectors.
-  Without a file, all words keep their vectors.
-
-  Args:
-    state: initial state; do not use its word vectors afterwards.
-    config: config of the embedding.
-    vocab: vocabulary that numbers the words.
+  Padding, the unknown word, and words that the file lacks keep their vectors,
+  as do all without a file. Do not use the word vectors of `state` afterwards.
 
   Returns:
-    state: the new state, sharded as before.
-    has_vector: bool [vocabulary], True for words that the file has; None if
-      there is no file.
-
-  Raises:
-    ConfigError: the vectors have another dimension than the embedding.
-    DataError: the file cannot be read, or has a fault.
+    The state, and bool [vocabulary], True for words that the file has; None if
+    there is no file.
   """
   path = _path(config)
   if not path:
