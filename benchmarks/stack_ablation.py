@@ -53,7 +53,7 @@ from xjax.models.scorer import Scorer, documents_for
 from xjax.models.stack.lessons import Lesson, Lessons
 from xjax.models.stack.ranker import RankerData
 from xjax.models.stack.stack_model import StackModel
-from xjax.models.stack.stack_pairs import Proposer, StackPairs
+from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
 from xjax.run.judging import judged_probabilities
 from xjax.run.open_run import OpenRun, open_run
@@ -229,7 +229,7 @@ class Study:
     ranker = chosen.fit(data, config.seed, config.train.workers, check)
     seconds = time.perf_counter() - start
     proposers = [
-      Proposer(known, x.depth, x.scored, not known.fixed_labels, x.name)
+      StackMember(known, x.depth, x.scored, not known.fixed_labels, x.name)
       for x, known in ((x, self.known[x.name]) for x in lessons.proposers)
     ]
     pairs = StackPairs.over(proposers, run.space, model.features)

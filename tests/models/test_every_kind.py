@@ -195,7 +195,7 @@ def test_damaged_and_missing_files_are_named(kind, fitted, tmp_path):
   paths = [
     tmp_path / 'run' / path
     for path in contents(tmp_path / 'run')
-    if {'features', 'model'} & set(path.parts[:-1])
+    if {'features', 'model'} & {*path.split('/')[:-1]}
   ]
   for path in paths:
     whole = path.read_bytes()

@@ -99,6 +99,9 @@ class Documents(Sequence):
       numbers=rows if self.numbers is None else self.numbers[rows],
     )
 
+  def without_gold(self) -> 'Documents':
+    return dataclasses.replace(self, gold=None)
+
   def without_vectors(self) -> 'Documents':
     """Returns the documents for models that do not read their vectors."""
     if self.vectors is None:

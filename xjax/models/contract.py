@@ -6,7 +6,7 @@ and its methods check, fit and open a trained model, which is a `Scorer`. A
 """
 
 import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 import dataclasses
 import os
 import pathlib
@@ -149,6 +149,19 @@ class Model(ConfigPart, abstract=True):
     """
     return config.data == other.data
 
+  def search_settings(self) -> dict[str, Any]:
+    """Returns the settings that decide lists, but not what is trained.
+
+    If a resumed run has other values, its lists are judged again. By default,
+    these are the fields that may change.
+    """
+    fields = dataclasses.fields(self)
+    return {
+      x.name: to_json(getattr(self, x.name))
+      for x in fields
+      if x.metadata.get('may_change')
+    }
+
   def steps(self, run: 'Run') -> tuple[int, int]:
     """Returns the optimizer steps of a fitted model, and the best step."""
     del run
@@ -255,7 +268,7 @@ class Run:
   profile: tuple[int, int] | None = None  # first and last step of jax.profiler
   step: int | None = None  # of the checkpoint that is opened; None for the best
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  made: dict[str, Any] = dataclasses.field(default_factory=dict)
+  made: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
 
   def once(
     self,
@@ -303,6 +316,8 @@ class Run:
     """
     self.folder.record_corpus(corpus)
     write_config(self.config, self.folder)
+    if search := self.config.model.search_settings():
+      self.folder.record_search(search, JUDGED)
 
   def sub(
     self, name: str, config: Config, given: Mapping[str, Any] | None = None

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
+from xjax.core.ranking import Lists, Query
 from xjax.data.config import TextVectorsConfig, TfidfConfig
 from xjax.data.documents import Documents
 from xjax.data.formats.data_config import DataConfig
@@ -20,7 +21,9 @@ from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.tfidf import Tfidf
 from xjax.data.text.word_shares import TextFeatures, WordShares
 from xjax.data.text.words import WordPlace
-from xjax.models.contract import Run, Scorer
+from xjax.models.contract import Run
+from xjax.models.explanations import LabelExplanations, contributions_of
+from xjax.models.scorer import Scorer, rank_blocks
 
 GIVE_ENCODER = (
   'give a pretrained encoder: a folder in the form of Hugging Face '
@@ -69,6 +72,58 @@ class Featuriser(abc.ABC):
   def stages(self) -> 'dict[str, Scorer]':
     """Returns the models that compute features, by the name of their stage."""
     return {}
+
+
+class FeatureScorer(Scorer):
+  """Ranks labels by the sparse features of documents, block by block.
+
+  A class defines `rank_block` and `feature_weights`.
+  """
+
+  def __init__(self, featuriser: Featuriser, block: int):
+    """Makes a scorer that ranks `block` documents at a time."""
+    self.featuriser, self.block = featuriser, block
+    self.unexplained = featuriser.unexplained
+
+  @property
+  def stages(self) -> dict[str, Scorer]:
+    return self.featuriser.stages
+
+  def rank(self, documents: Documents, query: Query) -> Lists:
+    query = query.for_labels(self.n_labels)
+    return rank_blocks(documents, query, self.block, self.rank_block)
+
+  @abc.abstractmethod
+  def rank_block(self, documents: Documents, query: Query) -> Lists:
+    """Returns the lists of some documents; see Scorer.rank."""
+
+  @abc.abstractmethod
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> np.ndarray:
+    """Returns what features add to the scores of labels, for `explain`.
+
+    Features, int [D], are columns; labels, int [K], end with PAD. The result is
+    float64 [D, K], what one unit of a feature's value adds, and 0 for PAD.
+    """
+
+  def explain(
+    self,
+    documents: Documents,
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> LabelExplanations:
+    if self.unexplained:
+      raise ConfigError(self.unexplained)
+    return contributions_of(
+      self.feature_weights, self.featuriser, documents, ids_NK, words, n_first
+    )
+
+  def warmup(self, query: Query, explain: bool = False) -> None:
+    del explain
+    self.featuriser.warmup()
+    self.rank(self.featuriser.example(), query)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -14,6 +14,14 @@ from xjax.data.schema import LabelSpace
 from xjax.models.explanations import LabelExplanations
 
 
+def cannot_add(kind: str) -> str:
+  """Returns why a kind of model that learns from documents has fixed labels."""
+  return (
+    f'{kind} cannot score new labels: it can only learn a label from training '
+    'documents of that label'
+  )
+
+
 class Scorer(abc.ABC):
   """Ranks labels for documents: a trained model.
 
@@ -43,10 +51,7 @@ class Scorer(abc.ABC):
   selected_by: str = 'exact'
   step: int = 0
   unexplained: str = 'labels of this kind of model cannot be explained by words'
-  fixed_labels: str = (
-    'this kind of model cannot score new labels: it can only learn a label '
-    'from training documents of that label'
-  )
+  fixed_labels: str = cannot_add('this kind of model')
   attends: bool = False
   reads_vectors: bool = False
 

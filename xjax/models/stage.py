@@ -31,6 +31,8 @@ from xjax.models.stage_config import StageConfig, with_stage_paths
 from xjax.train.run_record import RunRecord
 from xjax.train.workdir import Workdir, split_step
 
+_STAGE = 'stage'  # in keys of Run.made
+
 
 def check_run(source: str, path: str) -> tuple[str, int | None]:
   """Returns the workdir and the step (None: best) of a finished WORKDIR[@step].
@@ -134,7 +136,10 @@ class Stage:
 
   @functools.cached_property
   def own(self) -> Run:
-    return self.run.sub(self.name, self.config, self.given)
+    """Returns the stage's run, which keeps what an earlier check has made."""
+    made = self.run.made.setdefault((_STAGE, self.name), {})
+    own = self.run.sub(self.name, self.config, self.given)
+    return dataclasses.replace(own, made=made)
 
   @functools.cached_property
   def config(self) -> Config:

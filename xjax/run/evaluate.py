@@ -133,13 +133,13 @@ def _judge_in(
   step: int | None,
   leave_out: str,
 ) -> Evaluation:
-  predictor = open_run(home.path, step)
-  config = predictor.config.eval
-  data = moved_data(predictor.config.data, data_dir)
+  run = open_run(home.path, step)
+  config = run.config.eval
+  data = moved_data(run.config.data, data_dir)
 
   def load(name: str) -> Corpus:
-    seed = predictor.config.seed
-    return load_corpus(data, seed, predictor.space, [name])
+    seed = run.config.seed
+    return load_corpus(data, seed, run.space, [name])
 
   corpus = load(split)
   part = corpus.split(split)
@@ -150,7 +150,7 @@ def _judge_in(
   if len(space.left_out) > len(corpus.label_space.left_out):
     digest = left_out_digest([space.ids[i] for i in space.left_out.tolist()])
     name += f'.{_LEAVE_OUT}@{digest[:8]}'
-  model = dataclasses.replace(predictor, space=space)
+  model = dataclasses.replace(run, space=space)
   by_frequency = popularity(space, part, config.depth)
   criteria = config.criteria()
   if strategy:
@@ -345,10 +345,10 @@ TUNED = 'tuned'  # stands for the threshold that is best on dev
 
 
 def keep_assigned(
-  lists: LabelLists, predictor: OpenRun, threshold: str | float
+  lists: LabelLists, run: OpenRun, threshold: str | float
 ) -> LabelLists:
   """Puts PAD after the last label that a threshold (Threshold.of) assigns."""
-  return Threshold.of(threshold, predictor).keep(lists, predictor)
+  return Threshold.of(threshold, run).keep(lists, run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -359,8 +359,8 @@ class Threshold:
   is_raw: bool  # of scores before calibration, not of probabilities
 
   @classmethod
-  def of(cls, threshold: str | float, predictor: OpenRun) -> Self:
-    """Returns a threshold for the lists, before calibration, of a predictor.
+  def of(cls, threshold: str | float, run: OpenRun) -> Self:
+    """Returns a threshold for the lists, before calibration, of a run.
 
     A label is assigned if its probability is at least `threshold`, from 0 to 1,
     a number or text. 'tuned' is the threshold with the best micro-F1 on dev.
@@ -370,7 +370,7 @@ class Threshold:
         scores are not probabilities.
     """
     if threshold == TUNED:
-      least = saved_threshold(predictor.workdir, predictor.step)
+      least = saved_threshold(run.workdir, run.step)
       if least is None:
         raise ConfigError(
           "threshold='tuned': this run has no tuned threshold, because its "
@@ -378,7 +378,7 @@ class Threshold:
         )
       return cls(least, is_raw=True)
     least = _probability(threshold)
-    if not predictor.has_probabilities():
+    if not run.has_probabilities():
       raise ConfigError(
         f'threshold={threshold}: the scores of this run are margins, not '
         "probabilities, because they are not calibrated on dev; use 'tuned' or "
@@ -386,22 +386,22 @@ class Threshold:
       )
     return cls(least, is_raw=False)
 
-  def probabilities(self, predictor: OpenRun) -> list[float]:
+  def probabilities(self, run: OpenRun) -> list[float]:
     """Returns the threshold as probabilities (see probabilities_at)."""
     if not self.is_raw:
       return [self.least]
-    space = predictor.space
+    space = run.space
     return probabilities_at(
       self.least,
-      predictor.score_kind,
-      predictor.calibration,
+      run.score_kind,
+      run.calibration,
       space.train_counts[: space.n_inside],
     )
 
-  def keep(self, lists: LabelLists, predictor: OpenRun) -> LabelLists:
+  def keep(self, lists: LabelLists, run: OpenRun) -> LabelLists:
     scores_NK = lists.scores
     if not self.is_raw:
-      scores_NK = predictor.readable(lists.ids, lists.scores)
+      scores_NK = run.readable(lists.ids, lists.scores)
     keep_NK = (scores_NK >= self.least) & (lists.ids != PAD)
     order = np.argsort(~keep_NK, axis=1, kind='stable')
     ids = np.where(keep_NK, lists.ids, PAD)

@@ -21,7 +21,7 @@ from xjax.data.schema import Document
 from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.text.words import split_words
 from xjax.models.features import RowFeaturiser, TextFeaturiser
-from xjax.models.lookup.exact_match import DescriptorMatcher, MatchedLabels
+from xjax.models.lookup.exact_match import DescriptorMatcher, ScoredLabels
 
 PLENTY = 10_000
 
@@ -143,7 +143,7 @@ def some_scores():
 
 def lists_of(documents, k, block=2, sigmoid=None, **filters):
   """Ranks labels whose scores are the features of documents."""
-  scorer = MatchedLabels(RowFeaturiser(L), 0.0, block)
+  scorer = ScoredLabels(RowFeaturiser(L), 0.0, block)
   if 'weights' in filters:
     parts = [filters['weights'], sigmoid] if sigmoid else [filters['weights']]
     filters = {**filters, 'weights': RankWeights(*parts)}
@@ -200,7 +200,7 @@ def test_what_is_not_found_is_never_listed():
   ids, scores = lists_of(documents, L)
   assert ((ids != PAD).sum(-1) == [[7, 0, 4, 1, 7]]).all()
   assert (np.isneginf(scores) == (ids == PAD)).all()
-  assert MatchedLabels(RowFeaturiser(L), 0.0, 2).score_kind is ScoreKind.MARGIN
+  assert ScoredLabels(RowFeaturiser(L), 0.0, 2).score_kind is ScoreKind.MARGIN
 
 
 @pytest.mark.parametrize('block', [1, 2, 8])
@@ -209,7 +209,7 @@ def test_texts_to_lists(block):
   texts = ['fish and meat, fish', 'no food', 'meat']
   matcher = DescriptorMatcher([('meat',), ('fish',), ('bread',)], PLENTY)
   data = SyntheticData(tokens=WordsConfig())
-  scorer = MatchedLabels(TextFeaturiser(data, matcher), 0.0, block)
+  scorer = ScoredLabels(TextFeaturiser(data, matcher), 0.0, block)
   told = []
   lists = scorer.rank(Documents(texts), Query(2, on_block=told.append))
   assert lists.ids_GNK.tolist() == [[[1, 0], [PAD, PAD], [0, PAD]]]
@@ -231,7 +231,7 @@ def test_the_score_of_a_label_is_shared_by_the_words_of_its_names():
   document = Document('d', {'a': 'Ham? Sea-fish', 'b': 'a Fish 7 ham'})
   shares = matcher.word_shares(document)
   assert shares.features.tolist() == [0, 1, 2]
-  weights_DK = MatchedLabels.feature_weights(
+  weights_DK = ScoredLabels.feature_weights(
     shares.features, np.array([0, 2, PAD])
   )
   found_KT = shares.contributions(weights_DK)
@@ -256,6 +256,6 @@ def test_all_words_together_have_the_whole_score(names, text):
   np.testing.assert_array_equal(shares.features, row.indices)
   every = np.arange(len(names))
   found_KT = shares.contributions(
-    MatchedLabels.feature_weights(shares.features, every)
+    ScoredLabels.feature_weights(shares.features, every)
   )
   np.testing.assert_allclose(found_KT.sum(axis=1), row.toarray()[0], rtol=1e-6)

@@ -10,7 +10,7 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.core.texts import Texts
 from xjax.data.schema import Document
-from xjax.models.lookup.exact_match import MatchedLabels
+from xjax.models.lookup.exact_match import ScoredLabels
 from xjax.models.lookup.names import (
   NameCoverage,
   UnitCounts,
@@ -206,7 +206,7 @@ def test_the_words_of_the_best_name_share_the_score():
   document = Document('d', {'a': 'Fishes! a', 'b': 'of the SEA, fish'})
   shares = coverage.word_shares(document)
   assert shares.features.tolist() == [0, 1]
-  weights_DK = MatchedLabels.feature_weights(shares.features, np.arange(3))
+  weights_DK = ScoredLabels.feature_weights(shares.features, np.arange(3))
   parts_KT = shares.contributions(weights_DK)
   first = FISH * (1 + math.log(2)) * FISH / (FISH + NEVER) / 2
   second = partial(SEA, SEA + NEVER)

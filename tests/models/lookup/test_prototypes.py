@@ -1,13 +1,12 @@
-"""Prototypes of labels: fit, resume, load, predict, explain; in a stack."""
+"""Prototypes of labels: scores, new labels, explanations."""
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
 
-from tests.fixtures.sparse_runs import config_of, contents
+from tests.fixtures.sparse_runs import config_of
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
 from xjax.data.config import (
@@ -16,7 +15,6 @@ from xjax.data.config import (
 )
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
-from xjax.models.lookup import prototypes
 from xjax.models.lookup.prototypes import PrototypesModel
 from xjax.run.fit import fit
 from xjax.run.open_run import open_run
@@ -179,65 +177,6 @@ def test_only_names_with_letters_can_be_new_labels(fitted):
     without.with_labels([Label('new', 'a name')])
 
 
-@pytest.mark.parametrize('parts', PARTS)
-@pytest.mark.parametrize('reads', READS)
-def test_a_loaded_run_predicts_the_same_bits(fitted, reads, parts):
-  result = fitted(reads, parts)
-  split = result.corpus.split('dev')
-  documents = [split.documents[row] for row in range(len(split))]
-  lists = open_run(result.workdir).lists(documents, 9)
-  dev = dev_of(result).lists['all']
-  np.testing.assert_array_equal(lists.ids, dev.ids[:, :9])
-  np.testing.assert_array_equal(lists.scores, dev.scores[:, :9])
-
-
-@pytest.mark.parametrize('reads', READS)
-def test_a_second_start_changes_nothing(fitted, reads, monkeypatch):
-  config, result = config_with(reads, 'both'), fitted(reads, 'both')
-  before = contents(result.workdir)
-  monkeypatch.setattr(prototypes, '_prototypes', None)
-  again = fit(config, result.workdir)
-  assert contents(result.workdir) == before
-  assert again.metrics == result.metrics
-  other = dataclasses.replace(config, model=PARTS['names'])
-  with pytest.raises(ConfigError, match='model.centroids: true -> false'):
-    fit(other, result.workdir)
-
-
-@pytest.mark.parametrize('lost', ['features', 'prototypes'])
-@pytest.mark.parametrize('reads', READS)
-def test_a_start_after_a_kill_makes_the_same_files(
-  fitted, tmp_path, monkeypatch, reads, lost
-):
-  class Killed(Exception):
-    pass
-
-  def kill(*args):
-    raise Killed
-
-  config, result = config_with(reads, 'both'), fitted(reads, 'both')
-  places = {
-    ('features', 'tfidf'): 'xjax.models.features.Tfidf.fit',
-    ('features', 'vectors'): 'xjax.models.text_vectors.TextVectors.fit',
-  }
-  writes = 'xjax.models.lookup.prototypes.write_npz'
-  with monkeypatch.context() as patched:
-    patched.setattr(places.get((lost, reads), writes), kill)
-    with pytest.raises(Killed):
-      fit(config, tmp_path / 'run')
-  fit(config, tmp_path / 'run')
-  for folder in ('features', 'model'):
-    expected = contents(result.workdir / folder)
-    assert expected and contents(tmp_path / 'run' / folder) == expected
-
-
-def test_several_processes_are_an_error(tmp_path, monkeypatch):
-  monkeypatch.setattr('xjax.models.contract.process_count', lambda: 2)
-  with pytest.raises(ConfigError, match='can only be used by one process'):
-    fit(config_with('tfidf', 'both'), tmp_path / 'run')
-  assert not (tmp_path / 'run' / 'config.json').exists()
-
-
 def test_words_explain_scores(fitted, tmp_path):
   result = fitted('tfidf', 'both')
   predictor = open_run(result.workdir)
@@ -254,94 +193,6 @@ def test_words_explain_scores(fitted, tmp_path):
   assert all(len(label['why']) == 2 for label in json.loads(line)['labels'])
 
 
-def test_vectors_explain_nothing(fitted, tmp_path):
-  workdir = fitted('vectors', 'both').workdir
+def test_vectors_explain_nothing(fitted):
   with pytest.raises(ConfigError, match='reads vectors of texts, not words'):
-    open_run(workdir).explain(['text'])
-  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
-  source.write_text('{"text": "text"}\n')
-  with pytest.raises(ConfigError, match='reads vectors of texts, not words'):
-    predict_file(workdir, str(source), str(output), 3, explain=2)
-  assert not output.exists()
-
-
-def without(name):
-  return lambda arrays: {x: y for x, y in arrays.items() if x != name}
-
-
-INDPTR, INDICES = 'prototypes/indptr', 'prototypes/indices'
-VALUES = 'prototypes/values'
-
-
-def with_fewer_labels(arrays):
-  indptr = arrays[INDPTR][:-1]
-  cut = {name: arrays[name][: indptr[-1]] for name in (INDICES, VALUES)}
-  return arrays | cut | {INDPTR: indptr}
-
-
-FAULTS = {
-  'another number of features': (
-    lambda x: x | {'features': x['features'] + 1},
-    'prototypes.npz: has .* is this a file of another run',
-  ),
-  'fewer labels': (
-    with_fewer_labels,
-    'prototypes.npz: has .* is this a file of another run',
-  ),
-  'a column that does not exist': (
-    lambda x: x | {INDICES: x[INDICES] + 10**6},
-    'prototypes/indices: is not in 0..',
-  ),
-  'a value that is not finite': (
-    lambda x: x | {VALUES: x[VALUES] * np.nan},
-    'prototypes/values: is not finite',
-  ),
-  'an array that is missing': (without(INDPTR), f'{INDPTR}: missing'),
-  'an unknown array': (lambda x: x | {'more': np.zeros(1)}, 'more: unknown'),
-}
-
-
-@pytest.mark.parametrize('fault', FAULTS)
-@pytest.mark.parametrize('reads', READS)
-def test_damage_is_found(fitted, tmp_path, reads, fault):
-  """Files without digests are checked by their content alone."""
-  folder = shutil.copytree(fitted(reads, 'both').workdir, tmp_path / 'run')
-  (folder / 'digests.json').unlink()
-  path = folder / 'model' / 'prototypes.npz'
-  whole = path.read_bytes()
-  damage, message = FAULTS[fault]
-  with np.load(path, allow_pickle=False) as file:
-    arrays = dict(file)
-  np.savez(path, **damage(arrays))
-  with pytest.raises(DataError, match=message):
-    open_run(folder)
-  path.write_bytes(whole[:-50])
-  with pytest.raises(DataError, match='prototypes.npz.*cannot be read'):
-    open_run(folder)
-  path.unlink()
-  with pytest.raises(DataError, match='prototypes.npz: no such file'):
-    open_run(folder)
-
-
-@pytest.mark.parametrize(
-  ('file', 'name'),
-  [
-    ('model/prototypes', 'prototypes/values'),
-    ('features/text_vectors', 'encoder/embeddings/word'),
-  ],
-)
-def test_a_changed_file_is_found(fitted, tmp_path, file, name):
-  folder = shutil.copytree(fitted('vectors', 'both').workdir, tmp_path / 'run')
-  path = folder / f'{file}.npz'
-  with np.load(path, allow_pickle=False) as saved:
-    arrays = dict(saved)
-  np.savez(path, **arrays | {name: arrays[name] / 2})
-  with pytest.raises(DataError, match='is not the file that this run wrote'):
-    open_run(folder)
-
-
-def test_without_a_file_of_vectors_nothing_is_loaded(fitted, tmp_path):
-  folder = shutil.copytree(fitted('vectors', 'both').workdir, tmp_path / 'run')
-  (folder / 'features' / 'text_vectors.npz').unlink()
-  with pytest.raises(DataError, match='text_vectors.npz: no such file'):
-    open_run(folder)
+    open_run(fitted('vectors', 'both').workdir).explain(['text'])

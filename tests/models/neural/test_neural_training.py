@@ -16,7 +16,6 @@ from xjax.models.contract import Config, Run
 from xjax.models.neural.neural_model import NeuralModel
 from xjax.models.neural.neural_plan import (
   check_mesh,
-  hidden_labels,
   plan_neural,
 )
 from xjax.models.neural.neural_training import NeuralTraining
@@ -44,7 +43,7 @@ def config_of(head, seed=0):
 
 @pytest.mark.parametrize('n', [1, 8, 80])
 def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
-  hidden = hidden_labels(config_of(UnifiedConfig(hidden_labels=n)), COUNTS)
+  hidden = UnifiedConfig(hidden_labels=n).hidden(COUNTS, 0)
   assert hidden.dtype == bool and hidden.shape == COUNTS.shape
   drawn = np.sort(COUNTS[hidden])
   runs = np.sort(COUNTS[(COUNTS >= 1) & (COUNTS <= 20)]).reshape(n, -1)
@@ -53,13 +52,11 @@ def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
 
 def test_hidden_labels_follow_from_the_seed_and_the_counts():
   head = UnifiedConfig(hidden_labels=8)
-  first, again, other = (
-    hidden_labels(config_of(head, seed), COUNTS) for seed in (3, 3, 4)
-  )
+  first, again, other = (head.hidden(COUNTS, seed) for seed in (3, 3, 4))
   np.testing.assert_array_equal(first, again)
   assert (first != other).any()
   # Labels that are added later change nothing.
-  more = hidden_labels(config_of(head, 3), np.pad(COUNTS, (0, 9)))
+  more = head.hidden(np.pad(COUNTS, (0, 9)), 3)
   np.testing.assert_array_equal(more, np.pad(first, (0, 9)))
 
 
@@ -71,7 +68,7 @@ def test_other_heads_hide_no_labels():
     UnifiedConfig(hidden_labels=0),
   )
   for head in heads:
-    assert not hidden_labels(config_of(head), COUNTS).any()
+    assert not head.hidden(COUNTS, 0).any()
 
 
 def test_held_out_labels_are_scored_by_descriptors_alone(config):

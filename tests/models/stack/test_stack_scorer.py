@@ -16,7 +16,7 @@ from xjax.models.stack.pair_features import (
 )
 from xjax.models.stack.ranker import PairRanker
 from xjax.models.stack.stack_explanations import RunWords
-from xjax.models.stack.stack_pairs import Proposer, StackPairs
+from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
 
 L, DOCUMENTS = 30, 5
@@ -44,7 +44,7 @@ def stack_of(tables, depth=4, scored=7, features=SIMPLE, n_labels=L):
   counts = np.maximum(np.arange(n_labels, dtype=np.int32) - 3, 0)
   space = LabelSpace(labels, counts, 99, n_labels)
   proposers = [
-    Proposer(table, depth, scored, number != 1, f'{number}')
+    StackMember(table, depth, scored, number != 1, f'{number}')
     for number, table in enumerate(tables)
   ]
   pairs = StackPairs.over(proposers, space, features)

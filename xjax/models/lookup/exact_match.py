@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.config_part import field
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import DataError
 from xjax.core.ranking import Lists, Query, lists_of
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.config import WordsConfig
@@ -29,9 +29,7 @@ from xjax.data.text.words import (
   split_words,
 )
 from xjax.models.contract import Config, Model, Run
-from xjax.models.explanations import LabelExplanations, contributions_of
-from xjax.models.features import Featuriser, TextFeaturiser
-from xjax.models.scorer import Scorer, rank_blocks
+from xjax.models.features import FeatureScorer, Featuriser, TextFeaturiser
 
 
 def check_letters(names: Iterable[Iterable[str]]) -> None:
@@ -110,7 +108,7 @@ class DescriptorMatcher:
     return {x: n + longest[x] / (longest[x] + 1) for x, n in counts.items()}
 
 
-class MatchedLabels(Scorer):
+class ScoredLabels(FeatureScorer):
   """Ranks the labels to which a featuriser gives scores; lists no other labels.
 
   The features of a document are the scores of the labels, all above 0. With
@@ -118,43 +116,22 @@ class MatchedLabels(Scorer):
   """
 
   score_kind = ScoreKind.MARGIN
-  selected_by = 'exact'
 
   def __init__(self, featuriser: Featuriser, assigned_above: float, block: int):
-    self.featuriser, self.n_labels = featuriser, featuriser.n_features
-    self.assigned_above, self._block = assigned_above, block
-    self.unexplained = featuriser.unexplained
+    super().__init__(featuriser, block)
+    self.n_labels, self.assigned_above = featuriser.n_features, assigned_above
 
-  def rank(self, documents: Documents, query: Query) -> Lists:
-    return rank_blocks(documents, query, self._block, self._rank)
-
-  def _rank(self, documents: Documents, query: Query) -> Lists:
+  def rank_block(self, documents: Documents, query: Query) -> Lists:
     return lists_of(self.featuriser(documents), query)
 
-  def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
-  ) -> LabelExplanations:
-    if self.unexplained:
-      raise ConfigError(self.unexplained)
-    parts = documents, ids_NK, words, n_first
-    return contributions_of(self.feature_weights, self.featuriser, *parts)
-
-  @staticmethod
-  def feature_weights(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+  def feature_weights(
+    self, features: np.ndarray, labels: np.ndarray
+  ) -> np.ndarray:
     """Returns 1 where a feature is the label, else 0, as float64 [D, K]."""
     return (features[:, None] == labels).astype(np.float64)
 
-  def warmup(self, query: Query, explain: bool = False) -> None:
-    del explain
-    self.featuriser.warmup()
-    self.rank(self.featuriser.example(), query)
 
-
-class NamedLabels(MatchedLabels):
+class NamedLabels(ScoredLabels):
   """Ranks the trained, held-out and new labels whose names are in a text."""
 
   fixed_labels = ''

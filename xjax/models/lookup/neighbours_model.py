@@ -37,8 +37,9 @@ from xjax.models.features import (
   fit_featuriser,
   open_featuriser,
 )
-from xjax.models.lookup.exact_match import MatchedLabels
+from xjax.models.lookup.exact_match import ScoredLabels
 from xjax.models.lookup.neighbours import NearestDocuments, NeighbourVotes
+from xjax.models.scorer import cannot_add
 
 _ASSIGNED_ABOVE = 0.5  # more than half of the votes
 
@@ -103,13 +104,10 @@ class VoteFeaturiser(Featuriser):
     self.features.warmup()
 
 
-class NeighboursScorer(MatchedLabels):
+class NeighboursScorer(ScoredLabels):
   """Ranks labels by the votes of training documents."""
 
-  fixed_labels = (
-    'NeighboursModel cannot score new labels: it can only learn a label from '
-    'training documents of that label'
-  )
+  fixed_labels = cannot_add('NeighboursModel')
 
   def __init__(
     self, featuriser: VoteFeaturiser, train_digest: str | None, block: int
@@ -117,7 +115,7 @@ class NeighboursScorer(MatchedLabels):
     """Makes a scorer, where the split with the digest train_digest votes."""
     super().__init__(featuriser, _ASSIGNED_ABOVE, block)
     own = dataclasses.replace(featuriser, own=True)
-    self._among_others = MatchedLabels(own, _ASSIGNED_ABOVE, block)
+    self._among_others = ScoredLabels(own, _ASSIGNED_ABOVE, block)
     self._train = TRAIN, train_digest
 
   def rank(self, documents: Documents, query: Query) -> Lists:

@@ -43,15 +43,12 @@ from xjax.models.features import (
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.classifiers import Classifiers
 from xjax.models.lookup.exact_match import check_letters
+from xjax.models.scorer import cannot_add
 from xjax.models.trees.tree_scorer import TreeScorer
 from xjax.models.trees.tree_search import Link, TreeSearch
 
 _NAMES = 512  # number of names whose features are computed at a time
 _ASSIGNED_ABOVE = 0.5  # a cosine
-_FIXED = (
-  'PrototypesModel cannot score new labels: it can only learn a label from '
-  'training documents of that label'
-)
 
 
 class PrototypesScorer(TreeScorer):
@@ -83,7 +80,9 @@ class PrototypesScorer(TreeScorer):
     )
     self.assigned_above = _ASSIGNED_ABOVE
     self.prototypes, self._config = prototypes, config
-    self.fixed_labels = '' if config.model.names else _FIXED
+    self.fixed_labels = cannot_add('PrototypesModel')
+    if config.model.names:
+      self.fixed_labels = ''
 
   def with_labels(self, space: LabelSpace) -> 'PrototypesScorer':
     """Returns a scorer of new labels too; their prototypes are their names."""

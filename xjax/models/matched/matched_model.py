@@ -12,7 +12,7 @@ from xjax.data.label_trees.levels_config import LevelsConfig
 from xjax.data.label_trees.tree_config import TreeData
 from xjax.data.schema import Corpus
 from xjax.losses.squared_hinge import SquaredHingeConfig
-from xjax.models.contract import JUDGED, Config, Run, TrainedStage
+from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.part_files import PartFiles
@@ -129,10 +129,6 @@ class MatchedModel(NodesModel):
 
   def open_stages(self, run: Run) -> tuple[str, ...]:
     return (MATCHER,)
-
-  def record_search(self, run: Run) -> None:
-    """Writes search.json. If it has changed, the model will be judged again."""
-    run.folder.record_search({'kept': self.kept}, JUDGED)
 
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run

@@ -6,10 +6,9 @@ import numpy as np
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import AS_LOGITS, PAD, ScoreKind
 from xjax.data.documents import Documents
-from xjax.models.explanations import LabelExplanations, contributions_of
-from xjax.models.features import Featuriser
+from xjax.models.features import FeatureScorer, Featuriser
 from xjax.models.neural.proposer import Proposer
-from xjax.models.scorer import Scorer, rank_blocks
+from xjax.models.scorer import Scorer
 from xjax.models.trees.tree_search import (
   OpenNodes,
   SearchResult,
@@ -20,14 +19,12 @@ from xjax.models.trees.tree_search import (
 MATCHER = 'matcher'  # the stage that proposes clusters
 
 
-class MatchedScorer(Scorer):
+class MatchedScorer(FeatureScorer):
   """Ranks labels of proposed clusters.
 
   The score of a label is that of its classifier alone. Labels of other clusters
   are not ranked. Each slice has clusters of its own.
   """
-
-  unexplained = ''
 
   def __init__(
     self,
@@ -37,8 +34,8 @@ class MatchedScorer(Scorer):
     proposer: Proposer,  # proposes clusters
     block: int,  # documents that are ranked at a time
   ):
-    self._search, self._block = search, block
-    self.featuriser, self.proposer = featuriser, proposer
+    super().__init__(featuriser, block)
+    self._search, self.proposer = search, proposer
     self.score_kind = kind
     self.n_labels = search.tree.n_labels
     self.assigned_above = None if kind is ScoreKind.LOGIT else 0.0
@@ -48,11 +45,7 @@ class MatchedScorer(Scorer):
   def stages(self) -> dict[str, Scorer]:
     return {MATCHER: self.proposer.scorer}
 
-  def rank(self, documents: Documents, query: Query) -> Lists:
-    query = query.for_labels(self.n_labels)
-    return rank_blocks(documents, query, self._block, self._rank)
-
-  def _rank(self, documents: Documents, query: Query) -> Lists:
+  def rank_block(self, documents: Documents, query: Query) -> Lists:
     rows = self.featuriser(documents)
     clusters_GNK, _ = self.proposer.nodes(documents, query)
     # Node 0 is the root, and the clusters follow in their order.
@@ -99,22 +92,9 @@ class MatchedScorer(Scorer):
       log_L = np.where(mask_L, log_L, -np.inf)
     return log_L
 
-  def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
-  ) -> LabelExplanations:
-    return contributions_of(
-      self.feature_weights, self.featuriser, documents, ids_NK, words, n_first
-    )
-
   def warmup(self, query: Query, explain: bool = False) -> None:
-    del explain
     self.proposer.scorer.warmup(self.proposer.asked(query))
-    self.featuriser.warmup()
-    self.rank(self.featuriser.example(), query)
+    super().warmup(query, explain)
 
   def feature_weights(
     self, features: np.ndarray, labels: np.ndarray

@@ -27,7 +27,6 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import Vocabulary, split_words
 from xjax.models.contract import (
   DEV,
-  JUDGED,
   SCORES_NAMES,
   SCORES_TRAINED,
   Config,
@@ -47,7 +46,6 @@ from xjax.models.neural.neural_checks import (
 from xjax.models.neural.neural_plan import (
   check_label_rows,
   check_mesh,
-  hidden_labels,
   label_rows_divide,
   plan_neural,
 )
@@ -159,7 +157,7 @@ class NeuralModel(TextModelConfig, Model):
     check_batch(config.train.batch_size, len(split))
     if config.data.tokens.dense:
       check_vectors(self, corpus, config)
-    hidden_labels(config, space.train_counts)
+    self.head.hidden(space.train_counts, config.seed)
     self.head.check_labels(self.scored_labels(space))
     if self.reads_parents:
       check_hierarchy(self, space)
@@ -195,10 +193,6 @@ class NeuralModel(TextModelConfig, Model):
     reader = token_reader(config, vocab, make_mesh(config.mesh))
     levels = _head_levels(run).keep(corpus) if self.head.levels else None
     proposals = new_proposals(corpus, run)
-    if proposals.proposer is not None:
-      combination, weight = self.shortlist.combination
-      search = {'combination': combination.value, 'prior': weight}
-      folder.record_search(search, JUDGED)
     training = NeuralTraining.prepare(run, corpus, reader, proposals, levels)
     scorer = training.scorer()
     end = training.train(scorer)
@@ -232,6 +226,12 @@ class NeuralModel(TextModelConfig, Model):
     scorer = make_scorer(run, space, reader, proposals, plan, mesh)
     scorer.params, scorer.step = params, step
     return scorer
+
+  def search_settings(self) -> dict[str, Any]:
+    if not self.shortlist.stages:
+      return {}
+    combination, weight = self.shortlist.combination
+    return {'combination': combination.value, 'prior': weight}
 
   def reads_names(self, config: Config) -> bool:
     return not why_fixed(config)

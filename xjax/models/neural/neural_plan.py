@@ -2,14 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA
 from xjax.core.mesh_config import LABEL_MULTIPLE
-from xjax.core.rng import host_generator
 from xjax.data.label_trees.levels import LabelLevels
-from xjax.data.labels import draw_labels
 from xjax.data.schema import LabelSpace
 from xjax.models.contract import Config
 from xjax.networks.pretrained.architecture import Architecture
@@ -17,8 +14,6 @@ from xjax.networks.text_model import build, initial_biases, smoothed_priors
 from xjax.train.fused_rows import fused_rows
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state, with_label_start
-
-HIDDEN_RANGE = (1, 20)  # numbers of training documents of hidden labels
 
 
 def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
@@ -52,24 +47,6 @@ def check_label_rows(config: Config, devices: int) -> None:
     )
 
 
-def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
-  """Draws the labels that a unified head treats as unseen, bool [L].
-
-  They calibrate scores. Only labels with 1 to 20 training documents are drawn,
-  so that training loses little. These rare labels are ranked by frequency, and
-  the drawn labels are spread evenly over this ranking. If the corpus has too
-  few labels to hide, it raises a ConfigError.
-  """
-  hidden = np.zeros(len(train_counts), bool)
-  head = config.model.head
-  if head.hidden_labels:
-    rng = host_generator(config.seed, 'hidden_labels')
-    n, field = head.hidden_labels, 'model.head.hidden_labels'
-    drawn = draw_labels(train_counts, n, HIDDEN_RANGE, rng, field)
-    hidden[drawn] = True
-  return hidden
-
-
 def plan_neural(
   config: Config,
   space: LabelSpace,
@@ -83,7 +60,7 @@ def plan_neural(
   n_labels = config.model.scored_labels(space)
   counts = space.train_counts[:n_labels]
   unseen = counts == 0
-  hidden = hidden_labels(config, counts)
+  hidden = config.model.head.hidden(counts, config.seed)
 
   hierarchy = None
   if config.model.reads_parents:

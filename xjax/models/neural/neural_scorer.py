@@ -100,6 +100,8 @@ class NeuralScorer(Scorer):
 
   def rank(self, documents: Documents, query: Query) -> Lists:
     documents = Documents.of(documents)
+    if query.measured is None:
+      documents = documents.without_gold()  # so batches of a shape are alike
     lists = Lists.none(query.n_lists, len(documents), query.k)
     rank = self.batch_ranker(documents, self._compiled(query))
     for batch in self.reader.batches(documents):
@@ -154,7 +156,7 @@ class NeuralScorer(Scorer):
 
   def _kept(self, kept_MBS: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the gold labels that steps keep, from the labels up."""
-    clusters = nnx.merge(self._graphdef, self.params).head.kept_clusters
+    _, clusters = self._layout
     levels = [f'level {r} recall@{n}' for r, n in enumerate(clusters)]
     steps = [*levels, f'shortlist recall@{self.shortlist}'][::-1]
     parts = np.moveaxis(kept_MBS[:, :, ::-1], 2, 0)
@@ -164,8 +166,14 @@ class NeuralScorer(Scorer):
     """Puts an array [L] on the mesh, divided over devices like label rows."""
     if rows.dtype != bool:
       rows = rows.astype(np.float32)
-    axes = nnx.merge(self._graphdef, self.params).head.axes
+    axes, _ = self._layout
     return put_labels(rows, NamedSharding(self.mesh, row_spec(axes)))
+
+  @functools.cached_property
+  def _layout(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Returns the mesh axes of label rows, and the clusters that are kept."""
+    head = nnx.merge(self._graphdef, self.params).head
+    return head.axes, head.kept_clusters
 
   def _compiled(self, query: Query) -> Query:
     """Returns a query whose lists have a length that is used often."""
@@ -191,7 +199,7 @@ class NeuralScorer(Scorer):
   ) -> LabelExplanations:
     if self.unexplained:
       return super().explain(documents, ids_NK, words, n_first)
-    documents = Documents.of(documents)
+    documents = Documents.of(documents).without_gold()
     # No document has more than max_tokens words, so a larger number would waste
     # memory.
     words = min(words, self.reader.data.tokens.max_tokens)
@@ -263,7 +271,7 @@ class NeuralScorer(Scorer):
 
   def vectors(self, documents: Documents) -> Float32[np.ndarray, 'N D']:
     """Returns one vector of each document (see TextModel.vectors)."""
-    documents = Documents.of(documents)
+    documents = Documents.of(documents).without_gold()
     vectors_ND = np.zeros((len(documents), self.vector_dim), np.float32)
     for batch in self.reader.batches(documents):
       rows, (vectors_1BD,) = all_rows(

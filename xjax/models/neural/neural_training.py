@@ -254,7 +254,7 @@ class NeuralTraining:
     if source:
       state, taken = warm_start(state, source, space, vocab, self.levels)
     # The vectors of labels are trained on the encoder that the run starts with.
-    if model.head.embeds_labels:
+    if model.head.pretraining:
       state = start_label_vectors(
         state,
         model,

@@ -33,7 +33,7 @@ from xjax.models.stack.pair_features import (
 from xjax.models.stack.proposers import ProposerConfig
 from xjax.models.stack.ranker import RankerData
 from xjax.models.stack.stack_pairs import (
-  Proposer,
+  StackMember,
   StackPairs,
   with_empty_list,
 )
@@ -273,7 +273,7 @@ class Lessons:
     """Yields the pairs of documents, some documents at a time."""
     features: PairFeatures = self.run.config.model.features
     proposers = [
-      Proposer(None, x.depth, x.scored, self._reads_names(x))
+      StackMember(None, x.depth, x.scored, self._reads_names(x))
       for x in self.proposers
     ]
     pairs = StackPairs(proposers, labels, features)

@@ -45,7 +45,7 @@ from xjax.models.stack.proposers import (
 )
 from xjax.models.stack.ranker import RankerConfig
 from xjax.models.stack.stack_explanations import RunWords
-from xjax.models.stack.stack_pairs import Proposer, StackPairs
+from xjax.models.stack.stack_pairs import StackMember, StackPairs
 from xjax.models.stack.stack_scorer import StackScorer
 from xjax.models.stage import Stage
 from xjax.train.train_config import TrainConfig
@@ -145,6 +145,9 @@ class StackModel(Model):
     lacks = any(proposer.lacks_folder for proposer in self.proposers)
     return lacks and not self.encoder and not config.data.generated
 
+  def search_settings(self) -> dict[str, Any]:
+    return {}  # the folder of the encoder may move
+
   def reads_names(self, config: Config) -> bool:
     stages = [proposer.run_config(config) for proposer in self.proposers]
     return any(stage.model.reads_names(stage) for stage in stages)
@@ -223,11 +226,11 @@ class StackModel(Model):
     names = self.open_stages(run)
     members = {name: run.open_stage(name) for name in names}
     proposers = [
-      Proposer(
+      StackMember(
         members[x.name],
         x.depth,
         x.scored,
-        not members[x.name].fixed_labels,
+        x.model.reads_names(x.run_config(run.config)),
         x.name,
       )
       for x in self.proposers

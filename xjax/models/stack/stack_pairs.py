@@ -27,7 +27,7 @@ DEPTH_OF_SLICES = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Proposer:
+class StackMember:
   """Holds a model that proposes labels."""
 
   scorer: Scorer | None  # None if its lists are given (StackPairs.of_lists)
@@ -55,7 +55,7 @@ class ProposedPairs:
 class StackPairs:
   """Computes the pairs of documents, and what the ranker sees of them."""
 
-  proposers: Sequence[Proposer]  # all give the same numbers to labels
+  proposers: Sequence[StackMember]  # all give the same numbers to labels
   labels: LabelFacts  # facts of the L labels
   chosen: PairFeatures
   listed_L: np.ndarray | None = None  # bool [L or more]; None lists all
@@ -81,7 +81,7 @@ class StackPairs:
   @classmethod
   def over(
     cls,
-    proposers: Sequence[Proposer],
+    proposers: Sequence[StackMember],
     space: LabelSpace,
     chosen: PairFeatures,
   ) -> 'StackPairs':
@@ -115,7 +115,7 @@ class StackPairs:
 
   def query(
     self,
-    proposer: Proposer,
+    proposer: StackMember,
     slices: Sequence[np.ndarray] = (),
     allowed: np.ndarray | None = None,
     unseen: bool = True,
@@ -175,7 +175,7 @@ class StackPairs:
 
   def _lists(
     self,
-    proposer: Proposer,
+    proposer: StackMember,
     documents: Documents,
     slices: tuple[np.ndarray, ...],
     allowed: np.ndarray | None,

@@ -121,7 +121,8 @@ class StackScorer(Scorer):
     return StackScorer(pairs, self.ranker, self.reader, self.block)
 
   def warmup(self, query: Query, explain: bool = False) -> None:
-    del query
     for proposer in self.pairs.proposers:
       explains = explain and not proposer.scorer.unexplained
       proposer.scorer.warmup(self.pairs.query(proposer), explains)
+    if not (self.reader.data.sparse or self.reads_vectors):
+      self.rank(Documents(['']), query)  # with the second query, if any

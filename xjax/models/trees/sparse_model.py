@@ -40,7 +40,7 @@ from xjax.models.features import (
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.part_files import PartFiles
 from xjax.models.linear.problem import Loss
-from xjax.models.scorer import Scorer
+from xjax.models.scorer import Scorer, cannot_add
 from xjax.models.trees.tree_scorer import TreeScorer
 from xjax.models.trees.tree_search import Link, TreeSearch
 from xjax.train.workdir import Workdir
@@ -122,21 +122,14 @@ class SparseModel(Model, abstract=True):
         self._train(data, run, seconds)
     for path in files:
       shutil.rmtree(_parts_of(path), ignore_errors=True)
-    self.record_search(run)
-
-  def record_search(self, run: Run) -> None:
-    """Records search settings; if they change, the model is judged again."""
 
   def open(self, run: Run) -> Scorer:
-    searches, space = self._searches(run), run.folder.label_space()
+    searches, space = self._searches(run), run.label_space()
     n_features = searches[0].weights.n_features
     featuriser = self.open_featuriser(run, n_features)
     _check_sizes(self.files(run.folder), searches, featuriser, space)
     scorer = self.scorer(searches, featuriser, run)
-    scorer.fixed_labels = (
-      f'{type(self).__name__} cannot score new labels: it can only learn a '
-      'label from training documents of that label'
-    )
+    scorer.fixed_labels = cannot_add(type(self).__name__)
     return scorer
 
   def scorer(

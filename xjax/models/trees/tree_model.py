@@ -1,6 +1,7 @@
 """Defines label trees, whose nodes have linear classifiers."""
 
 import dataclasses
+from typing import Any
 
 from xjax.core.config_part import (
   AMOUNT,
@@ -15,7 +16,7 @@ from xjax.data.label_trees.clusters import ClusterTree
 from xjax.data.label_trees.label_tree import LabelTree
 from xjax.data.label_trees.tree_config import TreeConfig, TreeData
 from xjax.data.schema import Corpus
-from xjax.models.contract import JUDGED, Config, Run, TrainedStage
+from xjax.models.contract import Config, Run, TrainedStage
 from xjax.models.features import Featuriser
 from xjax.models.linear.block_weights import BlockWeights
 from xjax.models.linear.dual import Solver
@@ -139,13 +140,12 @@ class TreeModel(NodesModel):
   def open_stages(self, run: Run) -> tuple[str, ...]:
     return self.vectors.stages
 
-  def record_search(self, run: Run) -> None:
-    """Writes search.json. If it has changed, the model will be judged again."""
+  def search_settings(self) -> dict[str, Any]:
     beam = None if self.exact else self.beam
     search = {'beam': beam, 'exact': self.exact}
     if self.n_trees > 1:
       search['trees'] = self.n_trees
-    run.folder.record_search(search, JUDGED)
+    return search
 
   def train_file(
     self, number: int, data: TreeData, parts: PartFiles, run: Run

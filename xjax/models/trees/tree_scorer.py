@@ -9,20 +9,17 @@ from jaxtyping import Float64, Int64
 import numpy as np
 from scipy import sparse
 
-from xjax.core.errors import ConfigError
 from xjax.core.ranking import Lists, Query
 from xjax.core.types import AS_LOGITS, ScoreKind
 from xjax.data.documents import Documents
-from xjax.models.explanations import LabelExplanations, contributions_of
-from xjax.models.features import Featuriser
-from xjax.models.scorer import Scorer, rank_blocks
+from xjax.models.features import FeatureScorer, Featuriser
 from xjax.models.trees.tree_search import Link, SearchResult, Squash, TreeSearch
 from xjax.models.trees.tree_search_loops import fill_lists, mean_scores
 
 _DEEPER = 4  # each tree of an ensemble lists _DEEPER * k labels
 
 
-class TreeScorer(Scorer):
+class TreeScorer(FeatureScorer):
   """Ranks labels with label trees over sparse features.
 
   With several trees, the score is the logarithm of the mean of the exponentials
@@ -43,7 +40,8 @@ class TreeScorer(Scorer):
     workers: int,  # threads that share a block
     block: int,  # documents that are ranked at a time
   ):
-    self._searches, self.featuriser = searches, featuriser
+    super().__init__(featuriser, block)
+    self._searches = searches
     self._beam, self._exact = beam, exact
     self.selected_by = f'beam={beam}'
     if exact:
@@ -52,29 +50,19 @@ class TreeScorer(Scorer):
       several = len(searches) > 1
       self.selected_by = f'trees={len(searches)}' if several else 'exact'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
-    self._workers, self._block = workers, block
+    self._workers = workers
     self._link = searches[0].link
     self.score_kind = kind
     self.n_labels = searches[0].tree.n_labels
     if kind is not ScoreKind.LOGIT:
       self.assigned_above = -1.0 if self._link is Link.L3_HINGE else 0.0
-    self.unexplained = featuriser.unexplained
 
-  @property
-  def stages(self) -> dict[str, Scorer]:
-    return self.featuriser.stages
+  def rank_block(self, documents: Documents, query: Query) -> Lists:
+    """Returns the lists of a block.
 
-  def rank(self, documents: Documents, query: Query) -> Lists:
-    """Returns the k best labels of each document; see Scorer.
-
-    Each slice has a separate search. A label has the same score in every list
-    of a document. Lists of a beam search may be short, since labels that the
-    beam did not reach are missing.
+    Each slice has a separate search. Lists of a beam search may be short, since
+    labels that the beam did not reach are missing.
     """
-    query = query.for_labels(self.n_labels)
-    return rank_blocks(documents, query, self._block, self._rank)
-
-  def _rank(self, documents: Documents, query: Query) -> Lists:
     if not len(documents):
       return Lists.none(query.n_lists, 0, query.k)
     rows = self.featuriser(documents)
@@ -85,24 +73,6 @@ class TreeScorer(Scorer):
       for i, allowed_L in enumerate(query.allowed)
     ]
     return Lists(*(np.concatenate(x, axis=1) for x in zip(*lists)))
-
-  def explain(
-    self,
-    documents: Documents,
-    ids_NK: np.ndarray,
-    words: int,
-    n_first: int = 0,
-  ) -> LabelExplanations:
-    if self.unexplained:
-      raise ConfigError(self.unexplained)
-    return contributions_of(
-      self.feature_weights, self.featuriser, documents, ids_NK, words, n_first
-    )
-
-  def warmup(self, query: Query, explain: bool = False) -> None:
-    del explain
-    self.featuriser.warmup()
-    self.rank(self.featuriser.example(), query)
 
   def feature_weights(
     self, features: np.ndarray, labels: np.ndarray

@@ -63,15 +63,13 @@ class HeadConfig(ConfigPart, abstract=True):
   # Whether the head writes labels one after the other. If so, it needs a loss
   # of sequences (LossConfig.sequential).
   sequential: ClassVar[bool] = False
-  hidden_labels = 0  # rare labels that training treats as unseen, to calibrate
-  aligned = False  # descriptors and tokens start in the same space
   levels = None  # config of the levels of clusters that the head goes down
   reads_parents = False  # needs the hierarchy of the run (HeadInputs.hierarchy)
-  max_levels = None  # most levels of labels, for heads that read parents
   appended = 0  # vectors after a document's tokens, which need positions
-  # Whether labels have vectors in the space of the encoder's pieces. If so, the
-  # vectors start from the names of labels (train/initial/label_vectors.py).
-  embeds_labels = False
+  # How the vectors of labels are trained before the documents are read, for
+  # heads whose labels have vectors in the space of the encoder's pieces
+  # (train/initial/label_vectors.py).
+  pretraining = None
 
   chunk: int = field(
     512,
@@ -84,6 +82,15 @@ class HeadConfig(ConfigPart, abstract=True):
   @abc.abstractmethod
   def build(self, inputs: 'HeadInputs', rngs: nnx.Rngs) -> 'Head':
     """Makes the head, with fresh parameters from the stream `params`."""
+
+  def hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
+    """Returns the labels that training treats as unseen, bool [L].
+
+    counts_L has the training documents of each label. A ConfigError says that
+    the corpus has too few labels to hide.
+    """
+    del seed
+    return np.zeros(len(counts_L), bool)
 
   def check_labels(self, n_labels: int) -> None:
     """Raises ConfigError if the head does not suit the number of labels."""

@@ -14,7 +14,9 @@ import numpy as np
 from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field, kinds_that
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision
+from xjax.core.rng import host_generator
 from xjax.data.config import TokensConfig
+from xjax.data.labels import draw_labels
 from xjax.networks.encoders.encoder import EncoderConfig
 from xjax.networks.heads.attend import attend, token_mask
 from xjax.networks.heads.head import (
@@ -25,6 +27,8 @@ from xjax.networks.heads.head import (
   padded_row,
 )
 from xjax.networks.label_graph import DescriptorHead, unit_rows
+
+HIDDEN_RANGE = (1, 20)  # numbers of training documents of hidden labels
 
 
 @dataclasses.dataclass
@@ -70,6 +74,20 @@ class UnifiedConfig(DescriptorHeadConfig):
       rngs=rngs,
     )
     return self.graph.attach(head, inputs, rngs)
+
+  def hidden(self, counts_L: np.ndarray, seed: int) -> np.ndarray:
+    """Draws the labels that training treats as unseen, bool [L].
+
+    They calibrate scores. Only labels with few training documents are drawn, so
+    that training loses little. These rare labels are ranked by frequency, and
+    the drawn labels are spread evenly over this ranking.
+    """
+    hidden_L = super().hidden(counts_L, seed)
+    if self.hidden_labels:
+      rng = host_generator(seed, 'hidden_labels')
+      n, path = self.hidden_labels, 'model.head.hidden_labels'
+      hidden_L[draw_labels(counts_L, n, HIDDEN_RANGE, rng, path)] = True
+    return hidden_L
 
   def faults(self, config: Any, path: str) -> Iterator[str]:
     yield from super().faults(config, path)

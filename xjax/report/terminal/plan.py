@@ -80,7 +80,7 @@ def _notes(plan: Plan) -> list[str]:
       'TPUs pad arrays to tiles of 8 x 128; the padding is not counted'
     )
   head = plan.config.model.head
-  if head.embeds_labels and head.pretraining.steps:
+  if head.pretraining and head.pretraining.steps:
     lines.append(
       'before the first step, one device trains the vectors of labels on the '
       'hierarchy (model.head.pretraining); its memory and its time are not '

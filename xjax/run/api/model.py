@@ -10,6 +10,7 @@ from scipy import sparse
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
+from xjax.data.documents import Documents
 from xjax.data.formats.xc_features import scale_rows
 from xjax.data.memory.folder import labelled_documents
 from xjax.data.memory.texts import documents_of
@@ -153,7 +154,11 @@ class Model:
       raise DataError('texts is empty: there are no documents to judge')
     run, config = self.run, self.config.eval
     split, space = labelled_split(documents, ids, run.space)
-    predictions = predict(run.scorer, split, space, config.depth)
+    # The documents are of no split of the run, whose tokens would be cached.
+    documents = Documents.of(documents)
+    predictions = predict(
+      run.scorer, split, space, config.depth, documents=documents
+    )
     threshold = saved_threshold(run.workdir, run.step)
     shown_NK = shown_probabilities(predictions, run.calibration)
     return judge(predictions, config.criteria(), threshold, shown_NK)[PROTOCOL]

@@ -153,27 +153,27 @@ class StrategyRunner:
 
   request: StrategyRequest
   strategy: Strategy
-  predictor: OpenRun
+  run: OpenRun
   sigmoid: tuple[float, float]
 
   @classmethod
-  def of(cls, request: StrategyRequest, predictor: OpenRun) -> 'StrategyRunner':
+  def of(cls, request: StrategyRequest, run: OpenRun) -> 'StrategyRunner':
     """Makes a runner, and finds all faults before any document is scored."""
-    propensity = predictor.config.eval.propensity
-    strategy = request.strategy(predictor.space, propensity)
+    propensity = run.config.eval.propensity
+    strategy = request.strategy(run.space, propensity)
     sigmoid = AS_LOGITS
     if isinstance(strategy, WeightedStrategy | CoverageStrategy):
-      sigmoid = _sigmoid(predictor, request)
-    return cls(request, strategy, predictor, sigmoid)
+      sigmoid = _sigmoid(run, request)
+    return cls(request, strategy, run, sigmoid)
 
   def choose(self, predictions: Predictions, split: Split) -> ChosenLabels:
     """Chooses labels, the same ones on all processes, from lists by score."""
     by_score, title = predictions.lists[ALL], self.request.kind.value
     start = time.perf_counter()
-    k = list_length(self.request.k, self.predictor.n_labels)
+    k = list_length(self.request.k, self.run.n_labels)
     with Progress(title, unit='document') as shown:
       documents = RankedDocuments(
-        self.predictor,
+        self.run,
         Documents.of_split(split),
         self.sigmoid,
         (by_score.ids, by_score.scores),
@@ -212,17 +212,15 @@ def _with_lists(
   )
 
 
-def _sigmoid(
-  predictor: OpenRun, request: StrategyRequest
-) -> tuple[float, float]:
+def _sigmoid(run: OpenRun, request: StrategyRequest) -> tuple[float, float]:
   """Returns a and b, which turn the model's scores into probabilities."""
-  calibration = predictor.calibration
-  if predictor.score_kind is not ScoreKind.MARGIN:
+  calibration = run.calibration
+  if run.score_kind is not ScoreKind.MARGIN:
     return AS_LOGITS
   if calibration is None or calibration.method is Method.NONE:
     if calibration:
       advice = f'They could not be calibrated on dev ({calibration.reason})'
-    elif DEV in predictor.workdir.digests():
+    elif DEV in run.workdir.digests():
       advice = (
         'xjax evaluate --split=dev calibrates the margins, unless '
         'eval.calibration is none'

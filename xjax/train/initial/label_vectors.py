@@ -1,7 +1,7 @@
 """Starts the vectors of labels from names, and trains them on the hierarchy.
 
 This is for heads whose labels have vectors in the space of an encoder's pieces
-(HeadConfig.embeds_labels; Jiang et al. 2022, "HBGL", Section 3.2).
+(HeadConfig.pretraining; Jiang et al. 2022, "HBGL", Section 3.2).
 """
 
 from collections.abc import Callable, Sequence

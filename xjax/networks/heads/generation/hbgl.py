@@ -78,7 +78,6 @@ class HBGLConfig(HeadConfig):
 
   row_biases = False
   reads_parents = True
-  embeds_labels = True
 
   max_levels: int = field(
     8,

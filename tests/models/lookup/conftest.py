@@ -1,0 +1,60 @@
+"""Fixtures: runs on a built-in corpus, and on a corpus of four texts."""
+
+import dataclasses
+import json
+
+import pytest
+
+from xjax.data.config import TfidfConfig, WordsConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.models.contract import Config
+from xjax.models.shrink import shrink
+from xjax.run.fit import fit
+from xjax.train.train_config import NoTrain
+
+TEXTS = 'A fish in the sea', 'fish oil', 'olive oil', 'the sea'
+
+
+@pytest.fixture(scope='session')
+def by_words(tmp_path_factory):
+  """A function that fits a model of words once, without 10 labels."""
+  results = {}
+
+  def result(model):
+    kind = type(model).__name__
+    if kind not in results:
+      small = shrink(Config(model=model, train=NoTrain()))
+      data = dataclasses.replace(
+        small.data,
+        n_train=300,
+        n_dev=60,
+        n_labels=64,
+        hold_out_labels=10,
+        tokens=WordsConfig(max_tokens=200, buckets=(200,)),
+      )
+      config = dataclasses.replace(small, data=data)
+      results[kind] = fit(config, tmp_path_factory.mktemp(kind) / 'run')
+    return results[kind]
+
+  return result
+
+
+@pytest.fixture
+def own_corpus(tmp_path):
+  """A function (model, labels, gold of each text) -> config of a run."""
+
+  def config(model, labels, gold=(['7'],) * 4):
+    rows = [
+      {'id': f'{i}', 'text': text, 'labels': [*ids]}
+      for i, (text, ids) in enumerate(zip(TEXTS, gold, strict=True))
+    ]
+    for name, lines in {'train': rows, 'dev': rows, 'labels': labels}.items():
+      text = ''.join(json.dumps(row) + '\n' for row in lines)
+      (tmp_path / f'{name}.jsonl').write_text(text)
+    tokens = WordsConfig(max_tokens=9, buckets=(9,))
+    if TfidfConfig in model.reads:
+      tokens = TfidfConfig(min_count=1)
+    data = JsonlData(dir=str(tmp_path), tokens=tokens, labels='all')
+    return Config(data=data, model=model, train=NoTrain())
+
+  return config

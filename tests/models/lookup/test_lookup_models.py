@@ -1,0 +1,119 @@
+"""What models of names, prototypes and neighbours have in common."""
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.judge.predictions import Predictions
+from xjax.models.lookup.exact_match import ExactMatchModel
+from xjax.models.lookup.names import NamesModel
+from xjax.models.lookup.neighbours_model import NeighboursModel
+from xjax.models.lookup.prototypes import PrototypesModel
+from xjax.run.fit import fit
+from xjax.run.open_run import open_run
+
+LABELS = [
+  {'id': '7', 'name': 'sea animals', 'alt': ['fish', '?']},
+  {'id': '8', 'name': '8'},
+]
+
+
+def kinds(*models):
+  names = [type(model).__name__ for model in models]
+  return pytest.mark.parametrize('model', models, ids=names)
+
+
+@kinds(ExactMatchModel(), NamesModel())
+def test_held_out_labels_are_scored_like_all_others(by_words, model):
+  result = by_words(model)
+  dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  assert dev.n_scored == len(dev.labels)
+  assert (dev.lists['held_out'].ids >= dev.held_out.min()).any()
+  values = result.metrics['dev']['xjax']['held_out']
+  assert values['n_labels'] == 10 and values['RP@5'] > 0.1
+
+
+@kinds(ExactMatchModel(), NamesModel(), PrototypesModel())
+def test_labels_without_names_are_an_error_that_leaves_nothing(
+  own_corpus, tmp_path, model
+):
+  config = own_corpus(model, [{'id': '7'}, {'id': '8', 'name': ' - '}])
+  with pytest.raises(DataError, match='no label has a name'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+@kinds(NeighboursModel(), PrototypesModel(names=False))
+def test_a_corpus_without_gold_is_an_error_that_leaves_nothing(
+  own_corpus, tmp_path, model
+):
+  config = own_corpus(model, LABELS, [()] * 4)
+  with pytest.raises(DataError, match='there is nothing to learn'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+@kinds(NeighboursModel(), PrototypesModel())
+def test_several_processes_are_an_error(
+  own_corpus, tmp_path, monkeypatch, model
+):
+  monkeypatch.setattr('xjax.models.contract.process_count', lambda: 2)
+  with pytest.raises(ConfigError, match='can only be used by one process'):
+    fit(own_corpus(model, LABELS), tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+@pytest.mark.parametrize('alt', [False, True])
+@pytest.mark.parametrize('kind', [ExactMatchModel, NamesModel])
+def test_alternative_names_are_an_option(own_corpus, tmp_path, kind, alt):
+  fit(own_corpus(kind(alt=alt), LABELS), tmp_path / 'run')
+  (found,) = open_run(tmp_path / 'run').predict(['8 fish'])
+  assert [p.id for p in found] == ['7'] * alt
+
+
+def with_fewer_labels(arrays):
+  indptr = arrays['prototypes/indptr'][:-1]
+  names = 'prototypes/indices', 'prototypes/values'
+  cut = {name: arrays[name][: indptr[-1]] for name in names}
+  return arrays | cut | {'prototypes/indptr': indptr}
+
+
+def with_fewer_gold(arrays):
+  indptr = arrays['gold/indptr'][:-1]
+  values = arrays['gold/indices'][: indptr[-1]]
+  return arrays | {'gold/indptr': indptr, 'gold/indices': values}
+
+
+def plus(name, amount):
+  return lambda arrays: arrays | {name: arrays[name] + amount}
+
+
+NEIGHBOURS, PROTOTYPES = NeighboursModel(), PrototypesModel()
+FAULTS = [
+  (NEIGHBOURS, plus('features', 1), '.*but the run has 4 documents'),
+  (NEIGHBOURS, plus('labels', 1), '.*is this a file of another run'),
+  (NEIGHBOURS, plus('rows/indices', 10**6), 'rows/indices: is not in 0..'),
+  (NEIGHBOURS, plus('gold/indices', 10**6), 'gold/indices: is not in 0..'),
+  (NEIGHBOURS, with_fewer_gold, 'gold/indptr: should have 5 entries'),
+  (PROTOTYPES, plus('features', 1), 'has .* is this a file of another run'),
+  (PROTOTYPES, with_fewer_labels, 'has .* is this a file of another run'),
+  (PROTOTYPES, plus('prototypes/indices', 10**6), '.*indices: is not in 0..'),
+  *(
+    (model, lambda arrays: arrays | {'more': np.zeros(1)}, 'more: unknown')
+    for model in (NEIGHBOURS, PROTOTYPES)
+  ),
+]
+
+
+@pytest.mark.parametrize(('model', 'damage', 'message'), FAULTS)
+def test_damage_is_found(own_corpus, tmp_path, model, damage, message):
+  """What a file of arrays itself refuses is in tests/core/test_arrays.py."""
+  names = [{'id': '7', 'name': 'sea fish'}, {'id': '8', 'name': 'oil'}]
+  fit(own_corpus(model, names), tmp_path / 'run')
+  (tmp_path / 'run' / 'digests.json').unlink()
+  (path,) = (tmp_path / 'run' / 'model').iterdir()
+  with np.load(path, allow_pickle=False) as file:
+    arrays = dict(file)
+  np.savez(path, **damage(arrays))
+  with pytest.raises(DataError, match=f'{path.name}: {message}'):
+    open_run(tmp_path / 'run')
